@@ -1,0 +1,83 @@
+"""Every error Ontolake raises, under one root, grouped by what the caller should do next.
+
+An error says what happened, where, and what to do; it carries fields as well as text, and where a
+builtin describes the same thing (`LookupError`, `ValueError`) it is that builtin too.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OntolakeError(Exception):
+    """The root of all errors. `exit_code` is what the command line ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class StorageError(OntolakeError):
+    """Something went wrong on the way to the bytes."""
+
+    exit_code = 5
+
+
+class NotFound(StorageError, LookupError):
+    """What was asked for is not there: a page, branch, object, or an LSN that is no longer kept."""
+
+
+class Invalid(StorageError, ValueError):
+    """The request or the configuration is wrong; asking again will not help."""
+
+    exit_code = 2
+
+
+class Corruption(StorageError):
+    """Stored bytes do not match their checksum. Suspect bytes are never returned."""
+
+
+class Transient(StorageError):
+    """The backend failed in passing. Trying again may help; says nothing about the outcome."""
+
+
+class DurabilityUnconfirmed(StorageError):
+    """A write may or may not have happened. Treat it as not acknowledged."""
+
+
+class Conflict(StorageError):
+    """Somebody else was first."""
+
+    exit_code = 6
+
+
+class Contended(Conflict):
+    """A compare-and-swap for the writer's place was lost. Back off and try again, or give way."""
+
+
+class PreconditionFailed(Conflict):
+    """An object is not in the state that a conditional write named. Read it again."""
+
+
+class AlreadyExists(PreconditionFailed):
+    """An object, or a name, that was to be created is there already."""
+
+
+class Fenced(Conflict):
+    """This writer lost its place. Stop writing under this token; acquire a new one."""
+
+    def __init__(self, held: int, current: int, reason: str | None = None) -> None:
+        self.held = held
+        self.current = current
+        why = reason or f"a newer writer holds epoch {current}"
+        super().__init__(f"fenced: the token of epoch {held} is no longer valid, {why}",
+                         hint="acquire the fence again before writing")
+
+    def __reduce__(self) -> tuple[type[Fenced], tuple[int, int]]:
+        return type(self), (self.held, self.current)

@@ -1,0 +1,75 @@
+"""What an object store offers: whole objects under keys, ranges of them, and compare-and-swap.
+
+A store makes one attempt at each operation and reports honestly how it went. What to do about a lost
+response is decided in one place, `ontolake.objects.cas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ontolake.errors import StorageError
+
+
+class Object(NamedTuple):
+    """An object's bytes, and the tag that names this version of it in `put_if_match`."""
+
+    data: bytes
+    tag: str
+
+
+class ObjectInfo(NamedTuple):
+    """What a listing says of an object; `modified` is in seconds since 1970, by the store's clock."""
+
+    key: str
+    size: int
+    modified: float
+
+
+class Range(NamedTuple):
+    """Some bytes of an object."""
+
+    key: str
+    start: int
+    length: int
+
+
+@runtime_checkable
+class ObjectStore(Protocol):
+    """Objects under one prefix. Keys are relative, with `/` between parts. Safe to call from threads.
+
+    Every write is durable when it returns. Errors: `NotFound` for a missing object, `AlreadyExists` and
+    `PreconditionFailed` from conditional writes, `Transient` when the outcome is unknown or another try may
+    help, `Invalid` for a missing bucket, wrong credentials or a malformed key.
+    """
+
+    url: str
+
+    def get(self, key: str) -> Object: ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start`; fewer where the object ends sooner."""
+        ...
+
+    def get_ranges(self, ranges: Sequence[Range]) -> list[bytes | StorageError]:
+        """Many ranges at once, in parallel, neighbours in one request; errors stand in their place."""
+        ...
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write, whatever is there. Returns the new tag."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes) -> str: ...
+
+    def put_if_match(self, key: str, data: bytes, tag: str) -> str: ...
+
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects whose key starts with `prefix`, in key order, those greater than `after` only."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; those that are not there are passed over."""
+        ...
+
+    def close(self) -> None: ...
