@@ -1,0 +1,54 @@
+# Every target sets up what it needs in .venv first; when nothing has changed, that costs a moment.
+
+# What set-up installs beside the core: extras of pyproject.toml.
+EXTRAS ?= s3,dev
+# Targets that start Spark, and so need Java.
+SPARK_TARGETS :=
+JOBS ?= 2
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test test-fast lint bench docs constraints clean
+
+help:    ## this list
+	@sed -nE 's/^([a-z-]+):[a-z ]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup:  ## install everything into .venv, and nothing else
+	@tools/setup $(EXTRAS)
+
+java:
+	@tools/need-java
+
+ifneq ($(SPARK_TARGETS),)
+$(SPARK_TARGETS): java
+endif
+
+demo: setup  ## see it work: write, branch, read the past, crash, recover
+	@$(PY) examples/seam/demo.py
+
+test: setup  ## all tests
+	@$(PYTEST) $(ARGS)
+
+test-fast: setup  ## the tests for working: no slow ones, under two minutes
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+lint: setup  ## ruff, mypy strict
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m mypy --no-error-summary
+	@for script in tools/* .ci/run; do bash -n $$script || exit 1; done
+
+bench: setup  ## every benchmark, or one: make bench BENCH=storage
+	@for script in benchmarks/$(or $(BENCH),[a-z]*).py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+docs: setup  ## build the site into site/
+	@$(PY) -m mkdocs build --strict --quiet && echo "site/index.html"
+
+constraints: setup  ## pin the newest versions that pyproject.toml allows
+	@tools/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --group setup \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make constraints" \
+	  pyproject.toml -o constraints.txt
+
+clean:  ## remove what the targets made
+	@rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache dist site
+	@find src tests benchmarks examples tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
