@@ -1,0 +1,288 @@
+"""Objects as files under a local directory, with a compare-and-swap that holds between processes.
+
+Contents appear whole or not at all, and file and directory are synced before a write returns. What a crash
+leaves behind are temporary files under `.ontolake/`, which no listing shows and a later opening removes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Never
+
+import xxhash
+
+from ontolake import faults
+from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed, StorageError, Transient
+from ontolake.objects.keys import RESERVED, check, check_prefix, check_range, problem
+from ontolake.objects.ranges import Fetch, read_ranges
+from ontolake.objects.store import Object, ObjectInfo, Range
+
+LEFTOVER_AGE = 3600.0
+"""Seconds after which a temporary file must belong to a process that is gone: a write takes far less."""
+
+_LOCKS = 64  # lock files; two keys may share one, which only costs waiting
+
+
+class DirectoryStore:
+    """The files under `path`. Nothing is created before the first write."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        # Absolute, so that a later change of the working directory does not move the store.
+        self._root = os.path.abspath(path)
+        self.url = Path(self._root).as_uri()
+        self._own = os.path.join(self._root, RESERVED)
+        self._synced: set[str] = set()
+        if os.path.exists(self._root) and not os.path.isdir(self._root):
+            raise Invalid(f"{self.url} is a file, not a directory", hint="choose another path")
+        self._remove_leftovers()
+
+    def get(self, key: str) -> Object:
+        data = self._read(key, 0, None)
+        return Object(data, _tag(data))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(start, length)
+        return self._read(key, start, length)
+
+    def get_ranges(self, ranges: Sequence[Range]) -> list[bytes | StorageError]:
+        return read_ranges(ranges, lambda fetches: map(self._fetch, fetches))
+
+    def put(self, key: str, data: bytes) -> str:
+        path = self._path(key)
+        with _writing(key, self.url), self._temp_file(path, data) as temp, self._lock(key):
+            self._rename(temp, path)
+        return _tag(data)
+
+    def put_if_absent(self, key: str, data: bytes) -> str:
+        path = self._path(key)
+        with _writing(key, self.url):
+            if os.path.exists(path):
+                self._refuse_present(key, path)
+            with self._temp_file(path, data) as temp:
+                try:
+                    faults.reach("directory: before link")
+                    os.link(temp, path)
+                    faults.reach("directory: linked")
+                except FileExistsError:
+                    self._refuse_present(key, path)
+                except OSError as error:
+                    if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+                        raise
+                    with self._lock(key):  # a file system without hard links: every creator comes through here
+                        if os.path.exists(path):
+                            self._refuse_present(key, path)
+                        self._rename(temp, path)
+                else:
+                    self._sync_directory(os.path.dirname(path))
+        return _tag(data)
+
+    def put_if_match(self, key: str, data: bytes, tag: str) -> str:
+        path = self._path(key)
+        with _writing(key, self.url):
+            self._compare(key, tag)
+            with self._temp_file(path, data) as temp, self._lock(key):
+                self._compare(key, tag)
+                self._rename(temp, path)
+        return _tag(data)
+
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        check_prefix(prefix)
+        yield from self._walk(prefix[: prefix.rfind("/") + 1], prefix, after)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        changed: set[str] = set()
+        for key, path in [(key, self._path(key)) for key in keys]:
+            with _writing(key, self.url), suppress(FileNotFoundError, NotADirectoryError):
+                if os.path.isdir(path) or not os.path.exists(path):
+                    continue  # and no lock file is made, for this may be a store that was never written to
+                with self._lock(key):
+                    faults.reach("directory: before unlink")
+                    os.unlink(path)
+                    faults.reach("directory: unlinked")
+                changed.add(os.path.dirname(path))
+        for directory in sorted(changed):
+            self._sync_directory(directory)
+
+    def close(self) -> None:
+        """Nothing to let go of: files are open only while they are read or written."""
+
+    # Reading
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._root, check(key))
+
+    def _read(self, key: str, start: int, length: int | None) -> bytes:
+        path = self._path(key)
+        with _reading(key, self.url), open(path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            wanted = max(0, size - start if length is None else min(length, size - start))
+            parts: list[bytes] = []
+            while wanted and (part := os.pread(file.fileno(), wanted, start)):
+                parts.append(part)
+                start += len(part)
+                wanted -= len(part)
+            return b"".join(parts) if len(parts) != 1 else parts[0]
+
+    def _fetch(self, fetch: Fetch) -> bytes | StorageError:
+        try:
+            return self._read(fetch.key, fetch.start, fetch.length)
+        except StorageError as error:
+            return error
+
+    def _walk(self, base: str, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
+        """Objects below the directory `base` ("" or ending in a slash), in key order."""
+        try:
+            with os.scandir(os.path.join(self._root, base)) as entries:
+                # With its slash, a directory sorts where the keys in it do.
+                names = [(f"{base}{entry.name}{'/' if entry.is_dir() else ''}", entry) for entry in entries
+                         if base or entry.name != RESERVED]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for key, entry in sorted(names, key=lambda item: item[0]):
+            if key.endswith("/"):
+                wanted = key.startswith(prefix) or prefix.startswith(key)
+                if wanted and (after is None or key > after or after.startswith(key)):
+                    yield from self._walk(key, prefix, after)
+            elif key.startswith(prefix) and (after is None or key > after) and problem(key) is None:
+                with suppress(FileNotFoundError):
+                    status = entry.stat()
+                    yield ObjectInfo(key, status.st_size, status.st_mtime)
+
+    # Writing
+
+    @contextmanager
+    def _temp_file(self, path: str, data: bytes) -> Iterator[str]:
+        """A synced temporary file holding `data`, next to a directory for `path` that is there and synced too."""
+        folder = os.path.join(self._own, "temp")
+        self._make_directory(folder)
+        self._make_directory(os.path.dirname(path))
+        temp = os.path.join(folder, secrets.token_hex(16))
+        faults.reach("directory: before temporary file")
+        try:
+            with open(temp, "xb", buffering=0) as file:
+                faults.reach("directory: temporary file made")
+                view = memoryview(data)
+                if faults.armed() and len(view) > 1:
+                    view = view[file.write(view[: len(view) // 2]) :]
+                    faults.reach("directory: temporary file half written")
+                while view:
+                    view = view[file.write(view) :]
+                faults.reach("directory: temporary file written")
+                os.fsync(file.fileno())
+            faults.reach("directory: temporary file synced")
+            yield temp
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temp)
+        faults.reach("directory: temporary file removed")
+
+    def _rename(self, temp: str, path: str) -> None:
+        faults.reach("directory: before rename")
+        os.replace(temp, path)
+        faults.reach("directory: renamed")
+        self._sync_directory(os.path.dirname(path))
+
+    def _compare(self, key: str, tag: str) -> None:
+        try:
+            current = self.get(key).tag
+        except NotFound:
+            raise PreconditionFailed(f"object {key!r} in {self.url} is not there", hint="read it again") from None
+        if current != tag:
+            raise PreconditionFailed(f"object {key!r} in {self.url} has changed", hint="read it again")
+
+    def _refuse_present(self, key: str, path: str) -> Never:
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "there are objects below this key", path)
+        self._sync_directory(os.path.dirname(path))  # the caller may build on what it lost to: make that durable
+        raise AlreadyExists(f"object {key!r} is in {self.url} already")
+
+    @contextmanager
+    def _lock(self, key: str) -> Iterator[None]:
+        """Exclude other threads and processes from changing what is at `key`."""
+        folder = os.path.join(self._own, "locks")
+        self._make_directory(folder)
+        number = xxhash.xxh3_64_intdigest(key.encode()) % _LOCKS
+        descriptor = os.open(os.path.join(folder, f"{number:02}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            # Unlock before closing: a child forked meanwhile shares the descriptor and would keep the lock.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _make_directory(self, path: str) -> None:
+        """Make `path` and the directories above it where missing, durably.
+
+        One that is there may have been made by a process that has not synced it yet, so each is synced once.
+        """
+        there = os.path.isdir(path)
+        if there and path in self._synced:
+            return
+        if not there or len(path) > len(self._root):
+            parent = os.path.dirname(path)
+            self._make_directory(parent)
+            if not there:
+                faults.reach("directory: before making a directory")
+                try:
+                    os.mkdir(path)
+                except FileExistsError:
+                    if not os.path.isdir(path):
+                        raise NotADirectoryError(errno.ENOTDIR, "an object is in the way", path) from None
+                faults.reach("directory: directory made")
+            self._sync_directory(parent)
+        self._synced.add(path)
+
+    def _sync_directory(self, path: str) -> None:
+        faults.reach("directory: before syncing the directory")
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        faults.reach("directory: directory synced")
+
+    def _remove_leftovers(self) -> None:
+        with suppress(OSError), os.scandir(os.path.join(self._own, "temp")) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if entry.stat().st_mtime < time.time() - LEFTOVER_AGE:
+                        os.unlink(entry.path)
+
+
+def _tag(data: bytes) -> str:
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+@contextmanager
+def _reading(key: str, url: str) -> Iterator[None]:
+    """Turns what the operating system says of a read into what an object store says."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise NotFound(f"no object {key!r} in {url}") from None
+    except PermissionError as error:
+        raise Invalid(f"no right to read {key!r} in {url}", hint="check who owns the files") from error
+    except OSError as error:
+        raise Transient(f"cannot read {key!r} in {url}: {error.strerror or error}", hint="check the disk") from error
+
+
+@contextmanager
+def _writing(key: str, url: str) -> Iterator[None]:
+    """The same for a write."""
+    try:
+        yield
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise Invalid(f"the key {key!r} cannot be used in {url}: an object is above or below it",
+                      hint="no key may be the directory of another") from error
+    except PermissionError as error:
+        raise Invalid(f"no right to write {key!r} in {url}", hint="check who owns the files") from error
+    except OSError as error:
+        raise Transient(f"cannot write {key!r} in {url}: {error.strerror or error}", hint="check the disk") from error

@@ -1,0 +1,263 @@
+"""Where data lives, and what is there.
+
+`parse` turns a URL into a `Location` without touching anything; `detect` looks at the place and tells,
+from the stamp found there, what kind of store it is. Neither creates anything.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from ontolake.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from ontolake.objects.store import ObjectStore
+
+BUCKETS = ("s3", "r2", "gs")
+SCHEMES = ("sqlite", "file", *BUCKETS, "memory")
+SEAM_PREFIX = "sqlite+"
+KNOWN = (*(f"{s}://" for s in SCHEMES), *(f"{SEAM_PREFIX}{s}://" for s in SCHEMES[1:]))
+
+SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+PAGE_FILE_SUFFIX = ".db"
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+PAGES_MAGIC = b"ontolake pages\x00\x01"
+_PAGES_HEADER = struct.Struct("<16sII")
+ROOT_KEY = "root.json"
+
+
+class Place(StrEnum):
+    """What sort of place a URL names."""
+
+    SQLITE = "native SQLite file"
+    PAGE_FILE = "page file"
+    DIRECTORY = "directory of objects"
+    BUCKET = "object storage"
+    MEMORY = "memory"
+
+
+class Location(NamedTuple):
+    """A parsed URL.
+
+    `path` is a file system path for local places (`:memory:` included) and a key prefix without slashes at
+    either end for the others. `bucket` is the bucket, or the name of a `memory://` place. `seam` is true for
+    `sqlite+…` URLs, which ask for SQLite over the page seam.
+    """
+
+    url: str
+    scheme: str
+    place: Place
+    bucket: str
+    path: str
+    seam: bool = False
+
+    @property
+    def holds_objects(self) -> bool:
+        """Whether `ontolake.objects.open_store` can open this place."""
+        return self.place in (Place.DIRECTORY, Place.BUCKET, Place.MEMORY)
+
+    @property
+    def base_url(self) -> str:
+        """The URL without `sqlite+`."""
+        return self.url[len(SEAM_PREFIX) :] if self.seam else self.url
+
+
+class Stamp(NamedTuple):
+    """What a place says of itself: the kind of store, its engine and version, and its page size if it has one."""
+
+    kind: str
+    engine: str | None = None
+    version: int | None = None
+    page_size: int | None = None
+
+
+def parse(url: str) -> Location:
+    """The place that `url` names. Raises `Invalid`, saying what to do, when it names none."""
+    if not isinstance(url, str):
+        raise Invalid(f"a URL must be text, not {type(url).__name__}: {url!r}", hint="pass str(path)")
+    if not url:
+        raise Invalid("the URL is empty: ''", hint="give a path such as shop.db, or a URL such as s3://bucket/prefix")
+    if any(ord(c) < 32 or ord(c) == 127 for c in url):
+        raise _bad(url, "it has control characters in it", "remove them")
+    if url == ":memory:":
+        return Location(url, "sqlite", Place.SQLITE, "", ":memory:")
+    if "://" not in url:
+        return _parse_path(url)
+    scheme, rest = url.split("://", 1)
+    seam = scheme.startswith(SEAM_PREFIX)
+    base = scheme.removeprefix(SEAM_PREFIX)
+    if base not in SCHEMES or (seam and base == "sqlite"):
+        raise _bad(url, f"the scheme {scheme!r} is not known", f"known are a path, and {', '.join(KNOWN)}")
+    if "?" in rest or "#" in rest:
+        raise _bad(url, "query strings and fragments mean nothing here",
+                   "write %3F and %23 for ? and # in a file name; options come from the environment or arguments")
+    if base == "sqlite":
+        return _parse_sqlite(url, rest)
+    if base == "file":
+        return _parse_file(url, rest, seam)
+    return _parse_bucket(url, base, rest, seam)
+
+
+def _bad(url: str, what: str, todo: str) -> Invalid:
+    return Invalid(f"cannot use the URL {url!r}: {what}", hint=todo)
+
+
+def _parse_path(url: str) -> Location:
+    if url.endswith("/"):
+        return Location(url, "file", Place.DIRECTORY, "", url.rstrip("/") or "/")
+    if url.endswith(SQLITE_SUFFIXES):
+        return Location(url, "sqlite", Place.SQLITE, "", url)
+    raise _bad(url, "it could be a SQLite file or a directory of objects",
+               f"end a SQLite file's name in {', '.join(SQLITE_SUFFIXES)}, and a directory's in /")
+
+
+def _parse_sqlite(url: str, rest: str) -> Location:
+    """As elsewhere in the Python world: three slashes, then a relative path; four for an absolute one."""
+    if not rest.startswith("/"):
+        raise _bad(url, "a SQLite URL names no host", "write sqlite:///relative.db or sqlite:////absolute/path.db")
+    path = _decoded(url, rest[1:])
+    if not path or path.endswith("/"):
+        raise _bad(url, "it names no file", "write sqlite:///relative.db or sqlite:////absolute/path.db")
+    return Location(url, "sqlite", Place.SQLITE, "", path)
+
+
+def _parse_file(url: str, rest: str, seam: bool) -> Location:
+    host, slash, tail = rest.partition("/")
+    if host in (".", ".."):
+        raw = rest
+    elif host in ("", "localhost"):
+        raw = slash + tail
+    else:
+        raise _bad(url, f"{host!r} stands where a host name goes, and only this machine's files can be opened",
+                   "write file:///absolute/path or file://./relative/path")
+    path = _decoded(url, raw)
+    if path.strip("/") in ("", ".", "..") and not path.startswith("."):
+        raise _bad(url, "the path is empty", "write file:///absolute/path or file://./relative/path")
+    if path.endswith(PAGE_FILE_SUFFIX):
+        return Location(url, "file", Place.PAGE_FILE, "", path, seam)
+    return Location(url, "file", Place.DIRECTORY, "", path.rstrip("/"), seam)
+
+
+def _decoded(url: str, path: str) -> str:
+    if re.search(r"%(?![0-9A-Fa-f]{2})", path):
+        raise _bad(url, "a % must be followed by two hexadecimal digits", "write %25 for a percent sign")
+    try:
+        text = unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise _bad(url, "its percent-encoded bytes are not UTF-8", "encode the path as UTF-8") from None
+    if "\x00" in text:
+        raise _bad(url, "it has a NUL byte in it", "remove it")
+    return text
+
+
+def _parse_bucket(url: str, scheme: str, rest: str, seam: bool) -> Location:
+    bucket, _, path = rest.partition("/")
+    if not bucket:
+        what = "it has no name" if scheme == "memory" else "it has no bucket"
+        raise _bad(url, what, f"write {scheme}://{'name' if scheme == 'memory' else 'bucket/prefix'}")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", bucket):
+        raise _bad(url, f"{bucket!r} cannot be a bucket's name", "use letters, digits, '.', '_' and '-'; "
+                   "give credentials and endpoints in the AWS_* variables")
+    path = path.removesuffix("/")
+    if path:
+        from ontolake.objects.keys import problem  # urls is below objects, which parses URLs with it
+
+        if what_is_wrong := problem(path):
+            raise _bad(url, f"the prefix {path!r} {what_is_wrong}", "choose another prefix")
+    place = Place.MEMORY if scheme == "memory" else Place.BUCKET
+    return Location(url, scheme, place, bucket, path, seam)
+
+
+# What is there. Each kind of store adds a line to one of the two tables below.
+
+
+def _pages_in_file(head: bytes, url: str) -> Stamp:
+    if len(head) < _PAGES_HEADER.size:
+        raise Invalid(f"{url!r} begins like a page file but ends within its header",
+                      hint="it was cut short; restore it from a copy")
+    _, version, page_size = _PAGES_HEADER.unpack_from(head)
+    return Stamp("pages", "file", version, page_size)
+
+
+def _pages_in_objects(data: bytes, url: str) -> Stamp:
+    class Root(msgspec.Struct):
+        kind: str
+        version: int
+        page_size: int | None = None
+
+    try:
+        root = msgspec.json.decode(data, type=Root)
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"{ROOT_KEY} under {url!r} is not ours: {error}", hint="choose an empty prefix") from None
+    if root.kind != "pages":
+        raise Invalid(f"{url!r} holds a store of the unknown kind {root.kind!r}",
+                      hint="open it with the version of Ontolake that wrote it, or a newer one")
+    return Stamp(root.kind, "objects", root.version, root.page_size)
+
+
+FILE_STAMPS: tuple[tuple[bytes, Callable[[bytes, str], Stamp]], ...] = (
+    (SQLITE_MAGIC, lambda head, url: Stamp("sqlite", "native")),
+    (PAGES_MAGIC, _pages_in_file),
+)
+
+OBJECT_STAMPS: tuple[tuple[str, Callable[[bytes, str], Stamp]], ...] = ((ROOT_KEY, _pages_in_objects),)
+
+
+def detect(url: str) -> Stamp | None:
+    """What is at `url`, from its stamp; None when nothing is there. Creates nothing.
+
+    Raises `Invalid` when something is there that is not ours, and what `open_store(url)` raises.
+    """
+    location = parse(url)
+    if not location.holds_objects:
+        return _detect_file(location)
+    from ontolake.objects import open_store  # urls is below objects, which parses URLs with it
+
+    store = open_store(url)
+    try:
+        return _detect_objects(store, url)
+    finally:
+        store.close()
+
+
+def _detect_file(location: Location) -> Stamp | None:
+    if location.path == ":memory:":
+        return None
+    try:
+        with Path(location.path).open("rb") as file:
+            head = file.read(_PAGES_HEADER.size)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        raise Invalid(f"{location.url!r} is a directory, not a file", hint="end a directory's URL in /") from None
+    except OSError as error:
+        raise Invalid(f"cannot read {location.url!r}: {error.strerror}", hint="check its rights") from error
+    if not head:
+        return None
+    for magic, recognise in FILE_STAMPS:
+        if head.startswith(magic):
+            return recognise(head, location.url)
+    raise Invalid(f"{location.url!r} is a file that is not ours", hint="choose another path")
+
+
+def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
+    for key, recognise in OBJECT_STAMPS:
+        try:
+            found = store.get(key)
+        except NotFound:
+            continue
+        return recognise(found.data, url)
+    for info in store.list():
+        if not info.key.startswith("."):  # what file managers leave behind does not count
+            raise Invalid(f"{url!r} holds things that are not ours, such as {info.key!r}",
+                          hint="choose an empty place")
+    return None
