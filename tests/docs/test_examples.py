@@ -1,0 +1,82 @@
+"""Every example of the README and of the docs works as it is printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
+LANGUAGES = {"python", "console", "bash", "text", "toml", "json"}
+
+
+class Block(NamedTuple):
+    language: str
+    line: int
+    body: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    return [Block(m["info"], text.count("\n", 0, m.start("body")) + 1, m["body"]) for m in FENCE.finditer(text)]
+
+
+def run_python(block: Block, page: Path, namespace: dict[str, Any]) -> None:
+    # Blank lines in front make a traceback point at the line of the page.
+    exec(compile("\n" * (block.line - 1) + block.body, str(page), "exec"), namespace)
+
+
+def run_console(block: Block, page: Path) -> None:
+    programs = Path(sys.executable).parent
+    for command in re.findall(r"^\$ (.*)$", block.body, re.MULTILINE):
+        assert command.startswith("onto "), f"{page.name}:{block.line}: a console block runs `onto` only: {command}"
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        )  # fmt: skip
+        assert done.returncode == 0, f"{page.name}:{block.line}: {command}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.language == "python":
+            run_python(block, page, namespace)
+        elif block.language == "console":
+            run_console(block, page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    """So that no example escapes being run by a misspelt or decorated language."""
+    assert page.read_text().count("\n```") == 2 * len(blocks(page))
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_links_between_files_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert targets
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    html = (tmp_path / "site" / "index.html").read_text()
+    assert "<h1" in html
+    loaded = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//[^"]+"', html)
+    assert loaded == [], "pages load nothing from other hosts"

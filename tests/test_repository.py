@@ -1,0 +1,110 @@
+"""Promises about the repository itself: what a clone gets, and what keeps it in shape."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONSTRAINTS = (ROOT / "constraints.txt").read_text()
+MODULES = sorted((ROOT / "src" / "ontolake").rglob("*.py"))
+
+
+def declared() -> list[Requirement]:
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    groups = PROJECT["dependency-groups"].values()
+    return [Requirement(text) for texts in [PROJECT["project"]["dependencies"], *extras, *groups] for text in texts]
+
+
+def pins() -> dict[str, list[str]]:
+    """Package → pinned versions; more than one where they depend on the Python version."""
+    found: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", CONSTRAINTS, re.MULTILINE):
+        found.setdefault(canonicalize_name(name), []).append(version)
+    return found
+
+
+def test_there_is_one_extra_per_capability() -> None:
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"s3", "graph", "sql", "spark", "server", "dev"}
+
+
+def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
+    unbounded = [str(r) for r in declared() if not {">=", "<"} <= {s.operator for s in r.specifier}]
+    assert unbounded == []
+
+
+def test_constraints_pin_what_the_project_declares() -> None:
+    """Fails when pyproject.toml was changed without `make constraints`."""
+    pinned = pins()
+    assert [str(r) for r in declared() if canonicalize_name(r.name) not in pinned] == []
+    wrong = [(str(r), v) for r in declared() for v in pinned[canonicalize_name(r.name)] if v not in r.specifier]
+    assert wrong == []
+
+
+def test_constraints_have_hashes_and_name_no_registry() -> None:
+    entries = re.split(r"^(?=[A-Za-z0-9])", CONSTRAINTS, flags=re.MULTILINE)[1:]
+    assert len(entries) > 50
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert not re.search(r"https?:|file:|--index|--extra-index|--find-links|@ ", CONSTRAINTS)
+    assert not (ROOT / "uv.lock").exists()
+
+
+def test_the_package_is_typed() -> None:
+    assert (ROOT / "src/ontolake/py.typed").exists()
+
+
+def test_the_readme_and_the_ci_name_the_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
+    assert readme.index("make demo") < 1000, "the commands come first"
+    ci = (ROOT / ".ci/run").read_text().splitlines()
+    assert "set -euo pipefail" in ci
+    assert "make lint" in ci
+    assert "make test" in ci
+
+
+@pytest.mark.parametrize("script", sorted([*(ROOT / "tools").iterdir(), ROOT / ".ci/run"]), ids=lambda path: path.name)
+def test_scripts_can_be_run_and_stop_at_the_first_error(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    text = script.read_text()
+    assert text.startswith("#!/usr/bin/env bash\n#"), "a script opens with what it is for"
+    assert re.search(r"^set -e", text, re.MULTILINE)
+    assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_a_module_says_what_it_is_for_and_stays_small(module: Path) -> None:
+    text = module.read_text()
+    tree = ast.parse(text)
+    assert not tree.body or ast.get_docstring(tree), "opens with one or two sentences: what it is for"
+    assert text.count("\n") <= 600, "split it along a seam"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_library_code_does_not_print(module: Path) -> None:
+    if "cli" in module.relative_to(ROOT / "src" / "ontolake").parts:
+        return
+    calls = [node for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
+    assert [c.lineno for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"] == []
+
+
+def test_the_core_needs_no_extra() -> None:
+    """Importing the seam must not pull in an optional package; a capability asks for its extra when it is used."""
+    program = (
+        "import sys, ontolake.storage, ontolake.objects\n"
+        "optional = {'obstore', 'pyarrow', 'lance', 'datafusion', 'sqlglot', 'pyspark', 'starlette', 'pytest'}\n"
+        "sys.exit(' '.join(optional & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"imported: {done.stderr}"
