@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections.abc import Iterator
 
 from ontolake.errors import (
     AlreadyExists,
@@ -27,6 +28,9 @@ TRIES = 5
 FIRST_WAIT = 0.05
 """Seconds before the second try, at most; doubles with every further one."""
 
+PATIENCE = 15.0
+"""Seconds after which nothing is tried again, for servers that take long to fail."""
+
 _MIN_NONCE = 16
 
 
@@ -42,7 +46,7 @@ def create(store: ObjectStore, key: str, data: bytes, nonce: bytes) -> str:
     whether ours is, and `Invalid` as the store does or if `data` does not carry the nonce.
     """
     _check(key, data, nonce)
-    for attempt in range(TRIES):
+    for _ in _tries():
         try:
             return store.put_if_absent(key, data)
         except (PreconditionFailed, Transient):
@@ -51,7 +55,6 @@ def create(store: ObjectStore, key: str, data: bytes, nonce: bytes) -> str:
                 return found.tag
             if found is not None:
                 raise AlreadyExists(f"object {key!r} is in {store.url} already, written by somebody else") from None
-        _wait(attempt)
     raise _unconfirmed(store, key)
 
 
@@ -63,8 +66,8 @@ def replace(store: ObjectStore, key: str, data: bytes, tag: str, nonce: bytes) -
     happened: no answer came, or a response was lost and somebody else has written since, maybe over ours.
     """
     _check(key, data, nonce)
-    in_doubt = False
-    for attempt in range(TRIES):
+    in_doubt = False  # once a response was lost, our write may have happened, and may yet
+    for _ in _tries():
         try:
             return store.put_if_match(key, data, tag)
         except (PreconditionFailed, Transient) as error:
@@ -76,8 +79,7 @@ def replace(store: ObjectStore, key: str, data: bytes, tag: str, nonce: bytes) -
                 if in_doubt:
                     raise _unconfirmed(store, key) from error
                 raise PreconditionFailed(f"object {key!r} in {store.url} has changed", hint="read it again") from None
-        # Still at `tag`, so trying again is safe: at most one of our tries can match it.
-        _wait(attempt)
+            # Still at `tag`, so trying again is safe: at most one of our tries can match it.
     raise _unconfirmed(store, key)
 
 
@@ -89,21 +91,27 @@ def _check(key: str, data: bytes, nonce: bytes) -> None:
 
 
 def _read_back(store: ObjectStore, key: str) -> Object | None:
-    for attempt in range(TRIES):
+    for _ in _tries():
         try:
             return store.get(key)
         except NotFound:
             return None
         except Transient:
-            _wait(attempt)
+            continue
         except StorageError as error:
             raise _unconfirmed(store, key) from error
     raise _unconfirmed(store, key)
 
 
-def _wait(attempt: int) -> None:
-    if attempt < TRIES - 1:
-        time.sleep(random.uniform(0, FIRST_WAIT * 2**attempt))
+def _tries() -> Iterator[int]:
+    """Counts the tries, and waits before each but the first."""
+    begun = time.monotonic()
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(random.uniform(0, FIRST_WAIT * 2 ** (attempt - 1)))
+        yield attempt
+        if time.monotonic() - begun > PATIENCE:
+            return
 
 
 def _unconfirmed(store: ObjectStore, key: str) -> DurabilityUnconfirmed:

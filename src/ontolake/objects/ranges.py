@@ -47,7 +47,7 @@ def coalesce(ranges: Sequence[Range], *, gap: int = GAP, limit: int = LIMIT) -> 
 
 def read_ranges(
     ranges: Sequence[Range],
-    run: Callable[[list[Fetch]], Iterable[bytes | StorageError]],
+    run: Callable[[Sequence[Fetch]], Iterable[bytes | StorageError]],
     *,
     gap: int = GAP,
     limit: int = LIMIT,

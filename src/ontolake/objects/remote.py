@@ -1,0 +1,204 @@
+"""Objects in a bucket: S3 and what speaks its protocol, R2, and Google Cloud Storage, through obstore.
+
+Conditional writes are sent once, so that an answer is never about an earlier try of our own; everything else
+may be repeated safely and is, a few times. A server that cannot be reached is reported within about 15 seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from ontolake import faults
+from ontolake.errors import Invalid, NotFound, PreconditionFailed, StorageError
+from ontolake.objects.credentials import Credentials
+from ontolake.objects.keys import check, check_prefix, check_range
+from ontolake.objects.listing import in_key_order, start_after
+from ontolake.objects.ranges import Fetch, read_ranges
+from ontolake.objects.responses import RangeBeyondEnd, explain
+from ontolake.objects.store import Object, ObjectInfo, Range
+from ontolake.urls import Location
+
+try:
+    import obstore
+    from obstore.store import GCSStore, S3Store
+except ImportError as error:  # pragma: no cover - needs an environment without the extra
+    raise Invalid("buckets need the package obstore, which is not installed",
+                  hint="install it with: pip install 'ontolake[s3]'") from error
+
+T = TypeVar("T")
+
+PARALLEL = 32
+"""Requests of one `get_ranges` or `delete` under way at a time."""
+
+_CLIENT = {"connect_timeout": "3s", "timeout": "30s", "user_agent": "ontolake"}
+_BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2}
+_REPEAT = {"max_retries": 3, "retry_timeout": timedelta(seconds=8), "backoff": _BACKOFF}
+_ONCE = {"max_retries": 0, "retry_timeout": timedelta(seconds=8), "backoff": _BACKOFF}
+
+
+class RemoteStore:
+    """The objects of a bucket under a prefix. No request is made before the first use."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._google = location.scheme == "gs"
+        self._prefix = f"{location.path}/" if location.path else ""
+        self.url = f"{location.scheme}://{location.bucket}/{location.path}".rstrip("/")
+        self._options: dict[str, Any] = {"client_options": {}}
+        self.endpoint = "https://storage.googleapis.com"
+        if not self._google:
+            credentials = Credentials.from_env(location)
+            self._options = credentials.obstore(location.bucket)
+            self.endpoint = credentials.endpoint or f"https://s3.{credentials.region}.amazonaws.com"
+        self._options["client_options"].update(_CLIENT)
+        self._lock = threading.Lock()
+        self._clients: tuple[int, Any, Any] | None = None
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+
+    def get(self, key: str) -> Object:
+        full = self._full(key)
+
+        def request() -> Object:
+            result = obstore.get(self._client(), full)
+            return Object(bytes(result.bytes()), self._tag(result.meta))
+
+        return self._ask(key, request)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        check_range(start, length)
+        full = self._full(key)
+        # HTTP has no empty range; one byte says as well whether the object is there.
+        wanted = max(length, 1)
+        try:
+            data = self._ask(key, lambda: bytes(obstore.get_range(self._client(), full, start=start, length=wanted)))
+        except RangeBeyondEnd:
+            return b""
+        return data[:length]
+
+    def get_ranges(self, ranges: Sequence[Range]) -> list[bytes | StorageError]:
+        return read_ranges(ranges, self._fetch_all)
+
+    def put(self, key: str, data: bytes) -> str:
+        return self._put(key, data, "overwrite", self._client())
+
+    def put_if_absent(self, key: str, data: bytes) -> str:
+        return self._put(key, data, "create", self._client(once=True))
+
+    def put_if_match(self, key: str, data: bytes, tag: str) -> str:
+        mode = {"version": tag} if self._google else {"e_tag": tag}
+        try:
+            return self._put(key, data, mode, self._client(once=True))
+        except NotFound:
+            raise PreconditionFailed(f"object {key!r} in {self.url} is not there", hint="read it again") from None
+
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        whole = self._prefix + check_prefix(prefix)
+        base = whole[: whole.rfind("/") + 1]
+        last = None if after is None else self._prefix + after
+        for info in in_key_order(self._list_requests(base, start_after(whole, last, base)), base):
+            if not info.key.startswith(whole):
+                if info.key > whole:
+                    return
+            elif last is None or info.key > last:
+                yield info._replace(key=info.key[len(self._prefix) :])
+
+    def delete(self, keys: Iterable[str]) -> None:
+        names = list(dict.fromkeys(keys))
+        full = [self._full(key) for key in names]
+        if not full:
+            return
+        what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        faults.reach(f"remote: before delete {what}")
+        if self._google:  # has no request for many, and reports those that are missing
+            for outcome in self._executor().map(lambda name: self._outcome(lambda: self._delete_one(name)), full):
+                if isinstance(outcome, StorageError) and not isinstance(outcome, NotFound):
+                    raise outcome
+        else:
+            self._ask(what, lambda: obstore.delete(self._client(), full))
+        faults.reach(f"remote: after delete {what}")
+
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool, self._clients = self._pool, None, None
+        if pool is not None and pool[0] == os.getpid():
+            pool[1].shutdown(wait=True)
+
+    def _full(self, key: str) -> str:
+        return self._prefix + check(key)
+
+    def _tag(self, meta: Any) -> str:
+        tag = meta["version"] if self._google else meta["e_tag"]
+        if not isinstance(tag, str):
+            raise Invalid(f"the server at {self.endpoint} gives objects no tags", hint="conditional writes need them")
+        return tag
+
+    def _put(self, key: str, data: bytes, mode: Any, client: Any) -> str:
+        full = self._full(key)
+        faults.reach(f"remote: before put {key}")
+        # In one request: a write in parts could neither be conditional nor be left half done unseen.
+        tag = self._ask(key, lambda: self._tag(obstore.put(client, full, data, mode=mode, use_multipart=False)))
+        faults.reach(f"remote: after put {key}")
+        return tag
+
+    def _delete_one(self, full: str) -> None:
+        self._ask(full, lambda: obstore.delete(self._client(), full))
+
+    def _list_requests(self, base: str, start: str | None) -> Iterator[ObjectInfo]:
+        def chunks() -> Iterator[Any]:
+            stream = obstore.list(self._client(), prefix=base.rstrip("/") or None, offset=start, chunk_size=1000)
+            iterator = iter(stream)
+            while (chunk := self._ask(base, lambda: next(iterator, None))) is not None:
+                yield chunk
+
+        for chunk in chunks():
+            for meta in chunk:
+                yield ObjectInfo(meta["path"], meta["size"], meta["last_modified"].timestamp())
+
+    def _fetch_all(self, fetches: Sequence[Fetch]) -> Iterable[bytes | StorageError]:
+        def fetch(one: Fetch) -> bytes | StorageError:
+            return self._outcome(lambda: self.get_range(one.key, one.start, one.length))
+
+        if len(fetches) == 1:
+            return [fetch(fetches[0])]
+        return self._executor().map(fetch, fetches) if fetches else []
+
+    @staticmethod
+    def _outcome(call: Callable[[], T]) -> T | StorageError:
+        try:
+            return call()
+        except StorageError as error:
+            return error
+
+    def _ask(self, key: str, request: Callable[[], T]) -> T:
+        """The answer to `request`, or our error for what obstore raises."""
+        try:
+            return request()
+        except StorageError:
+            raise
+        except Exception as error:
+            raise explain(error, key, self._location, self.endpoint) from error
+
+    def _client(self, *, once: bool = False) -> Any:
+        """Made when first needed, and anew in a forked process, which has none of its parent's connections."""
+        with self._lock:
+            if self._clients is None or self._clients[0] != os.getpid():
+                self._clients = (os.getpid(), self._make_client(_REPEAT), self._make_client(_ONCE))
+            return self._clients[2 if once else 1]
+
+    def _make_client(self, retries: dict[str, Any]) -> Any:
+        make: Any = GCSStore if self._google else S3Store
+        try:
+            return make(self._location.bucket, retry_config=retries, **self._options)
+        except Exception as error:
+            raise explain(error, "", self._location, self.endpoint) from error
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None or self._pool[0] != os.getpid():
+                self._pool = (os.getpid(), ThreadPoolExecutor(PARALLEL, thread_name_prefix="ontolake-objects"))
+            return self._pool[1]

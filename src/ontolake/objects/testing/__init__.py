@@ -1,0 +1,11 @@
+"""For tests of what is built on an object store: stores that are slow, fail or count, and real S3 servers.
+
+The pytest fixtures are in `ontolake.objects.testing.fixtures`, which alone needs pytest.
+"""
+
+from __future__ import annotations
+
+from ontolake.objects.testing.doubles import CountingStore, Fault, FaultyStore, SlowStore
+from ontolake.objects.testing.servers import MinistackServer, SeaweedServer, Server
+
+__all__ = ["CountingStore", "Fault", "FaultyStore", "MinistackServer", "SeaweedServer", "Server", "SlowStore"]

