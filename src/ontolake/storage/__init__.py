@@ -1,0 +1,58 @@
+"""The storage seam: versioned pages and a durable log, on one local file or on object storage."""
+
+from ontolake.errors import (
+    AlreadyExists,
+    Contended,
+    Corruption,
+    DurabilityUnconfirmed,
+    Fenced,
+    Invalid,
+    NotFound,
+    StorageError,
+    Transient,
+)
+from ontolake.storage.local import LocalFileStorage
+from ontolake.storage.object import ObjectStorage
+from ontolake.storage.opening import open_storage, register_backend
+from ontolake.storage.protocol import STORAGE_TRAIT_VERSION, Storage, check_trait_version
+from ontolake.storage.types import (
+    DEFAULT_PAGE_SIZE,
+    MAIN,
+    BranchId,
+    BranchRef,
+    FenceToken,
+    Lsn,
+    Page,
+    PageId,
+    WalRecord,
+    WriterId,
+)
+
+__all__ = [
+    "DEFAULT_PAGE_SIZE",
+    "MAIN",
+    "STORAGE_TRAIT_VERSION",
+    "AlreadyExists",
+    "BranchId",
+    "BranchRef",
+    "Contended",
+    "Corruption",
+    "DurabilityUnconfirmed",
+    "FenceToken",
+    "Fenced",
+    "Invalid",
+    "LocalFileStorage",
+    "Lsn",
+    "NotFound",
+    "ObjectStorage",
+    "Page",
+    "PageId",
+    "Storage",
+    "StorageError",
+    "Transient",
+    "WalRecord",
+    "WriterId",
+    "check_trait_version",
+    "open_storage",
+    "register_backend",
+]

@@ -1,0 +1,345 @@
+"""`LocalFileStorage`: a whole database in one file, safe between processes, durable before every answer.
+
+The file is a header, two slots of which one points to the newest root, and then a log that only grows at its
+end. Writers hold an advisory lock for the length of one write. Space that is no longer needed is given
+back to the file system by punching holes, so nothing ever moves.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from ontolake import faults
+from ontolake.errors import (
+    Corruption,
+    DurabilityUnconfirmed,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+    StorageError,
+    Transient,
+)
+from ontolake.storage.envelope import BLOB, FRAME, HEAD_SIZE, MARK_SIZE, UNMARKED, Envelope, Envelopes
+from ontolake.storage.filelock import FileLock
+from ontolake.storage.holes import punch_hole
+from ontolake.storage.log import LogStorage
+from ontolake.storage.medium import FORMAT_VERSION, KIND, Logged, Root, Span, Stale, Taken, decode_root, encode_root
+from ontolake.storage.options import Options
+from ontolake.storage.state import State
+from ontolake.storage.types import DEFAULT_PAGE_SIZE
+
+MAGIC = b"ontolake pages\x00\x01"
+_HEADER = struct.Struct("<16sIIQ")
+_SLOT = struct.Struct("<QQQQ")
+_SUM = struct.Struct("<Q")
+_SLOTS = (512, 1024)
+_START = 4096
+_CHUNK = 1 << 20
+
+
+class _Slot(msgspec.Struct, frozen=True):
+    generation: int = 0
+    segment: int = 0
+    length: int = 0
+    cursor: int = _START
+
+
+class FileMedium:
+    """The log, blobs and root of one database in one file. A segment is the offset of an envelope."""
+
+    def __init__(self, path: Path, page_size: int, options: Options) -> None:
+        self.name = str(path)
+        self._fd = _open(path, options.create)
+        self._lock = FileLock(self._fd, self.name, options.lock_timeout_ms / 1000)
+        try:
+            self.page_size, self.log_id = self._read_header(path, page_size)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._envelopes = Envelopes(self.log_id)
+
+    def _read_header(self, path: Path, page_size: int) -> tuple[int, int]:
+        head = os.pread(self._fd, _START, 0)
+        if len(head) < _START and not head.strip(b"\0").removeprefix(MAGIC[: len(head)]):
+            head = self._create(path, page_size)
+        if not head.startswith(MAGIC[:14]):
+            what = "a native SQLite file" if head.startswith(b"SQLite format 3\0") else "no page file of Ontolake"
+            raise Invalid(f"{self.name} is {what}", hint="give the path of a page file, or of a file that is not there")
+        _, version, found, log_id = _HEADER.unpack_from(head)
+        if _SUM.unpack_from(head, _HEADER.size)[0] != xxh3_64_intdigest(head[: _HEADER.size]):
+            raise Corruption(f"the header of {self.name} does not match its checksum")
+        if version != FORMAT_VERSION:
+            raise Invalid(f"{self.name} has format version {version}, this build reads version {FORMAT_VERSION}",
+                          hint="open it with the version of ontolake that wrote it")
+        if found != page_size:
+            raise Invalid(f"{self.name} has pages of {found} bytes, not of {page_size}",
+                          hint=f"open it with page_size={found}")
+        return found, log_id
+
+    def _create(self, path: Path, page_size: int) -> bytes:
+        """Write the header of a new file, unless another process has just done so."""
+        with self._lock:
+            if os.fstat(self._fd).st_size < _START:
+                head = _HEADER.pack(MAGIC, FORMAT_VERSION, page_size, secrets.randbits(63))
+                head = (head + _SUM.pack(xxh3_64_intdigest(head))).ljust(_START, b"\0")
+                faults.reach("file: not yet created")
+                self._write(head, 0, "header")
+                os.fsync(self._fd)
+                folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+                faults.reach("file: created")
+            return os.pread(self._fd, _START, 0)
+
+    # the log
+    def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
+        with self._lock:
+            at = self._end(cursor, through_frames=False)
+            envelope = self._put(FRAME, at, frame)
+            return at, envelope.end
+
+    def put_blob(self, data: bytes) -> int:
+        with self._lock:
+            at = self._end(self._slot().cursor, through_frames=True)
+            self._put(BLOB, at, data)
+            return at
+
+    def _end(self, cursor: int, *, through_frames: bool) -> int:
+        """Where the log ends, with the lock held. What was left of a cut-off write is removed."""
+        while True:
+            envelope = self._envelope(cursor)
+            if envelope is None or not self._settled(envelope):
+                if os.fstat(self._fd).st_size > cursor:
+                    self._check_torn(cursor)
+                    os.ftruncate(self._fd, cursor)
+                return cursor
+            if envelope.type == FRAME and not through_frames:
+                raise Taken
+            cursor = envelope.end
+
+    def _put(self, kind: int, at: int, payload: bytes) -> Envelope:
+        what = "frame" if kind == FRAME else "blob"
+        head = self._envelopes.head(kind, at, payload)
+        data = b"".join((head, payload, bytes(-len(payload) % 8), UNMARKED))
+        envelope = Envelope(kind, at, len(payload), 0)
+        try:
+            self._write(data, at, what)
+        except OSError as error:
+            os.ftruncate(self._fd, at)
+            raise Transient(f"{self.name} cannot be written to: {error.strerror}; nothing was appended") from error
+        faults.reach(f"file: {what} written, not synced")
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise DurabilityUnconfirmed(f"{self.name} could not be synced: {error.strerror}") from error
+        faults.reach(f"file: {what} synced, not marked")
+        os.pwrite(self._fd, self._envelopes.mark(at), envelope.mark)
+        faults.reach(f"file: {what} marked")
+        return envelope
+
+    def _write(self, data: bytes, at: int, what: str) -> None:
+        pieces = [data]
+        if faults.armed():
+            pieces = [data[: len(data) // 2], data[len(data) // 2 :]]
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                done = os.pwrite(self._fd, view, at)
+                view, at = view[done:], at + done
+            if len(pieces) > 1:
+                faults.reach(f"file: {what} partly written")
+
+    def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
+        while True:
+            envelope = self._envelope(cursor)
+            if envelope is None:
+                if os.fstat(self._fd).st_size > cursor:
+                    self._explain(cursor)
+                return
+            if envelope.type == FRAME:
+                if not self._acknowledged(envelope):
+                    return
+                payload = os.pread(self._fd, envelope.length, envelope.payload)
+                if xxh3_64_intdigest(payload) != envelope.sum:
+                    raise Corruption(f"frame {envelope.offset:#x} of {self.name} does not match its checksum")
+                yield Logged(envelope.offset, envelope.end, payload)
+            cursor = envelope.end
+
+    def _envelope(self, offset: int) -> Envelope | None:
+        return self._envelopes.parse(os.pread(self._fd, HEAD_SIZE, offset), offset)
+
+    def _explain(self, cursor: int) -> None:
+        """Something that is no envelope lies at `cursor`: the log was trimmed, is being written, was cut, or damaged."""
+        if self._slot().cursor > cursor:
+            raise Stale
+        if self._lock.try_acquire():
+            try:
+                if self._envelope(cursor) is None:
+                    self._check_torn(cursor)
+            finally:
+                self._lock.release()
+
+    def _check_torn(self, cursor: int) -> None:
+        """Raise `Corruption` if what lies at `cursor` was complete once, `Stale` if the log was trimmed here."""
+        if self._slot().cursor > cursor:
+            raise Stale
+        # Pieces overlap, so that what is looked for is not missed where they meet.
+        start, overlap = cursor, HEAD_SIZE + MARK_SIZE
+        while data := os.pread(self._fd, _CHUNK + overlap, start):
+            if self._envelopes.traces(data, start, cursor):
+                raise Corruption(f"{self.name} is damaged at offset {cursor:#x}: a complete write there cannot be read")
+            start += _CHUNK
+
+    def _acknowledged(self, envelope: Envelope) -> bool:
+        """Whether a frame is durable; one that a crash left unmarked is made so, one in the making is not yet."""
+        if self._marked(envelope):
+            return True
+        if self._envelope(envelope.end) is not None:
+            return True
+        if not self._lock.try_acquire():
+            return False
+        try:
+            return self._settled(envelope)
+        finally:
+            self._lock.release()
+
+    def _settled(self, envelope: Envelope) -> bool:
+        """With the lock held: True once the thing is durable and marked, False if it was cut off in the making."""
+        if self._marked(envelope):
+            return True
+        payload = os.pread(self._fd, envelope.length, envelope.payload)
+        if len(payload) < envelope.length or xxh3_64_intdigest(payload) != envelope.sum:
+            if self._envelope(envelope.end) is not None:
+                raise Corruption(f"what lies at {envelope.offset:#x} of {self.name} does not match its checksum")
+            return False
+        # Written again before it is synced: a sync that failed once may have forgotten the pages.
+        data = os.pread(self._fd, HEAD_SIZE, envelope.offset) + payload + bytes(-envelope.length % 8) + UNMARKED
+        os.pwrite(self._fd, data, envelope.offset)
+        os.fdatasync(self._fd)
+        os.pwrite(self._fd, self._envelopes.mark(envelope.offset), envelope.mark)
+        return True
+
+    def _marked(self, envelope: Envelope) -> bool:
+        mark = os.pread(self._fd, MARK_SIZE, envelope.mark)
+        if mark == self._envelopes.mark(envelope.offset):
+            return True
+        if mark.strip(b"\0"):
+            raise Corruption(f"the mark of {envelope.offset:#x} in {self.name} is damaged")
+        return False
+
+    # reading
+    def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
+        fd = self._fd
+        return [os.pread(fd, length, segment + HEAD_SIZE + offset) for segment, offset, length in spans]
+
+    # the root
+    def _slot(self) -> _Slot:
+        """The newest slot that holds."""
+        found, damaged = _Slot(), False
+        data = os.pread(self._fd, _START, 0)
+        for at in _SLOTS:
+            raw = data[at : at + _SLOT.size]
+            if _SUM.unpack_from(data, at + _SLOT.size)[0] == xxh3_64_intdigest(raw, seed=self.log_id):
+                slot = _Slot(*_SLOT.unpack(raw))
+                found = slot if slot.generation > found.generation else found
+            else:
+                damaged = damaged or bool(data[at : at + _SLOT.size + _SUM.size].strip(b"\0"))
+        if damaged and not found.generation:
+            raise Corruption(f"the root of {self.name} is damaged")
+        return found
+
+    def load_root(self) -> tuple[Root, str]:
+        for _ in range(8):
+            slot = self._slot()
+            if not slot.generation:
+                return Root(FORMAT_VERSION, KIND, self.page_size, self.log_id, State(_START), _START), "0"
+            data = os.pread(self._fd, slot.length, slot.segment + HEAD_SIZE)
+            envelope = self._envelope(slot.segment)
+            if envelope is not None and envelope.sum == xxh3_64_intdigest(data):
+                return decode_root(data, self.name), str(slot.generation)
+            if self._slot() == slot:
+                break
+        raise Corruption(f"the root of {self.name} at {slot.segment:#x} does not match its checksum")
+
+    def swap_root(self, root: Root, tag: str) -> str:
+        root.generation = int(tag) + 1
+        data = encode_root(root)
+        segment = self.put_blob(data)
+        faults.reach("file: root written, slot not swapped")
+        with self._lock:
+            current = self._slot()
+            if str(current.generation) != tag:
+                raise PreconditionFailed(f"the root of {self.name} was replaced by another process")
+            raw = _SLOT.pack(root.generation, segment, len(data), root.state.cursor)
+            raw += _SUM.pack(xxh3_64_intdigest(raw, seed=self.log_id))
+            os.pwrite(self._fd, raw, _SLOTS[root.generation % 2])
+            faults.reach("file: slot written, not synced")
+            os.fdatasync(self._fd)
+            faults.reach("file: slot swapped")
+        return str(root.generation)
+
+    # space
+    def reclaim(self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool) -> int:
+        with self._lock:
+            before = os.fstat(self._fd).st_blocks
+            for segment, length in dropped:
+                # The envelope stays, so that those who walk the log can step over the hole.
+                punch_hole(self._fd, segment + HEAD_SIZE, length)
+            if sweep:
+                self._sweep(root)
+            faults.reach("file: holes punched")
+            return max(0, (before - os.fstat(self._fd).st_blocks) * 512)
+
+    def _sweep(self, root: Root) -> None:
+        """Punch out what lies before the oldest frame needed, except blobs in use."""
+        live = [(part.segment, part.length) for run in root.runs for part in run.parts]
+        live += [(layer.segment, layer.length) for layer in root.layers]
+        slots = os.pread(self._fd, _START, 0)
+        live += [_SLOT.unpack_from(slots, at)[1:3] for at in _SLOTS]
+        at = _START
+        for segment, length in sorted(live):
+            if segment >= root.log_start:
+                break
+            punch_hole(self._fd, at, segment - at)
+            at = max(at, Envelope(BLOB, segment, length, 0).end)
+        punch_hole(self._fd, at, root.log_start - at)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+        self._fd = -1
+
+
+class LocalFileStorage(LogStorage):
+    """A database in one local file."""
+
+    def __init__(self, path: str | os.PathLike[str], *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
+        """Open the file, or start a new one. Raises `Invalid` if it is not a page file or its page size is another."""
+        options = Options.of(knobs)
+        super().__init__(FileMedium(Path(path).absolute(), page_size, options), options)
+
+
+def _open(path: Path, create: bool) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+    except FileNotFoundError:
+        if create:
+            raise Invalid(f"the folder {path.parent} does not exist", hint="create it first") from None
+        raise NotFound(f"there is no file {path}") from None
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS):
+            raise Invalid(f"{path} cannot be opened for writing: {error.strerror}") from None
+        raise Transient(f"{path} cannot be opened: {error.strerror}") from error

@@ -1,0 +1,78 @@
+"""Looking entries up: the tail in memory first, then the runs, newest first, whose parts are fetched once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ontolake.errors import StorageError
+from ontolake.storage.cache import Cache
+from ontolake.storage.index import Columns, Entry, Part, PartRef, RunRef, Tail
+from ontolake.storage.medium import Medium, Span
+
+
+class View(NamedTuple):
+    """The index at one moment: the tail that grows, tails on their way into a run, and the runs, oldest first."""
+
+    active: Tail
+    frozen: tuple[Tail, ...]
+    runs: tuple[RunRef, ...]
+
+
+class Lookup:
+    """Finds entries. `view` is replaced as a whole, so that readers need no lock."""
+
+    def __init__(self, medium: Medium, cached_parts: int) -> None:
+        self._medium = medium
+        self._parts: Cache[Part] = Cache(cached_parts)
+        self.view = View(Tail(), (), ())
+
+    def find(self, space: int, key: int, lsn: int) -> Entry | None:
+        """The entry of `key` with the greatest LSN ≤ `lsn`."""
+        active, frozen, runs = self.view
+        found = active.find(space, key, lsn)
+        if found is not None:
+            return found
+        for tail in reversed(frozen):
+            found = tail.find(space, key, lsn)
+            if found is not None:
+                return found
+        for run in reversed(runs):
+            ref = run.part_for(space, key, lsn)
+            if ref is not None:
+                found = self._part(ref).find(space, key, lsn)
+                if found is not None:
+                    return found
+        return None
+
+    def prefetch(self, space: int, keys: Sequence[int], lsn: int) -> None:
+        """Fetch, in one go, the parts that looking these keys up will need."""
+        wanted = {}
+        for run in self.view.runs:
+            for key in keys:
+                ref = run.part_for(space, key, lsn)
+                if ref is not None and ref.segment not in wanted and self._parts.get(ref.segment) is None:
+                    wanted[ref.segment] = ref
+        if len(wanted) > 1:
+            self.parts(list(wanted.values()))
+
+    def parts(self, refs: Sequence[PartRef]) -> list[Part]:
+        """The parts, fetched together where they are not at hand."""
+        found = {ref.segment: self._parts.get(ref.segment) for ref in refs}
+        missing = [ref for ref in refs if found[ref.segment] is None]
+        if missing:
+            for ref, data in zip(missing, self._medium.read([Span(ref.segment, 0, ref.length) for ref in missing]),
+                                 strict=True):
+                if isinstance(data, StorageError):
+                    raise data
+                part = Part(data, f"index part {ref.segment:#x} of {self._medium.name}")
+                found[ref.segment] = part
+                self._parts.put(ref.segment, part)
+        return [part for ref in refs if (part := found[ref.segment]) is not None]
+
+    def columns(self, runs: Sequence[RunRef]) -> list[Columns]:
+        """Every entry of the runs, a piece for each part."""
+        return [part.columns() for run in runs for part in self.parts(run.parts)]
+
+    def _part(self, ref: PartRef) -> Part:
+        return self._parts.young.get(ref.segment) or self.parts([ref])[0]

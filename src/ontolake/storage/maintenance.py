@@ -1,0 +1,259 @@
+"""Housekeeping: index the tail, merge runs, drop versions that nobody can read any more, free their space.
+
+None of it decides anything: the log is the truth, and a failure at any step leaves it as it was. Work of
+two processes meets at the root, which is compared and swapped; the loser throws its own away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ontolake import faults
+from ontolake.errors import PreconditionFailed, StorageError
+from ontolake.storage.index import (
+    FRAMES,
+    REQUESTS,
+    Columns,
+    PartRef,
+    RunRef,
+    Tail,
+    encode_part,
+    part_ref,
+    runs_to_merge,
+    split,
+)
+from ontolake.storage.lookup import Lookup, View
+from ontolake.storage.medium import Layer, Medium, Root, Span
+from ontolake.storage.options import Options
+from ontolake.storage.state import State
+from ontolake.storage.types import Lsn
+
+if TYPE_CHECKING:
+    from ontolake.storage.log import LogStorage
+
+_log = logging.getLogger("ontolake.storage")
+_LAYER_PAGES = 4096
+
+
+class Maintenance:
+    """Runs `index` and `compact` for a `LogStorage`, by itself when they are due or when it is asked to."""
+
+    def __init__(self, storage: LogStorage, medium: Medium, lookup: Lookup, options: Options) -> None:
+        self._storage = storage
+        self._medium = medium
+        self._lookup = lookup
+        self._options = options
+        self._lock = threading.Lock()
+        self._due = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._since_compaction = 0
+
+    @property
+    def busy(self) -> bool:
+        return self._lock.locked()
+
+    def after_append(self) -> None:
+        """Do, or have done, what has become due."""
+        if self._options.maintenance == "off" or not self._index_due():
+            return
+        if self._options.maintenance == "inline":
+            self._quietly()
+            return
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None and not self._closing:
+                    self._thread = threading.Thread(target=self._work, name="ontolake-maintenance", daemon=True)
+                    self._thread.start()
+        self._due.set()
+
+    def _index_due(self) -> bool:
+        tail = self._lookup.view.active
+        return tail.frames >= self._options.index_every or tail.bytes >= self._options.index_bytes
+
+    def _work(self) -> None:
+        while not self._closing:
+            self._due.wait()
+            self._due.clear()
+            if not self._closing and self._index_due():
+                self._quietly()
+
+    def _quietly(self) -> None:
+        """Housekeeping must not fail an append that is durable; it is tried again after the next one."""
+        try:
+            self.index()
+            stored = sum(run.entries for run in self._storage._root.runs) * self._medium.page_size
+            if self._since_compaction >= max(self._options.compact_bytes, stored // 2):
+                self.compact()
+        except (StorageError, OSError) as error:
+            _log.warning("housekeeping of %s did not finish: %s", self._medium.name, error)
+
+    def close(self) -> None:
+        self._closing = True
+        self._due.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    # indexing
+    def index(self) -> None:
+        """Move the tail into a run, so that opening need not read it, and merge runs that have grown alike."""
+        with self._lock:
+            self._index()
+
+    def _index(self) -> None:
+        storage = self._storage
+        tails, state, root, tag = self._freeze()
+        if not any(tail.frames for tail in tails):
+            return
+        columns = Columns.joined([tail.columns() for tail in tails])
+        runs, replaced = self._with_run(root.runs, columns)
+        faults.reach("index: parts written, root not swapped")
+        if self._swap(self._successor(root, state, runs=runs), tag, tails):
+            self._since_compaction += sum(tail.bytes for tail in tails)
+            self._medium.reclaim(storage._root, [(part.segment, part.length) for part in replaced], sweep=False)
+
+    def _freeze(self) -> tuple[tuple[Tail, ...], State, Root, str]:
+        """Start a new tail; the old ones stay readable until their run is published."""
+        storage = self._storage
+        with storage._log_lock:
+            active, frozen, runs = self._lookup.view
+            if active.frames:
+                frozen = (*frozen, active)
+                self._lookup.view = View(Tail(), frozen, runs)
+            return frozen, storage._state.copy(), storage._root, storage._root_tag
+
+    def _with_run(self, runs: tuple[RunRef, ...], columns: Columns) -> tuple[tuple[RunRef, ...], Sequence[PartRef]]:
+        """The runs with one more, merged where due, and the parts that are no longer needed."""
+        if not len(columns.lsn):
+            return runs, ()
+        count = runs_to_merge([*(run.entries for run in runs), len(columns.lsn)]) - 1
+        merged = runs[len(runs) - count :]
+        if merged:
+            columns = Columns.joined([*self._lookup.columns(merged), columns])
+        return (*runs[: len(runs) - count], self._put_run(columns)), [p for run in merged for p in run.parts]
+
+    def _put_run(self, columns: Columns) -> RunRef:
+        parts = []
+        for piece in split(columns):
+            data = encode_part(piece)
+            parts.append(part_ref(piece, self._medium.put_blob(data), len(data)))
+        return RunRef(len(columns.lsn), tuple(parts))
+
+    def _successor(
+        self, root: Root, state: State, *, runs: tuple[RunRef, ...], layers: tuple[Layer, ...] | None = None,
+        log_start: int | None = None,
+    ) -> Root:
+        return Root(
+            version=root.version, kind=root.kind, page_size=root.page_size, log_id=root.log_id, state=state,
+            log_start=root.log_start if log_start is None else log_start, runs=runs,
+            layers=root.layers if layers is None else layers, generation=root.generation + 1)
+
+    def _swap(self, root: Root, tag: str, tails: tuple[Tail, ...]) -> bool:
+        """Publish a root; False if another process was first, whose work is then taken over."""
+        storage = self._storage
+        try:
+            tag = self._medium.swap_root(root, tag)
+        except PreconditionFailed:
+            with storage._log_lock:
+                storage._load()
+            return False
+        with storage._log_lock:
+            active, frozen, _ = self._lookup.view
+            self._lookup.view = View(active, tuple(t for t in frozen if not any(t is x for x in tails)), root.runs)
+            storage._root, storage._root_tag = root, tag
+        return True
+
+    # compaction
+    def compact(self) -> int:
+        """Drop what lies below the floor. Returns the bytes freed now; objects in their grace go later."""
+        with self._lock:
+            self._storage.refresh()
+            self._index()
+            return self._compact()
+
+    def _compact(self) -> int:
+        storage = self._storage
+        # The floor first: from then on no branch can appear below it, so what is frozen next knows them all.
+        self._advance_floor()
+        tails, state, root, tag = self._freeze()
+        columns = Columns.joined([*self._lookup.columns(root.runs), *(tail.columns() for tail in tails)])
+        kept = columns.take(self._needed(columns, state))
+        frames_kept = kept.take(kept.space == FRAMES)
+        log_start = int(frames_kept.segment[0]) if len(frames_kept.lsn) else state.cursor
+        kept, layers = self._move_images(kept, root, log_start)
+        replaced = [part for run in root.runs for part in run.parts]
+        runs = (self._put_run(kept),) if len(kept.lsn) else ()
+        faults.reach("compact: layers written, root not swapped")
+        dropped = [layer for layer in root.layers if layer not in layers]
+        if not self._swap(self._successor(root, state, runs=runs, layers=layers, log_start=log_start), tag, tails):
+            return 0
+        self._since_compaction = 0
+        dead = [*((part.segment, part.length) for part in replaced), *((x.segment, x.length) for x in dropped)]
+        return self._medium.reclaim(storage._root, dead, sweep=True)
+
+    def _advance_floor(self) -> None:
+        """Let the floor follow the window: what is older than it need not stay readable."""
+        columns = Columns.joined(self._lookup.columns(self._lookup.view.runs))
+        frames = columns.take(columns.space == FRAMES)
+        old = np.flatnonzero(frames.sum < np.uint64(self._window_start()))
+        if not len(old) or old[-1] + 1 >= len(frames.lsn):
+            return
+        # The last old frame ends where the next begins, and that state is the oldest one in the window.
+        lsn = int(frames.lsn[old[-1] + 1]) - 1
+        with self._storage._log_lock:
+            self._storage.refresh()
+            if lsn > self._storage._state.declared_floor:
+                self._storage.set_retention_floor(Lsn(lsn))
+
+    def _window_start(self) -> int:
+        return max(int((time.time() - self._options.pitr_window) * 1e6), 0)
+
+    def _needed(self, columns: Columns, state: State) -> np.typing.NDArray[np.bool_]:
+        """Which entries a read at or above the floor, on a branch that lives, can still come upon."""
+        pages = (columns.space != FRAMES) & (columns.space != REQUESTS)
+        live = np.isin(columns.space, np.array(list(state.branches), dtype=np.uint64))
+        visible = columns.next_lsn() > np.uint64(state.floor)
+        # A frame is needed by scans that start at the floor: if the one after it starts above the floor + 1.
+        frames = (columns.space == FRAMES) & (columns.next_lsn() > np.uint64(state.floor + 1))
+        requests = (columns.space == REQUESTS) & (columns.sum >= np.uint64(self._window_start()))
+        wanted: np.typing.NDArray[np.bool_] = (pages & live & visible) | frames | requests
+        return wanted
+
+    def _move_images(self, kept: Columns, root: Root, log_start: int) -> tuple[Columns, tuple[Layer, ...]]:
+        """Copy images out of frames that go, and out of layers that are mostly dead, into new layers."""
+        pages = (kept.space != FRAMES) & (kept.space != REQUESTS)
+        segments = np.array([layer.segment for layer in root.layers], dtype=np.uint64)
+        used, counts = np.unique(kept.segment[pages], return_counts=True)
+        sizes = dict(zip(used.tolist(), counts.tolist(), strict=True))
+        sparse = [layer for layer in root.layers
+                  if 2 * sizes.get(layer.segment, 0) * self._medium.page_size < layer.length]
+        in_layer = np.isin(kept.segment, segments)
+        going = np.isin(kept.segment, np.array([layer.segment for layer in sparse], dtype=np.uint64))
+        which = np.flatnonzero(pages & (going | (~in_layer & (kept.segment < np.uint64(log_start)))))
+        layers = [layer for layer in root.layers if layer not in sparse]
+        segment, offset = kept.segment.copy(), kept.offset.copy()
+        for start in range(0, len(which), _LAYER_PAGES):
+            chunk = which[start : start + _LAYER_PAGES]
+            images = self._images(kept, chunk)
+            blob = self._medium.put_blob(b"".join(images))
+            layers.append(Layer(blob, len(images) * self._medium.page_size))
+            segment[chunk] = blob
+            offset[chunk] = np.arange(len(chunk), dtype=np.uint64) * np.uint64(self._medium.page_size)
+        return kept._replace(segment=segment, offset=offset), tuple(layers)
+
+    def _images(self, kept: Columns, chunk: np.typing.NDArray[np.intp]) -> list[bytes]:
+        """Images to be copied, each checked, so that damage is never carried on under a fresh checksum."""
+        spans = [Span(int(kept.segment[i]), int(kept.offset[i]), self._medium.page_size) for i in chunk]
+        images = []
+        for span, image, checksum in zip(spans, self._medium.read(spans), kept.sum[chunk].tolist(), strict=True):
+            if isinstance(image, StorageError):
+                raise image
+            self._storage.check_image(image, checksum, f"an image at {span.segment:#x}+{span.offset}")
+            images.append(image)
+        return images

@@ -1,0 +1,224 @@
+"""`ObjectStorage`: a database on object storage, with compare-and-swap as its only means of agreement.
+
+Frames are objects at dense ordinals, each created only if nobody else has created it, which decides every race
+and fences every writer that was overtaken. `root.json` says where the index and the page layers are; it is
+replaced by compare-and-swap. Objects that are no longer needed stay for a grace, so that a process that was
+paused for less need not ask whether the log was trimmed under it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ontolake.errors import (
+    AlreadyExists,
+    DurabilityUnconfirmed,
+    Invalid,
+    NotFound,
+    StorageError,
+    Transient,
+)
+from ontolake.objects import ObjectStore, Range, cas, open_store
+from ontolake.storage.log import LogStorage
+from ontolake.storage.medium import (
+    FORMAT_VERSION,
+    KIND,
+    Gone,
+    Logged,
+    Root,
+    Span,
+    Stale,
+    Taken,
+    decode_root,
+    encode_root,
+)
+from ontolake.storage.options import Options
+from ontolake.storage.state import State
+from ontolake.storage.types import DEFAULT_PAGE_SIZE
+
+ROOT = "root.json"
+_WAL, _BLOBS = "wal/", "blobs/"
+_BLOB_BIT = 1 << 62
+_ORPHAN_AGE = 3600.0
+_TRIES = 4
+_WINDOW = 32
+
+
+def _key(segment: int) -> str:
+    return f"{_BLOBS}{segment:016x}" if segment & _BLOB_BIT else f"{_WAL}{segment:020d}"
+
+
+class ObjectMedium:
+    """The log, blobs and root of one database as objects. A segment is a frame's ordinal or a blob's number."""
+
+    def __init__(self, store: ObjectStore, page_size: int, options: Options) -> None:
+        self.name = store.url
+        self._store = store
+        self._grace = options.gc_grace_ms / 1000
+        self._threads: ThreadPoolExecutor | None = None
+        self._synced = -float("inf")
+        self._blobs_since: float | None = None
+        root = self._open(page_size, options.create)
+        if root.page_size != page_size:
+            raise Invalid(f"{self.name} has pages of {root.page_size} bytes, not of {page_size}",
+                          hint=f"open it with page_size={root.page_size}")
+        self.page_size, self.log_id = root.page_size, root.log_id
+
+    def _open(self, page_size: int, create: bool) -> Root:
+        try:
+            return self.load_root()[0]
+        except NotFound:
+            if not create:
+                raise NotFound(f"there is no database at {self.name}") from None
+        foreign = next((info.key for info in self._store.list()), None)
+        if foreign is not None and foreign != ROOT:
+            raise Invalid(f"{self.name} holds things that are not ours, such as {foreign!r}",
+                          hint="choose an empty place")
+        root = Root(FORMAT_VERSION, KIND, page_size, secrets.randbits(62), State(0), 0)
+        try:
+            self._create_root(root)
+        except AlreadyExists:
+            return self.load_root()[0]
+        return root
+
+    def _create_root(self, root: Root) -> None:
+        nonce = cas.new_nonce()
+        root.nonce = nonce.decode()
+        cas.create(self._store, ROOT, encode_root(root), nonce)
+
+    # the log
+    def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
+        began = _clock()
+        try:
+            cas.create(self._store, _key(cursor), frame, nonce)
+        except AlreadyExists:
+            raise Taken from None
+        if _clock() - self._synced >= self._grace and self.load_root()[0].state.cursor > cursor:
+            # We slept so long that what stood here may have been removed, and our frame fell into the gap.
+            raise DurabilityUnconfirmed(f"the log of {self.name} went on while this process slept",
+                                        hint="open the database again, and retry with the same request id")
+        self._synced = began
+        return cursor, cursor + 1
+
+    def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
+        window = expect
+        while True:
+            began = _clock()
+            for ordinal, data in zip(range(cursor, cursor + window), self._frames(cursor, window), strict=True):
+                if data is None:
+                    self._check_end(ordinal, began)
+                    return
+                yield Logged(ordinal, ordinal + 1, data)
+            cursor, window = cursor + window, min(2 * window, _WINDOW)
+
+    def _frames(self, start: int, count: int) -> list[bytes | None]:
+        if count == 1:
+            return [self._frame(start)]
+        return list(self._pool().map(self._frame, range(start, start + count)))
+
+    def _frame(self, ordinal: int) -> bytes | None:
+        try:
+            return self._store.get(_key(ordinal)).data
+        except NotFound:
+            return None
+
+    def _check_end(self, cursor: int, began: float) -> None:
+        """Nothing is at `cursor`: the log ends there, unless it was trimmed. Within the grace it cannot have been."""
+        if began - self._synced >= self._grace and self.load_root()[0].state.cursor > cursor:
+            raise Stale
+        self._synced = began
+
+    # blobs
+    def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
+        found = self._store.get_ranges([Range(_key(segment), offset, length) for segment, offset, length in spans])
+        return [Gone(str(data)) if isinstance(data, NotFound) else data for data in found]
+
+    def put_blob(self, data: bytes) -> int:
+        segment = secrets.randbits(62) | _BLOB_BIT
+        if self._blobs_since is None:
+            self._blobs_since = _clock()
+        for attempt in range(_TRIES):
+            try:
+                self._store.put(_key(segment), data)
+                break
+            except Transient:
+                # The name is ours alone, so writing it again is safe.
+                if attempt + 1 == _TRIES:
+                    raise
+        return segment
+
+    # the root
+    def load_root(self) -> tuple[Root, str]:
+        self._synced = -float("inf")
+        found = self._store.get(ROOT)
+        return decode_root(found.data, self.name), found.tag
+
+    def swap_root(self, root: Root, tag: str) -> str:
+        since, self._blobs_since = self._blobs_since, None
+        if since is not None and _clock() - since > _ORPHAN_AGE / 2:
+            raise Transient(f"housekeeping of {self.name} took so long that its blobs may be gone")
+        nonce = cas.new_nonce()
+        root.nonce = nonce.decode()
+        return cas.replace(self._store, ROOT, encode_root(root), tag, nonce)
+
+    # space
+    def reclaim(self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool) -> int:
+        keys = [_key(segment) for segment, _ in dropped]
+        freed = sum(length for _, length in dropped)
+        if sweep:
+            for key, size in self._unneeded(root, set(keys)):
+                keys.append(key)
+                freed += size
+        if keys:
+            self._store.delete(keys)
+        return freed
+
+    def _unneeded(self, root: Root, known: set[str]) -> Iterator[tuple[str, int]]:
+        """Frames before the oldest one needed, and blobs that a crash left behind, if old enough by the store's clock."""
+        now = next(info.modified for info in self._store.list(ROOT))
+        for info in self._store.list(_WAL):
+            if info.key >= _key(root.log_start):
+                break
+            if now - info.modified >= self._grace:
+                yield info.key, info.size
+        live = {_key(part.segment) for run in root.runs for part in run.parts}
+        live |= {_key(layer.segment) for layer in root.layers}
+        for info in self._store.list(_BLOBS):
+            if info.key not in live and info.key not in known and now - info.modified >= max(self._grace, _ORPHAN_AGE):
+                yield info.key, info.size
+
+    def sync(self) -> None:
+        """Nothing is buffered: every write was durable when it returned."""
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(16, thread_name_prefix="ontolake-log")
+        return self._threads
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown()
+        self._store.close()
+
+
+class ObjectStorage(LogStorage):
+    """A database under a prefix of an object store: a bucket, a directory or memory."""
+
+    def __init__(self, store: ObjectStore | str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
+        """Open the database, or start a new one. Raises `Invalid` if something else is there."""
+        options = Options.of(knobs)
+        opened = open_store(store) if isinstance(store, str) else store
+        try:
+            super().__init__(ObjectMedium(opened, page_size, options), options)
+        except BaseException:
+            opened.close()
+            raise
+
+
+def _clock() -> float:
+    """Seconds that also pass while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

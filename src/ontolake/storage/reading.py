@@ -1,0 +1,170 @@
+"""Reading pages: find the version, fetch its image, check it, remember it.
+
+A reader holds no lock. If the place it was told to look at has been compacted away meanwhile, it starts again
+from the newest root; only when nothing has moved is a missing or damaged image reported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from xxhash import xxh3_64_intdigest
+
+from ontolake.errors import Corruption, NotFound, StorageError
+from ontolake.storage.cache import Cache
+from ontolake.storage.index import Entry
+from ontolake.storage.lookup import Lookup
+from ontolake.storage.medium import Gone, Medium, Span
+from ontolake.storage.options import Options
+from ontolake.storage.state import check_lsn
+from ontolake.storage.types import BranchId, Lsn, Page, PageId
+
+if TYPE_CHECKING:
+    from ontolake.storage.log import LogStorage
+
+T = TypeVar("T")
+
+
+class PageReader:
+    """Answers `get_page` and `get_pages` for a `LogStorage`.
+
+    The cache holds the newest version of a page under its branch and id, older versions under their LSN, which
+    names an image uniquely.
+    """
+
+    def __init__(self, storage: LogStorage, medium: Medium, lookup: Lookup, options: Options) -> None:
+        self._storage = storage
+        self._medium = medium
+        self._lookup = lookup
+        self._batch = options.batch_read_max
+        self._lock = threading.Lock()
+        self._applied = 0
+        self.cache: Cache[Page] = Cache(options.cache_bytes // medium.page_size)
+
+    def page(self, page_id: PageId, lsn: Lsn, branch: BranchId | str) -> Page:
+        found = self.pages((page_id,), lsn, branch)[0]
+        if isinstance(found, StorageError):
+            raise found
+        return found
+
+    def pages(self, ids: Sequence[PageId], lsn: Lsn, branch: BranchId | str) -> list[Page | StorageError]:
+        check_lsn(lsn, "lsn")
+        return self.again(lambda: self._pages(ids, lsn, branch))
+
+    def _pages(self, ids: Sequence[PageId], lsn: int, branch: BranchId | str) -> list[Page | StorageError]:
+        storage = self._storage
+        if lsn > storage._durable:
+            storage.refresh()
+        applied, durable = self._applied, storage._durable
+        newest, lsn = lsn >= durable, min(lsn, durable)
+        try:
+            storage._state.check_readable(lsn)
+            lineage = self._lineage(branch)
+        except NotFound as error:
+            return [error for _ in ids]
+        own = lineage[0][0]
+        if len(ids) > 1:
+            self._prefetch(ids, lsn, lineage)
+        results: list[Page | StorageError | None] = [None] * len(ids)
+        wanted: dict[int, tuple[Entry, list[int]]] = {}
+        cache = self.cache
+        for i, page_id in enumerate(ids):
+            entry = self._locate(page_id, lsn, lineage)
+            if entry is None:
+                results[i] = NotFound(f"page {page_id} was not written by LSN {lsn} on branch {branch!r}")
+                continue
+            page = cache.get((own, page_id)) or cache.get(entry.lsn)
+            if page is not None and page.lsn == entry.lsn:
+                results[i] = page
+            else:
+                wanted.setdefault(entry.lsn, (entry, []))[1].append(i)
+        if wanted:
+            self._fetch(ids, wanted, results, (own, applied) if newest else None)
+        return [found for found in results if found is not None]
+
+    def _fetch(
+        self, ids: Sequence[PageId], wanted: dict[int, tuple[Entry, list[int]]],
+        results: list[Page | StorageError | None], newest: tuple[int, int] | None,
+    ) -> None:
+        size = self._medium.page_size
+        entries = [entry for entry, _ in wanted.values()]
+        images: list[bytes | StorageError] = []
+        for start in range(0, len(entries), self._batch):
+            images += self._medium.read(
+                [Span(entry.segment, entry.offset, size) for entry in entries[start : start + self._batch]])
+        with self._lock:
+            current = newest is not None and newest[1] == self._applied
+            for (entry, places), image in zip(wanted.values(), images, strict=True):
+                page_id = ids[places[0]]
+                result: Page | StorageError
+                if isinstance(image, StorageError):
+                    result = image
+                elif len(image) != size or xxh3_64_intdigest(image) != entry.sum:
+                    result = Corruption(f"page {page_id} at LSN {entry.lsn} of {self._medium.name} does not match "
+                                        "its checksum")
+                else:
+                    result = Page(page_id, Lsn(entry.lsn), image)
+                    if current and newest is not None:
+                        self.cache.put((newest[0], page_id), result)
+                    else:
+                        self.cache.put(entry.lsn, result)
+                for place in places:
+                    results[place] = result
+
+    def find(self, space: int, key: int, lsn: int) -> Entry | None:
+        """The entry of the index with the greatest LSN ≤ `lsn`, branches left aside."""
+        return self.again(lambda: self._lookup.find(space, key, lsn))
+
+    def again(self, action: Callable[[], T]) -> T:
+        """Run `action`, and run it again when what it looked at had moved."""
+        storage = self._storage
+        for _ in range(8):
+            generation = storage._root.generation
+            try:
+                result = action()
+                if not (isinstance(result, list) and any(isinstance(r, Corruption | Gone) for r in result)):
+                    return result
+            except (Gone, Corruption):
+                if not storage.moved_since(generation):
+                    raise
+                continue
+            if not storage.moved_since(generation):
+                return result
+        return action()
+
+    def wrote(self, fresh: Sequence[tuple[int, Page]]) -> None:
+        """Take over new versions of pages, each with its branch."""
+        with self._lock:
+            self._applied += 1
+            for branch, page in fresh:
+                self.cache.forget((branch, page.id))
+                self.cache.put((branch, page.id), page)
+
+    def forget(self) -> None:
+        """Empty the cache: a branch went, or the log was loaded anew."""
+        with self._lock:
+            self._applied += 1
+            self.cache.clear()
+
+    def _lineage(self, branch: BranchId | str) -> list[tuple[int, int]]:
+        storage = self._storage
+        try:
+            return storage._state.lineage(storage._state.branch(branch))
+        except NotFound:
+            storage.refresh()
+            return storage._state.lineage(storage._state.branch(branch))
+
+    def _locate(self, page_id: int, lsn: int, lineage: Sequence[tuple[int, int]]) -> Entry | None:
+        for branch, cap in lineage:
+            found = self._lookup.find(branch, page_id, lsn if lsn < cap else cap)
+            if found is not None:
+                return found
+        return None
+
+    def _prefetch(self, ids: Sequence[PageId], lsn: int, lineage: Sequence[tuple[int, int]]) -> None:
+        if self._lookup.view.runs:
+            for branch, cap in lineage:
+                self._lookup.prefetch(branch, ids, min(lsn, cap))
+
