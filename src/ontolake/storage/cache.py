@@ -18,7 +18,7 @@ class Cache(Generic[V]):
     __slots__ = ("_half", "old", "young")
 
     def __init__(self, limit: int) -> None:
-        self._half = limit // 2
+        self._half = (limit + 1) // 2
         self.young: dict[Hashable, V] = {}
         self.old: dict[Hashable, V] = {}
 

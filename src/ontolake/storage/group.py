@@ -7,7 +7,6 @@ meanwhile. A lone writer never waits. Nobody is told of success before the share
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -27,10 +26,22 @@ class Waiting:
         self._turn.acquire()
 
     def wait(self) -> None:
+        """Wait until this is finished, or is to lead the next group."""
         self._turn.acquire()
 
-    def wake(self) -> None:
+    def promote(self) -> None:
+        """Make this one lead the group that has gathered."""
+        self.leads = True
         self._turn.release()
+
+    def finish(self) -> None:
+        """Tell whoever waits that the turn is over."""
+        self._turn.release()
+
+    def result(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return self.lsn
 
 
 W = TypeVar("W", bound=Waiting)
@@ -46,23 +57,33 @@ class GroupCommit(Generic[W]):
         self._queue: list[W] = []
         self._leading = False
         self._last_size = 1
+        self._expected = 0
+        self._all_here = threading.Lock()
+        self._all_here.acquire()
 
     def commit(self, item: W) -> int:
         """Have `item` written; return its LSN or raise its error."""
-        with self._lock:
-            self._queue.append(item)
-            lead = not self._leading
-            self._leading = True
+        lead = self.enqueue(item)
         if not lead:
             item.wait()
             lead = item.leads
         if lead:
-            self._lead()
-        if item.error is not None:
-            raise item.error
-        return item.lsn
+            self.lead()
+        return item.result()
 
-    def _lead(self) -> None:
+    def enqueue(self, item: W) -> bool:
+        """Put `item` into the next group; True if the caller has to `lead` it."""
+        with self._lock:
+            self._queue.append(item)
+            lead = not self._leading
+            self._leading = True
+            if self._expected and len(self._queue) >= self._expected:
+                self._expected = 0
+                self._all_here.release()
+        return lead
+
+    def lead(self) -> None:
+        """Write the group that has gathered, and pass the lead on if another has gathered meanwhile."""
         group: list[W] = []
         failure: BaseException | None = None
         try:
@@ -82,19 +103,21 @@ class GroupCommit(Generic[W]):
                 successor = self._queue[0] if self._queue else None
                 self._leading = successor is not None
             if successor is not None:
-                successor.leads = True
-                successor.wake()
+                successor.promote()
             for item in group:
-                if not item.leads:
-                    item.wake()
+                item.finish()
 
     def _gather(self) -> None:
         """Wait, at most for the window, while fewer are here than came last time: they are on their way."""
-        if self._last_size <= 1 or self._window <= 0:
-            return
-        until = time.perf_counter() + self._window
-        while len(self._queue) < self._last_size and time.perf_counter() < until:
-            time.sleep(0.0001)
+        with self._lock:
+            if self._window <= 0 or len(self._queue) >= self._last_size:
+                return
+            self._expected = self._last_size
+        here = self._all_here.acquire(timeout=self._window)
+        with self._lock:
+            if not here and not self._expected:
+                self._all_here.acquire()
+            self._expected = 0
 
 
 def _shared(failure: BaseException) -> Exception:

@@ -34,13 +34,8 @@ _COLUMNS = ("space", "key", "lsn", "segment", "offset", "sum")
 Column = npt.NDArray[np.uint64]
 
 
-class Entry(NamedTuple):
-    """A version: its LSN, the segment and offset of its bytes, and their checksum."""
-
-    lsn: int
-    segment: int
-    offset: int
-    sum: int
+Entry = tuple[int, int, int, int]
+"""A version: its LSN, the segment and offset of its bytes, and their checksum."""
 
 
 _lsn_of = itemgetter(0)
@@ -52,7 +47,7 @@ class Tail:
     __slots__ = ("bytes", "count", "entries", "frames")
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
+        self.entries: dict[tuple[int, int], list[Entry]] = {}
         self.count = 0
         self.frames = 0
         self.bytes = 0
@@ -76,7 +71,7 @@ class Tail:
             if at < 0:
                 return None
             last = versions[at]
-        return Entry(*last)
+        return last
 
     def columns(self) -> Columns:
         rows = [(space, key, *entry) for (space, key), found in self.entries.items() for entry in found]
@@ -136,10 +131,24 @@ class RunRef(msgspec.Struct, frozen=True):
     entries: int
     parts: tuple[PartRef, ...]
 
+
+class Run:
+    """A run, ready to be searched."""
+
+    __slots__ = ("_firsts", "_last", "ref")
+
+    def __init__(self, ref: RunRef) -> None:
+        self.ref = ref
+        self._firsts = [part.first for part in ref.parts]
+        self._last = ref.parts[-1]
+
     def part_for(self, space: int, key: int, lsn: int) -> PartRef | None:
         """The only part that can hold the entry at or before this one."""
-        at = bisect_right(self.parts, (space, key, lsn), key=lambda part: part.first) - 1
-        return self.parts[at] if at >= 0 else None
+        wanted = (space, key, lsn)
+        if wanted >= self._firsts[-1]:
+            return self._last
+        at = bisect_right(self._firsts, wanted) - 1
+        return self.ref.parts[at] if at >= 0 else None
 
 
 class Part:
@@ -179,7 +188,7 @@ class Part:
         at = bisect_right(self._lsn, lsn, first, self._start[group + 1]) - 1
         if at < first:
             return None
-        return Entry(self._lsn[at], self._segment[at], self._offset[at], self._sum[at])
+        return self._lsn[at], self._segment[at], self._offset[at], self._sum[at]
 
     def columns(self) -> Columns:
         lsn, segment, offset, checksum, key, start = (

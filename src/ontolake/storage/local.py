@@ -44,6 +44,7 @@ _SUM = struct.Struct("<Q")
 _SLOTS = (512, 1024)
 _START = 4096
 _CHUNK = 1 << 20
+_GROWTH = (1 << 16, 1 << 20)
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -66,6 +67,9 @@ class FileMedium:
             os.close(self._fd)
             raise
         self._envelopes = Envelopes(self.log_id)
+        self._slots = b""
+        self._newest_slot = _Slot()
+        self._looked_behind_end = False
 
     def _read_header(self, path: Path, page_size: int) -> tuple[int, int]:
         head = os.pread(self._fd, _START, 0)
@@ -118,9 +122,12 @@ class FileMedium:
     def _end(self, cursor: int, *, through_frames: bool) -> int:
         """Where the log ends, with the lock held. What was left of a cut-off write is removed."""
         while True:
-            envelope = self._envelope(cursor)
+            head = os.pread(self._fd, HEAD_SIZE, cursor)
+            envelope = self._envelopes.parse(head, cursor)
             if envelope is None or not self._settled(envelope):
-                if os.fstat(self._fd).st_size > cursor:
+                if self._slot().cursor > cursor:
+                    raise Stale
+                if head.count(0) != len(head):
                     self._check_torn(cursor)
                     os.ftruncate(self._fd, cursor)
                 return cursor
@@ -134,6 +141,7 @@ class FileMedium:
         data = b"".join((head, payload, bytes(-len(payload) % 8), UNMARKED))
         envelope = Envelope(kind, at, len(payload), 0)
         try:
+            self._grow(at + len(data))
             self._write(data, at, what)
         except OSError as error:
             os.ftruncate(self._fd, at)
@@ -147,6 +155,13 @@ class FileMedium:
         os.pwrite(self._fd, self._envelopes.mark(at), envelope.mark)
         faults.reach(f"file: {what} marked")
         return envelope
+
+    def _grow(self, end: int) -> None:
+        """Have blocks ready behind the log: syncing a write into them is quicker than making the file longer."""
+        size = os.fstat(self._fd).st_size
+        if end > size:
+            more = min(max(size, _GROWTH[0]), _GROWTH[1])
+            os.pwrite(self._fd, bytes(end + more - size), size)
 
     def _write(self, data: bytes, at: int, what: str) -> None:
         pieces = [data]
@@ -162,10 +177,10 @@ class FileMedium:
 
     def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
         while True:
-            envelope = self._envelope(cursor)
+            head = os.pread(self._fd, HEAD_SIZE, cursor)
+            envelope = self._envelopes.parse(head, cursor)
             if envelope is None:
-                if os.fstat(self._fd).st_size > cursor:
-                    self._explain(cursor)
+                self._check_end(cursor, blank=head.count(0) == len(head))
                 return
             if envelope.type == FRAME:
                 if not self._acknowledged(envelope):
@@ -179,21 +194,21 @@ class FileMedium:
     def _envelope(self, offset: int) -> Envelope | None:
         return self._envelopes.parse(os.pread(self._fd, HEAD_SIZE, offset), offset)
 
-    def _explain(self, cursor: int) -> None:
-        """Something that is no envelope lies at `cursor`: the log was trimmed, is being written, was cut, or damaged."""
+    def _check_end(self, cursor: int, *, blank: bool) -> None:
+        """The log seems to end at `cursor`. Raise `Stale` if it was trimmed there, `Corruption` if it was damaged."""
         if self._slot().cursor > cursor:
             raise Stale
-        if self._lock.try_acquire():
+        # Whoever holds the lock is writing just here, so there is nothing to judge yet.
+        if (not blank or not self._looked_behind_end) and self._lock.try_acquire():
             try:
                 if self._envelope(cursor) is None:
                     self._check_torn(cursor)
+                    self._looked_behind_end = True
             finally:
                 self._lock.release()
 
     def _check_torn(self, cursor: int) -> None:
-        """Raise `Corruption` if what lies at `cursor` was complete once, `Stale` if the log was trimmed here."""
-        if self._slot().cursor > cursor:
-            raise Stale
+        """Raise `Corruption` if what lies at `cursor`, or behind it, was complete once."""
         # Pieces overlap, so that what is looked for is not missed where they meet.
         start, overlap = cursor, HEAD_SIZE + MARK_SIZE
         while data := os.pread(self._fd, _CHUNK + overlap, start):
@@ -243,11 +258,16 @@ class FileMedium:
         fd = self._fd
         return [os.pread(fd, length, segment + HEAD_SIZE + offset) for segment, offset, length in spans]
 
+    def read_one(self, segment: int, offset: int, length: int) -> bytes:
+        return os.pread(self._fd, length, segment + HEAD_SIZE + offset)
+
     # the root
     def _slot(self) -> _Slot:
         """The newest slot that holds."""
+        data = os.pread(self._fd, _SLOTS[1] + 512, 0)
+        if data == self._slots:
+            return self._newest_slot
         found, damaged = _Slot(), False
-        data = os.pread(self._fd, _START, 0)
         for at in _SLOTS:
             raw = data[at : at + _SLOT.size]
             if _SUM.unpack_from(data, at + _SLOT.size)[0] == xxh3_64_intdigest(raw, seed=self.log_id):
@@ -257,6 +277,7 @@ class FileMedium:
                 damaged = damaged or bool(data[at : at + _SLOT.size + _SUM.size].strip(b"\0"))
         if damaged and not found.generation:
             raise Corruption(f"the root of {self.name} is damaged")
+        self._slots, self._newest_slot = data, found
         return found
 
     def load_root(self) -> tuple[Root, str]:
@@ -319,6 +340,14 @@ class FileMedium:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
+        """Close the file, without the room behind the log, unless others are writing to it."""
+        if self._fd >= 0 and self._lock.try_acquire():
+            try:
+                os.ftruncate(self._fd, self._end(self._slot().cursor, through_frames=True))
+            except (Corruption, Stale):
+                pass
+            finally:
+                self._lock.release()
         os.close(self._fd)
         self._fd = -1
 

@@ -35,7 +35,7 @@ _LAST = 2**64 - 1
 _LOADS = 8
 
 
-class _Append(Waiting):
+class Append(Waiting):
     """An `append_wal` that waits for its group."""
 
     __slots__ = ("branch", "commit", "token")
@@ -59,7 +59,7 @@ class LogStorage:
         self._log_lock = threading.RLock()
         self._lookup = Lookup(medium, options.cached_parts)
         self._reader = PageReader(self, medium, self._lookup, options)
-        self._group = GroupCommit(self._write_group, options.group_commit_window_ms)
+        self.group: GroupCommit[Append] = GroupCommit(self._write_group, options.group_commit_window_ms)
         self._uncertain = False
         self._closed = False
         self._durable = 0
@@ -97,9 +97,9 @@ class LogStorage:
         start = self._reader.find(FRAMES, 0, after + 1)
         if start is None:
             raise NotFound(f"the log of {self._medium.name} no longer reaches back to LSN {after + 1}")
-        lsn = start.lsn - 1
+        lsn = start[0] - 1
         try:
-            for logged in self._medium.tail(start.segment, expect=8):
+            for logged in self._medium.tail(start[1], expect=8):
                 header, body = self._decode(logged)
                 if header.kind != DATA:
                     continue
@@ -127,13 +127,16 @@ class LogStorage:
         branch: BranchId | str = MAIN,
         request_id: str | None = None,
     ) -> Lsn:
+        lsn = self.group.commit(Append(token, branch, self.prepared(records, request_id)))
+        self._maintenance.after_append()
+        return Lsn(lsn)
+
+    def prepared(self, records: Sequence[WalRecord], request_id: str | None) -> Commit:
+        """A batch that is ready for its group. Raises `Invalid` if its shape is wrong."""
         kept = self._checked(records)
         if request_id is not None and (not isinstance(request_id, str) or not request_id):
             raise Invalid(f"a request id is a non-empty string, not {request_id!r}")
-        commit = Commit(-1, kept, [xxh3_64_intdigest(record.bytes) for record in kept], request_id)
-        lsn = self._group.commit(_Append(token, branch, commit))
-        self._maintenance.after_append()
-        return Lsn(lsn)
+        return Commit(-1, kept, [xxh3_64_intdigest(record[0]) for record in kept], request_id)
 
     def _checked(self, records: Sequence[WalRecord]) -> list[WalRecord]:
         """The records with bytes of their own, once their shape is known to be right."""
@@ -159,7 +162,7 @@ class LogStorage:
             raise Invalid("an empty batch cannot be appended: it would have no LSN")
         return kept
 
-    def _write_group(self, group: Sequence[_Append]) -> None:
+    def _write_group(self, group: Sequence[Append]) -> None:
         """One durable write for all that can be accepted; the others get their error."""
         with self._log_lock:
             while True:
@@ -188,18 +191,21 @@ class LogStorage:
                     # The same request twice in one group: both get the one answer.
                     item.lsn = self._applied_request(item.commit) or 0
 
-    def _accept(self, group: Sequence[_Append]) -> list[_Append]:
+    def _accept(self, group: Sequence[Append]) -> list[Append]:
         """Those whose token, branch and request id allow them to be written now."""
-        accepted: list[_Append] = []
+        accepted: list[Append] = []
         requests: dict[str, int] = {}
+        checked: FenceToken | None = None
         for item in group:
             if item.error is not None or item.lsn:
                 continue
             commit = item.commit
             try:
-                if isinstance(item.token, FenceToken) and item.token.epoch > self._state.epoch:
-                    self._catch_up()
-                self._state.check_token(item.token)
+                if item.token is not checked:
+                    if isinstance(item.token, FenceToken) and item.token.epoch > self._state.epoch:
+                        self._catch_up()
+                    self._state.check_token(item.token)
+                    checked = item.token
                 commit.branch = self._find_branch(item.branch)
                 if commit.request_id is not None:
                     commit.digest = frames.digest_of(commit.branch, commit.records, commit.sums)
@@ -216,6 +222,8 @@ class LogStorage:
         return accepted
 
     def _find_branch(self, branch: BranchId | str) -> int:
+        if branch in self._state.branches:
+            return int(branch)
         try:
             return self._state.branch(branch).id
         except NotFound:
@@ -228,11 +236,12 @@ class LogStorage:
             return None
         key, check = _request_key(commit.request_id)
         found = self._reader.find(REQUESTS, key, _LAST)
-        if found is None or found.segment != check:
+        if found is None or found[1] != check:
             return None
-        if found.offset != commit.digest:
+        lsn, _, digest, _ = found
+        if digest != commit.digest:
             raise _other_records(commit.request_id)
-        return found.lsn
+        return lsn
 
     def _append_commits(self, commits: Sequence[Commit]) -> None:
         body, records, meta_length = frames.encode_commits(commits)
@@ -293,7 +302,7 @@ class LogStorage:
         for _ in range(_LOADS):
             self._root, self._root_tag = self._medium.load_root()
             self._state = self._root.state.copy()
-            self._lookup.view = View(Tail(), (), self._root.runs)
+            self._lookup.view = View(Tail(), (), ()).with_runs(self._root.runs)
             self._reader.forget()
             try:
                 return self._read_tail(expect)
@@ -344,10 +353,11 @@ class LogStorage:
         tail.add(FRAMES, 0, lsn, segment, header.ordinal, header.time_us)
         fresh: list[tuple[int, Page]] = []
         for commit in commits:
+            branch = commit.branch
             for (payload, page_id), checksum, offset in zip(commit.records, commit.sums, commit.offsets, strict=True):
                 if page_id is not None:
-                    tail.add(commit.branch, page_id, lsn, segment, offset, checksum)
-                    fresh.append((commit.branch, Page(page_id, Lsn(lsn), payload)))
+                    tail.add(branch, page_id, lsn, segment, offset, checksum)
+                    fresh.append((branch, Page(page_id, Lsn(lsn), payload)))
                 lsn += 1
             if commit.branch in state.branches:
                 state.branches[commit.branch].head = lsn - 1
@@ -356,14 +366,14 @@ class LogStorage:
                 tail.add(REQUESTS, key, lsn - 1, check, commit.digest, header.time_us)
         state.next_lsn = lsn
         self._reader.wrote(fresh)
-        self._publish()
+        self._durable = lsn - 1
 
     def _apply_change(self, header: Header, change: dict[str, Any]) -> None:
         if header.epoch < self._state.epoch:
             raise Corruption(f"a frame of epoch {header.epoch} follows epoch {self._state.epoch} in "
                              f"{self._medium.name}")
         self._state.apply(change, header.epoch)
-        if change["op"] == "unbranch":
+        if change["op"] in ("branch", "unbranch"):
             self._reader.forget()
         self._publish()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ontolake.errors import StorageError
 from ontolake.storage.cache import Cache
-from ontolake.storage.index import Columns, Entry, Part, PartRef, RunRef, Tail
+from ontolake.storage.index import Columns, Entry, Part, PartRef, Run, RunRef, Tail
 from ontolake.storage.medium import Medium, Span
 
 
@@ -16,7 +16,10 @@ class View(NamedTuple):
 
     active: Tail
     frozen: tuple[Tail, ...]
-    runs: tuple[RunRef, ...]
+    runs: tuple[Run, ...]
+
+    def with_runs(self, runs: Sequence[RunRef]) -> View:
+        return self._replace(runs=tuple(Run(ref) for ref in runs))
 
 
 class Lookup:
@@ -58,7 +61,7 @@ class Lookup:
 
     def parts(self, refs: Sequence[PartRef]) -> list[Part]:
         """The parts, fetched together where they are not at hand."""
-        found = {ref.segment: self._parts.get(ref.segment) for ref in refs}
+        found: dict[int, Part | None] = {ref.segment: self._parts.get(ref.segment) for ref in refs}
         missing = [ref for ref in refs if found[ref.segment] is None]
         if missing:
             for ref, data in zip(missing, self._medium.read([Span(ref.segment, 0, ref.length) for ref in missing]),
@@ -68,7 +71,7 @@ class Lookup:
                 part = Part(data, f"index part {ref.segment:#x} of {self._medium.name}")
                 found[ref.segment] = part
                 self._parts.put(ref.segment, part)
-        return [part for ref in refs if (part := found[ref.segment]) is not None]
+        return [known for ref in refs if (known := found[ref.segment]) is not None]
 
     def columns(self, runs: Sequence[RunRef]) -> list[Columns]:
         """Every entry of the runs, a piece for each part."""

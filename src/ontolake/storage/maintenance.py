@@ -165,7 +165,8 @@ class Maintenance:
             return False
         with storage._log_lock:
             active, frozen, _ = self._lookup.view
-            self._lookup.view = View(active, tuple(t for t in frozen if not any(t is x for x in tails)), root.runs)
+            frozen = tuple(tail for tail in frozen if not any(tail is flushed for flushed in tails))
+            self._lookup.view = View(active, frozen, ()).with_runs(root.runs)
             storage._root, storage._root_tag = root, tag
         return True
 
@@ -199,7 +200,7 @@ class Maintenance:
 
     def _advance_floor(self) -> None:
         """Let the floor follow the window: what is older than it need not stay readable."""
-        columns = Columns.joined(self._lookup.columns(self._lookup.view.runs))
+        columns = Columns.joined(self._lookup.columns([run.ref for run in self._lookup.view.runs]))
         frames = columns.take(columns.space == FRAMES)
         old = np.flatnonzero(frames.sum < np.uint64(self._window_start()))
         if not len(old) or old[-1] + 1 >= len(frames.lsn):

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
-
 from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Corruption, Invalid, NotFound, StorageError
@@ -122,6 +121,10 @@ class Medium(Protocol):
 
     def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
         """Many spans in as few requests as possible; errors, `Gone` for a removed segment, in their place."""
+        ...
+
+    def read_one(self, segment: int, offset: int, length: int) -> bytes:
+        """One span, or its error raised."""
         ...
 
     def put_blob(self, data: bytes) -> int:

@@ -137,6 +137,12 @@ class ObjectMedium:
         found = self._store.get_ranges([Range(_key(segment), offset, length) for segment, offset, length in spans])
         return [Gone(str(data)) if isinstance(data, NotFound) else data for data in found]
 
+    def read_one(self, segment: int, offset: int, length: int) -> bytes:
+        try:
+            return self._store.get_range(_key(segment), offset, length)
+        except NotFound as error:
+            raise Gone(str(error)) from None
+
     def put_blob(self, data: bytes) -> int:
         segment = secrets.randbits(62) | _BLOB_BIT
         if self._blobs_since is None:
@@ -178,7 +184,7 @@ class ObjectMedium:
         return freed
 
     def _unneeded(self, root: Root, known: set[str]) -> Iterator[tuple[str, int]]:
-        """Frames before the oldest one needed, and blobs that a crash left behind, if old enough by the store's clock."""
+        """Frames before the oldest one needed and blobs that a crash left, if old enough by the store's clock."""
         now = next(info.modified for info in self._store.list(ROOT))
         for info in self._store.list(_WAL):
             if info.key >= _key(root.log_start):

@@ -41,13 +41,44 @@ class PageReader:
         self._batch = options.batch_read_max
         self._lock = threading.Lock()
         self._applied = 0
+        self._lineages: dict[BranchId | str, Sequence[tuple[int, int]]] = {}
+        self._caching = options.cache_bytes >= medium.page_size
         self.cache: Cache[Page] = Cache(options.cache_bytes // medium.page_size)
 
     def page(self, page_id: PageId, lsn: Lsn, branch: BranchId | str) -> Page:
+        page = self._straight(page_id, lsn, branch)
+        if page is not None:
+            return page
         found = self.pages((page_id,), lsn, branch)[0]
         if isinstance(found, StorageError):
             raise found
         return found
+
+    def _straight(self, page_id: PageId, lsn: Lsn, branch: BranchId | str) -> Page | None:
+        """The page, if it can be had without reading on in the log and without surprises; else None."""
+        storage, lineage = self._storage, self._lineages.get(branch)
+        applied, durable = self._applied, storage._durable
+        if lineage is None or type(lsn) is not int or not storage._floor <= lsn <= durable:
+            return None
+        try:
+            found = self._locate(page_id, lsn, lineage)
+            if found is None:
+                return None
+            version, segment, offset, checksum = found
+            page = self.cache.get(version)
+            if page is not None:
+                return page
+            image = self._medium.read_one(segment, offset, self._medium.page_size)
+        except StorageError:
+            return None
+        if xxh3_64_intdigest(image) != checksum:
+            return None
+        page = Page(page_id, Lsn(version), image)
+        if self._caching:
+            with self._lock:
+                newest = lsn == durable and applied == self._applied
+                self.cache.put((lineage[0][0], page_id) if newest else version, page)
+        return page
 
     def pages(self, ids: Sequence[PageId], lsn: Lsn, branch: BranchId | str) -> list[Page | StorageError]:
         check_lsn(lsn, "lsn")
@@ -75,11 +106,11 @@ class PageReader:
             if entry is None:
                 results[i] = NotFound(f"page {page_id} was not written by LSN {lsn} on branch {branch!r}")
                 continue
-            page = cache.get((own, page_id)) or cache.get(entry.lsn)
-            if page is not None and page.lsn == entry.lsn:
+            page = cache.get((own, page_id)) or cache.get(entry[0])
+            if page is not None and page.lsn == entry[0]:
                 results[i] = page
             else:
-                wanted.setdefault(entry.lsn, (entry, []))[1].append(i)
+                wanted.setdefault(entry[0], (entry, []))[1].append(i)
         if wanted:
             self._fetch(ids, wanted, results, (own, applied) if newest else None)
         return [found for found in results if found is not None]
@@ -93,23 +124,23 @@ class PageReader:
         images: list[bytes | StorageError] = []
         for start in range(0, len(entries), self._batch):
             images += self._medium.read(
-                [Span(entry.segment, entry.offset, size) for entry in entries[start : start + self._batch]])
+                [Span(segment, offset, size) for _, segment, offset, _ in entries[start : start + self._batch]])
         with self._lock:
             current = newest is not None and newest[1] == self._applied
-            for (entry, places), image in zip(wanted.values(), images, strict=True):
+            for ((version, _, _, checksum), places), image in zip(wanted.values(), images, strict=True):
                 page_id = ids[places[0]]
                 result: Page | StorageError
                 if isinstance(image, StorageError):
                     result = image
-                elif len(image) != size or xxh3_64_intdigest(image) != entry.sum:
-                    result = Corruption(f"page {page_id} at LSN {entry.lsn} of {self._medium.name} does not match "
+                elif len(image) != size or xxh3_64_intdigest(image) != checksum:
+                    result = Corruption(f"page {page_id} at LSN {version} of {self._medium.name} does not match "
                                         "its checksum")
                 else:
-                    result = Page(page_id, Lsn(entry.lsn), image)
+                    result = Page(page_id, Lsn(version), image)
                     if current and newest is not None:
                         self.cache.put((newest[0], page_id), result)
                     else:
-                        self.cache.put(entry.lsn, result)
+                        self.cache.put(version, result)
                 for place in places:
                     results[place] = result
 
@@ -138,23 +169,31 @@ class PageReader:
         """Take over new versions of pages, each with its branch."""
         with self._lock:
             self._applied += 1
-            for branch, page in fresh:
-                self.cache.forget((branch, page.id))
-                self.cache.put((branch, page.id), page)
+            if self._caching:
+                put = self.cache.put
+                for branch, page in fresh:
+                    put((branch, page.id), page)
 
     def forget(self) -> None:
-        """Empty the cache: a branch went, or the log was loaded anew."""
+        """Empty the cache: branches changed, or the log was loaded anew."""
         with self._lock:
             self._applied += 1
+            self._lineages = {}
             self.cache.clear()
 
-    def _lineage(self, branch: BranchId | str) -> list[tuple[int, int]]:
-        storage = self._storage
-        try:
-            return storage._state.lineage(storage._state.branch(branch))
-        except NotFound:
-            storage.refresh()
-            return storage._state.lineage(storage._state.branch(branch))
+    def _lineage(self, branch: BranchId | str) -> Sequence[tuple[int, int]]:
+        known = self._lineages
+        if branch not in known:
+            storage = self._storage
+            with storage._log_lock:
+                known = self._lineages
+                try:
+                    found = storage._state.branch(branch)
+                except NotFound:
+                    storage.refresh()
+                    known, found = self._lineages, storage._state.branch(branch)
+                known[branch] = storage._state.lineage(found)
+        return known[branch]
 
     def _locate(self, page_id: int, lsn: int, lineage: Sequence[tuple[int, int]]) -> Entry | None:
         for branch, cap in lineage:
