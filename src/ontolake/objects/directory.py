@@ -27,8 +27,6 @@ from ontolake.objects.store import Object, ObjectInfo, Range
 LEFTOVER_AGE = 3600.0
 """Seconds after which a temporary file must belong to a process that is gone: a write takes far less."""
 
-_LOCKS = 64  # lock files; two keys may share one, which only costs waiting
-
 
 class DirectoryStore:
     """The files under `path`. Nothing is created before the first write."""
@@ -56,8 +54,10 @@ class DirectoryStore:
 
     def put(self, key: str, data: bytes) -> str:
         path = self._path(key)
-        with _writing(key, self.url), self._temp_file(path, data) as temp, self._lock(key):
-            self._rename(temp, path)
+        with _writing(key, self.url), self._temp_file(path, data) as temp:
+            with self._lock(path):
+                _rename(temp, path)
+            self._sync_directory(os.path.dirname(path))
         return _tag(data)
 
     def put_if_absent(self, key: str, data: bytes) -> str:
@@ -75,21 +75,22 @@ class DirectoryStore:
                 except OSError as error:
                     if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
                         raise
-                    with self._lock(key):  # a file system without hard links: every creator comes through here
+                    with self._lock(path):  # a file system without hard links: every creator comes through here
                         if os.path.exists(path):
                             self._refuse_present(key, path)
-                        self._rename(temp, path)
-                else:
-                    self._sync_directory(os.path.dirname(path))
+                        _rename(temp, path)
+                self._sync_directory(os.path.dirname(path))
         return _tag(data)
 
     def put_if_match(self, key: str, data: bytes, tag: str) -> str:
         path = self._path(key)
         with _writing(key, self.url):
             self._compare(key, tag)
-            with self._temp_file(path, data) as temp, self._lock(key):
-                self._compare(key, tag)
-                self._rename(temp, path)
+            with self._temp_file(path, data) as temp:
+                with self._lock(path):
+                    self._compare(key, tag)
+                    _rename(temp, path)
+                self._sync_directory(os.path.dirname(path))
         return _tag(data)
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
@@ -100,9 +101,9 @@ class DirectoryStore:
         changed: set[str] = set()
         for key, path in [(key, self._path(key)) for key in keys]:
             with _writing(key, self.url), suppress(FileNotFoundError, NotADirectoryError):
-                if os.path.isdir(path) or not os.path.exists(path):
-                    continue  # and no lock file is made, for this may be a store that was never written to
-                with self._lock(key):
+                with self._lock(path):
+                    if os.path.isdir(path):
+                        continue
                     faults.reach("directory: before unlink")
                     os.unlink(path)
                     faults.reach("directory: unlinked")
@@ -142,7 +143,7 @@ class DirectoryStore:
             with os.scandir(os.path.join(self._root, base)) as entries:
                 # With its slash, a directory sorts where the keys in it do.
                 names = [(f"{base}{entry.name}{'/' if entry.is_dir() else ''}", entry) for entry in entries
-                         if base or entry.name != RESERVED]
+                         if entry.name != RESERVED]
         except (FileNotFoundError, NotADirectoryError):
             return
         for key, entry in sorted(names, key=lambda item: item[0]):
@@ -183,12 +184,6 @@ class DirectoryStore:
                 os.unlink(temp)
         faults.reach("directory: temporary file removed")
 
-    def _rename(self, temp: str, path: str) -> None:
-        faults.reach("directory: before rename")
-        os.replace(temp, path)
-        faults.reach("directory: renamed")
-        self._sync_directory(os.path.dirname(path))
-
     def _compare(self, key: str, tag: str) -> None:
         try:
             current = self.get(key).tag
@@ -204,12 +199,12 @@ class DirectoryStore:
         raise AlreadyExists(f"object {key!r} is in {self.url} already")
 
     @contextmanager
-    def _lock(self, key: str) -> Iterator[None]:
-        """Exclude other threads and processes from changing what is at `key`."""
-        folder = os.path.join(self._own, "locks")
-        self._make_directory(folder)
-        number = xxhash.xxh3_64_intdigest(key.encode()) % _LOCKS
-        descriptor = os.open(os.path.join(folder, f"{number:02}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    def _lock(self, path: str) -> Iterator[None]:
+        """Exclude other threads and processes from changing what is in the directory of `path`.
+
+        The directory itself is locked, so that it is the same lock for a store of all of it or a part.
+        """
+        descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -255,6 +250,12 @@ class DirectoryStore:
                 with suppress(OSError):
                     if entry.stat().st_mtime < time.time() - LEFTOVER_AGE:
                         os.unlink(entry.path)
+
+
+def _rename(temp: str, path: str) -> None:
+    faults.reach("directory: before rename")
+    os.replace(temp, path)
+    faults.reach("directory: renamed")
 
 
 def _tag(data: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ontolake.errors import Invalid
 
 RESERVED = ".ontolake"
-"""The directory a local store keeps its locks and temporary files in; no key may begin with it."""
+"""The directory a local store keeps its temporary files in; no part of a key may be called so."""
 
 _MAX_KEY_BYTES = 1000  # S3 takes 1024 with the prefix, file systems 255 a part
 _MAX_PART_BYTES = 255
@@ -31,8 +31,8 @@ def problem(key: str) -> str | None:
         return "has an empty part"
     if "." in parts or ".." in parts:
         return "has a '.' or '..' part"
-    if parts[0] == RESERVED:
-        return f"is in {RESERVED}, which is reserved"
+    if RESERVED in parts:
+        return f"has the part {RESERVED}, which is reserved"
     if any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
         return f"has a part longer than {_MAX_PART_BYTES} bytes"
     return None
@@ -47,8 +47,8 @@ def check(key: str) -> str:
 
 def check_prefix(prefix: str) -> str:
     """`prefix` itself, which may be empty or end in a slash; raises `Invalid` if no key could start with it."""
-    bare = prefix.removesuffix("/") if isinstance(prefix, str) else prefix
-    if prefix != "" and (what := problem(bare)) and not (isinstance(bare, str) and bare.split("/")[-1] in (".", "..")):
+    # With something behind it, the unfinished last part is judged like a whole one.
+    if what := problem(f"{prefix}x" if isinstance(prefix, str) else prefix):
         raise Invalid(f"the prefix {prefix!r} {what}", hint="keys are relative, with single slashes between parts")
     return prefix
 

@@ -41,16 +41,17 @@ def _settled(key: str, current: str, start: int) -> bool:
 def start_after(prefix: str, after: str | None, base: str) -> str | None:
     """Where a server may start, so that it leaves out nothing that starts with `prefix` and sorts after `after`.
 
-    Cut before the first character that sorts before a slash: up to there, both orders agree.
+    Both orders agree up to the first character that sorts before a slash. What follows is cut off, and the rest
+    made a little smaller, since SeaweedFS takes "after `a`" to mean after all of `a/…` too.
     """
-    start = after or ""
-    if len(prefix) > len(base):
-        # Nothing that sorts before the prefix is wanted; what equals it is, so stop just short of it.
-        start = max(start, prefix[:-1] + chr(ord(prefix[-1]) - 1))
-    if not start.startswith(base) or start == base:
+    start = max(prefix, after or "")
+    if not start.startswith(base):
         return None
-    for i in range(len(base), len(start)):
-        if start[i] < "/":
-            start = start[:i]
-            break
-    return None if len(start) == len(base) or problem(start) else start
+    cut = next((i for i in range(len(base), len(start)) if start[i] < "/"), len(start))
+    while cut > len(base):
+        smaller = ord(start[cut - 1]) - 1
+        if smaller > ord("/") and not 0xD800 <= smaller <= 0xDFFF:
+            below = f"{start[: cut - 1]}{chr(smaller)}~"
+            return None if problem(below) else below
+        cut -= 1
+    return None

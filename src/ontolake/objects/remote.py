@@ -100,6 +100,8 @@ class RemoteStore:
         whole = self._prefix + check_prefix(prefix)
         base = whole[: whole.rfind("/") + 1]
         last = None if after is None else self._prefix + after
+        if last is not None and last > whole and not last.startswith(whole):
+            return  # past all that start with the prefix
         for info in in_key_order(self._list_requests(base, start_after(whole, last, base)), base):
             if not info.key.startswith(whole):
                 if info.key > whole:
@@ -150,8 +152,10 @@ class RemoteStore:
 
     def _list_requests(self, base: str, start: str | None) -> Iterator[ObjectInfo]:
         def chunks() -> Iterator[Any]:
-            stream = obstore.list(self._client(), prefix=base.rstrip("/") or None, offset=start, chunk_size=1000)
-            iterator = iter(stream)
+            folder = base.rstrip("/") or None
+            iterator = self._ask(
+                base, lambda: iter(obstore.list(self._client(), prefix=folder, offset=start, chunk_size=1000))
+            )
             while (chunk := self._ask(base, lambda: next(iterator, None))) is not None:
                 yield chunk
 
