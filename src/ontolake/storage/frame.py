@@ -10,6 +10,7 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -95,25 +96,21 @@ def encode_commits(commits: Sequence[Commit]) -> tuple[bytes, int, int]:
     Sets each commit's `offsets`: where its payloads lie, counted from the start of the frame.
     """
     meta = msgspec.msgpack.encode([(c.branch, len(c.records), c.request_id, c.digest) for c in commits])
-    flags, pages, lengths, sums = bytearray(), array("Q"), array("Q"), array("Q")
-    payloads: list[bytes] = []
+    records = [record for commit in commits for record in commit.records]
+    payloads = [payload for payload, _ in records]
+    lengths = list(map(len, payloads))
+    flags = bytes([_NO_PAGE if page_id is None else _PAGE for _, page_id in records])
+    pages = array("Q", [page_id or 0 for _, page_id in records])
+    sums = array("Q", [checksum for commit in commits for checksum in commit.sums])
+    count = len(records)
+    offsets = list(accumulate(lengths, initial=HEADER_SIZE + len(meta) + 25 * count))
+    at = 0
     for commit in commits:
-        sums.extend(commit.sums)
-        for record in commit.records:
-            payload, page_id = record
-            flags.append(_NO_PAGE if page_id is None else _PAGE)
-            pages.append(page_id or 0)
-            lengths.append(len(payload))
-            payloads.append(payload)
-    count = len(flags)
-    position = HEADER_SIZE + len(meta) + 25 * count
-    for commit in commits:
-        offsets: list[int] = []
-        for record in commit.records:
-            offsets.append(position)
-            position += len(record.bytes)
-        commit.offsets = offsets
-    return b"".join((meta, flags, pages.tobytes(), lengths.tobytes(), sums.tobytes(), *payloads)), count, len(meta)
+        size = len(commit.records)
+        commit.offsets = offsets[at : at + size]
+        at += size
+    directory = (flags, pages.tobytes(), array("Q", lengths).tobytes(), sums.tobytes())
+    return b"".join((meta, *directory, *payloads)), count, len(meta)
 
 
 def decode_commits(header: Header, body: memoryview) -> Iterator[Commit]:

@@ -44,22 +44,24 @@ _lsn_of = itemgetter(0)
 class Tail:
     """Entries that are not in a run yet, in memory."""
 
-    __slots__ = ("bytes", "count", "entries", "frames")
+    __slots__ = ("bytes", "entries", "frames")
 
     def __init__(self) -> None:
         self.entries: dict[tuple[int, int], list[Entry]] = {}
-        self.count = 0
         self.frames = 0
         self.bytes = 0
 
     def add(self, space: int, key: int, lsn: int, segment: int, offset: int, checksum: int) -> None:
         """Add an entry; LSNs of one key must come in order."""
-        self.count += 1
-        versions = self.entries.get((space, key))
+        self.put((space, key), (lsn, segment, offset, checksum))
+
+    def put(self, key: tuple[int, int], entry: Entry) -> None:
+        """Add an entry under its space and key."""
+        versions = self.entries.get(key)
         if versions is None:
-            self.entries[space, key] = [(lsn, segment, offset, checksum)]
+            self.entries[key] = [entry]
         else:
-            versions.append((lsn, segment, offset, checksum))
+            versions.append(entry)
 
     def find(self, space: int, key: int, lsn: int) -> Entry | None:
         versions = self.entries.get((space, key))

@@ -128,8 +128,12 @@ class LogStorage:
         request_id: str | None = None,
     ) -> Lsn:
         lsn = self.group.commit(Append(token, branch, self.prepared(records, request_id)))
-        self._maintenance.after_append()
+        self.after_append()
         return Lsn(lsn)
+
+    def after_append(self) -> None:
+        """Housekeeping that appends have made due."""
+        self._maintenance.after_append()
 
     def prepared(self, records: Sequence[WalRecord], request_id: str | None) -> Commit:
         """A batch that is ready for its group. Raises `Invalid` if its shape is wrong."""
@@ -351,19 +355,20 @@ class LogStorage:
     def _apply_commits(self, header: Header, commits: Sequence[Commit], segment: int) -> None:
         tail, lsn, state = self._lookup.view.active, header.first_lsn, self._state
         tail.add(FRAMES, 0, lsn, segment, header.ordinal, header.time_us)
-        fresh: list[tuple[int, Page]] = []
+        fresh: list[tuple[tuple[int, int], Page]] = []
         for commit in commits:
             branch = commit.branch
             for (payload, page_id), checksum, offset in zip(commit.records, commit.sums, commit.offsets, strict=True):
                 if page_id is not None:
-                    tail.add(branch, page_id, lsn, segment, offset, checksum)
-                    fresh.append((branch, Page(page_id, Lsn(lsn), payload)))
+                    key = (branch, page_id)
+                    tail.put(key, (lsn, segment, offset, checksum))
+                    fresh.append((key, Page(page_id, Lsn(lsn), payload)))
                 lsn += 1
-            if commit.branch in state.branches:
-                state.branches[commit.branch].head = lsn - 1
+            if branch in state.branches:
+                state.branches[branch].head = lsn - 1
             if commit.request_id is not None:
-                key, check = _request_key(commit.request_id)
-                tail.add(REQUESTS, key, lsn - 1, check, commit.digest, header.time_us)
+                request, check = _request_key(commit.request_id)
+                tail.add(REQUESTS, request, lsn - 1, check, commit.digest, header.time_us)
         state.next_lsn = lsn
         self._reader.wrote(fresh)
         self._durable = lsn - 1

@@ -165,14 +165,14 @@ class PageReader:
                 return result
         return action()
 
-    def wrote(self, fresh: Sequence[tuple[int, Page]]) -> None:
-        """Take over new versions of pages, each with its branch."""
+    def wrote(self, fresh: Sequence[tuple[tuple[int, int], Page]]) -> None:
+        """Take over new versions of pages, each with its branch and id."""
         with self._lock:
             self._applied += 1
             if self._caching:
                 put = self.cache.put
-                for branch, page in fresh:
-                    put((branch, page.id), page)
+                for key, page in fresh:
+                    put(key, page)
 
     def forget(self) -> None:
         """Empty the cache: branches changed, or the log was loaded anew."""

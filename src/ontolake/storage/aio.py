@@ -1,0 +1,220 @@
+"""The seam as coroutines, for servers and other asyncio programs.
+
+Appends of many coroutines join the group commit directly, without a thread each: one thread writes for all.
+Every other method runs in a thread of asyncio's pool, so that the event loop never waits for a disk or a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ontolake.errors import StorageError
+from ontolake.storage import opening
+from ontolake.storage.frame import Commit
+from ontolake.storage.log import Append, LogStorage
+from ontolake.storage.protocol import Storage
+from ontolake.storage.types import (
+    DEFAULT_PAGE_SIZE,
+    MAIN,
+    BranchId,
+    BranchRef,
+    FenceToken,
+    Lsn,
+    Page,
+    PageId,
+    WalRecord,
+    WriterId,
+)
+
+_SCAN_BATCH = 256
+
+
+class _AsyncAppend(Append):
+    """An append that a coroutine awaits."""
+
+    __slots__ = ("answer", "loop", "writer")
+
+    def __init__(
+        self, token: FenceToken, branch: BranchId | str, commit: Commit, writer: _Writer,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(token, branch, commit)
+        self.writer = writer
+        self.loop = loop
+        self.answer: asyncio.Future[int] = loop.create_future()
+
+    def promote(self) -> None:
+        self.writer.lead()
+
+    def finish(self) -> None:
+        self.writer.finished(self)
+
+
+class _Writer:
+    """The thread that leads groups for coroutines, and brings the answers back, one call a group and loop."""
+
+    def __init__(self, storage: LogStorage) -> None:
+        self._storage = storage
+        self._work = threading.Semaphore(0)
+        self._done: deque[_AsyncAppend] = deque()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="ontolake-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, item: _AsyncAppend) -> None:
+        if self._storage.group.enqueue(item):
+            self.lead()
+
+    def lead(self) -> None:
+        self._work.release()
+
+    def _run(self) -> None:
+        while True:
+            self._work.acquire()
+            if self._closing:
+                return
+            try:
+                self._storage.group.lead()
+            finally:
+                self._deliver()
+            self._storage.after_append()
+
+    def finished(self, item: _AsyncAppend) -> None:
+        self._done.append(item)
+        if threading.current_thread() is not self._thread:
+            # A thread that appends beside the coroutines led this group.
+            self._deliver()
+
+    def _deliver(self) -> None:
+        ready: dict[asyncio.AbstractEventLoop, list[_AsyncAppend]] = {}
+        while self._done:
+            item = self._done.popleft()
+            ready.setdefault(item.loop, []).append(item)
+        for loop, items in ready.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_answer, items)
+
+    def close(self) -> None:
+        self._closing = True
+        self._work.release()
+        self._thread.join()
+
+
+def _answer(items: Sequence[_AsyncAppend]) -> None:
+    for item in items:
+        if item.answer.done():
+            continue
+        if item.error is not None:
+            item.answer.set_exception(item.error)
+        else:
+            item.answer.set_result(item.lsn)
+
+
+class AsyncStorage:
+    """A `Storage` whose methods are coroutines. They promise and raise what the plain ones do."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.trait_version = storage.trait_version
+        self.page_size = storage.page_size
+        self._writer: _Writer | None = None
+
+    async def get_page(self, page_id: PageId, lsn: Lsn, *, branch: BranchId | str = MAIN) -> Page:
+        return await asyncio.to_thread(self.storage.get_page, page_id, lsn, branch=branch)
+
+    async def get_pages(
+        self, ids: Sequence[PageId], lsn: Lsn, *, branch: BranchId | str = MAIN
+    ) -> list[Page | StorageError]:
+        return await asyncio.to_thread(self.storage.get_pages, ids, lsn, branch=branch)
+
+    async def scan_wal(self, after: Lsn, *, branch: BranchId | str = MAIN) -> AsyncIterator[tuple[Lsn, WalRecord]]:
+        records = await asyncio.to_thread(self.storage.scan_wal, after, branch=branch)
+
+        def some() -> list[tuple[Lsn, WalRecord]]:
+            return [item for _, item in zip(range(_SCAN_BATCH), records, strict=False)]
+
+        while batch := await asyncio.to_thread(some):
+            for item in batch:
+                yield item
+
+    async def append_wal(
+        self,
+        token: FenceToken,
+        records: Sequence[WalRecord],
+        *,
+        branch: BranchId | str = MAIN,
+        request_id: str | None = None,
+    ) -> Lsn:
+        """As `Storage.append_wal`. If the awaiting task is cancelled the records may be appended all the same."""
+        if not isinstance(self.storage, LogStorage):
+            return await asyncio.to_thread(
+                self.storage.append_wal, token, records, branch=branch, request_id=request_id)
+        commit = self.storage.prepared(records, request_id)
+        if self._writer is None:
+            self._writer = _Writer(self.storage)
+        item = _AsyncAppend(token, branch, commit, self._writer, asyncio.get_running_loop())
+        self._writer.append(item)
+        return Lsn(await item.answer)
+
+    async def flush(self) -> None:
+        await asyncio.to_thread(self.storage.flush)
+
+    async def durable_lsn(self) -> Lsn:
+        return await asyncio.to_thread(self.storage.durable_lsn)
+
+    async def get_commit_lsn(self) -> Lsn:
+        return await asyncio.to_thread(self.storage.get_commit_lsn)
+
+    async def acquire_fence(self, owner: WriterId) -> FenceToken:
+        return await asyncio.to_thread(self.storage.acquire_fence, owner)
+
+    async def renew_fence(self, token: FenceToken) -> FenceToken:
+        return await asyncio.to_thread(self.storage.renew_fence, token)
+
+    async def release_fence(self, token: FenceToken) -> None:
+        await asyncio.to_thread(self.storage.release_fence, token)
+
+    async def current_fence(self) -> FenceToken | None:
+        return await asyncio.to_thread(self.storage.current_fence)
+
+    async def create_branch(self, name: str, base_lsn: Lsn, *, parent: BranchId | str = MAIN) -> BranchId:
+        return await asyncio.to_thread(self.storage.create_branch, name, base_lsn, parent=parent)
+
+    async def resolve_branch(self, branch: BranchId | str) -> BranchRef:
+        return await asyncio.to_thread(self.storage.resolve_branch, branch)
+
+    async def list_branches(self) -> list[BranchRef]:
+        return await asyncio.to_thread(self.storage.list_branches)
+
+    async def delete_branch(self, branch: BranchId | str) -> None:
+        await asyncio.to_thread(self.storage.delete_branch, branch)
+
+    async def set_retention_floor(self, lsn: Lsn) -> None:
+        await asyncio.to_thread(self.storage.set_retention_floor, lsn)
+
+    async def pitr_floor(self) -> Lsn:
+        return await asyncio.to_thread(self.storage.pitr_floor)
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.close)
+            self._writer = None
+        await asyncio.to_thread(self.storage.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def open_storage(url: str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> AsyncStorage:
+    """As `ontolake.storage.open_storage`, without making the event loop wait."""
+    return AsyncStorage(await asyncio.to_thread(opening.open_storage, url, page_size=page_size, **knobs))
