@@ -1,0 +1,60 @@
+"""Random histories against the oracle: any mixture of steps, valid or not, gives the same answers."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from ontolake.storage.conformance.base import Base, Fresh
+from ontolake.storage.conformance.observe import difference
+from ontolake.storage.conformance.workload import MISUSE, WEIGHTS, Op, Player, oracle_player, spell
+from ontolake.storage.protocol import Storage
+
+KINDS = ["append"] * 5 + ["branch"] * 2 + [kind for kind in WEIGHTS if kind not in ("append", "branch")] + MISUSE
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 2**64)), min_size=8, max_size=40)
+
+
+class Histories(Base):
+    """Whole programs, made up and shrunk by Hypothesis."""
+
+    def test_random_histories_match_the_oracle(self, fresh: Fresh) -> None:
+        """Writes, branches, fences, floors, compactions and reopens: each outcome, and everything that can be
+        read in the end and after one more reopen, is the oracle's."""
+
+        @settings(
+            max_examples=self.history_examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(steps=STEPS)
+        def check(steps: list[tuple[str, int]]) -> None:
+            ops = spell([("acquire", 0), *steps], self.page_size)
+            note(f"steps: {ops}")
+            self._check(fresh(), ops)
+
+        check()
+
+    def _check(self, where: str, ops: list[Op]) -> None:
+        opened: list[Storage] = []
+
+        def opener() -> Storage:
+            opened.append(self.connect(where, **self.sweep_knobs))
+            return opened[-1]
+
+        try:
+            player, oracle = Player(opener), oracle_player(self.page_size)
+            for i, op in enumerate(ops):
+                found, expected = player.do(op), oracle.do(op)
+                assert found == expected, f"step {i}, {op}: found {found}, the oracle says {expected}"
+            expected_end = self.observe(oracle.storage)
+            assert difference(self.observe(player.storage), expected_end) is None
+            player.do(Op("reopen"))
+            assert difference(self.observe(player.storage), expected_end) is None
+            player.do(Op("compact"))
+            assert difference(self.observe(player.storage), expected_end) is None
+        finally:
+            for storage in opened:
+                storage.close()

@@ -1,0 +1,102 @@
+"""What peers do. A task gets the link to the test, the suite's class and the place of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from ontolake import faults
+from ontolake.errors import Contended, Fenced, StorageError
+from ontolake.storage.conformance.peers import crash
+from ontolake.storage.conformance.workload import Op, Player, image
+from ontolake.storage.protocol import Storage
+from ontolake.storage.types import PageId, WalRecord
+
+
+class Suite(Protocol):
+    """The part of the suite's class that tasks use."""
+
+    processes: bool
+    page_size: int
+    sweep_knobs: dict[str, Any]
+
+    @classmethod
+    def connect(cls, where: str, **knobs: Any) -> Storage: ...
+
+
+def play(link: Connection, suite: Suite, where: str, ops: Sequence[Op], n: int, sweep: bool = True) -> None:
+    """Do the steps, telling the test before and after each, and crash at the n-th fault point (-1: never).
+
+    Sends ("doing", i), then ("done", i, outcome, epoch held), and in the end the names of all fault points reached.
+    """
+    hook = faults.At(n, faults.kill if suite.processes else crash)
+    knobs = suite.sweep_knobs if sweep else {}
+    with faults.arm(hook):
+        player = Player(lambda: suite.connect(where, **knobs))
+        for i, op in enumerate(ops):
+            link.send(("doing", i))
+            link.send(("done", i, player.do(op), player.token.epoch))
+        player.storage.close()
+    link.send(("steps", hook.seen))
+
+
+def take_turns(link: Connection, suite: Suite, where: str, name: str, batches: int, fenced: int) -> None:
+    """Write `batches` batches against a rival who takes the fence as well, until fenced `fenced` times.
+
+    Sends ("acked", first LSN, last LSN, seed) for every batch and ("fenced", epoch) for every lost place.
+    """
+    acked = lost = serial = 0
+    with suite.connect(where) as storage:
+        link.recv()
+        for _ in range(60 * batches):
+            if acked >= batches and lost >= fenced:
+                return
+            try:
+                token = storage.acquire_fence(name)
+                for _ in range(5):
+                    link.poll(0.001)  # a breath, so that the rival gets a word in
+                    serial += 1
+                    count = 1 + serial % 3
+                    batch = [WalRecord(f"{name} {serial} {i}".encode()) for i in range(count)]
+                    last = storage.append_wal(token, batch)
+                    acked += 1
+                    link.send(("acked", last - count + 1, last, [record.bytes for record in batch]))
+            except Fenced as error:
+                lost += 1
+                link.send(("fenced", error.held, error.current))
+            except Contended:
+                pass
+        raise AssertionError(f"{name}: only {acked} batches and {lost} times fenced")
+
+
+def append_paused(link: Connection, suite: Suite, where: str, k: int, count: int) -> None:
+    """Append one batch and be acknowledged, then append another and pause at the k-th fault point of it.
+
+    Sends ("paused", step) there and goes on when told to; sends ("lsn", n) or an error's name in the end.
+    A batch that has no such point ends without a pause.
+    """
+
+    def pause() -> None:
+        link.send(("paused", hook.seen[-1]))
+        link.recv()
+
+    hook = faults.At(k, pause)
+    with suite.connect(where) as storage:
+        token = storage.acquire_fence("stale")
+        link.send(("ready", token.epoch, storage.append_wal(token, [WalRecord(b"before")])))
+        records = [WalRecord(image(i, suite.page_size), PageId(i)) for i in range(count)]
+        with faults.arm(hook):
+            try:
+                outcome = "lsn", int(storage.append_wal(token, records))
+            except StorageError as error:
+                outcome = type(error).__name__, 0
+        link.send(outcome)
+
+
+def append_when_told(link: Connection, suite: Suite, where: str, name: str) -> None:
+    """A writer in small steps: told "acquire", "append" or "stop", it answers with the outcome."""
+    with suite.connect(where) as storage:
+        player = Player(lambda: storage)
+        while (told := link.recv()) is not None:
+            link.send(player.do(told))
