@@ -41,8 +41,9 @@ lint: setup  ## ruff, mypy strict
 bench: setup  ## every benchmark, or one: make bench BENCH=storage
 	@for script in benchmarks/$(or $(BENCH),[a-z]*).py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
+# Without --quiet, under which mkdocs counts no warnings and --strict finds nothing.
 docs: setup  ## build the site into site/
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet && echo "site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 constraints: setup  ## pin the newest versions that pyproject.toml allows
 	@tools/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --group setup \
