@@ -48,6 +48,9 @@ class _AsyncAppend(Append):
         self.loop = loop
         self.answer: asyncio.Future[int] = loop.create_future()
 
+    def will_wait(self) -> None:
+        """Nothing to prepare: the answer comes by itself."""
+
     def promote(self) -> None:
         self.writer.lead()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -45,16 +44,24 @@ class Header(NamedTuple):
     sum: int
 
 
-@dataclass(slots=True)
 class Commit:
-    """One `append_wal` on its way into a frame, or out of one. `sums` has the checksum of each record."""
+    """One `append_wal` on its way into a frame, or out of one.
 
-    branch: int
-    records: Sequence[WalRecord]
-    sums: Sequence[int]
-    request_id: str | None = None
-    digest: int = 0
-    offsets: Sequence[int] = field(default_factory=list)
+    `sums` has the checksum of each record, `offsets` where its bytes lie, counted from the start of the frame.
+    """
+
+    __slots__ = ("branch", "digest", "offsets", "records", "request_id", "sums")
+
+    def __init__(
+        self, branch: int, records: Sequence[WalRecord], sums: Sequence[int], request_id: str | None = None,
+        digest: int = 0, offsets: Sequence[int] = (),
+    ) -> None:
+        self.branch = branch
+        self.records = records
+        self.sums = sums
+        self.request_id = request_id
+        self.digest = digest
+        self.offsets = offsets
 
 
 def digest_of(branch: int, records: Sequence[WalRecord], sums: Sequence[int]) -> int:

@@ -22,23 +22,30 @@ class Waiting:
         self.lsn = 0
         self.error: Exception | None = None
         self.leads = False
+        self._turn: threading.Lock | None = None
+
+    def will_wait(self) -> None:
+        """Somebody else leads: get ready to be told."""
         self._turn = threading.Lock()
         self._turn.acquire()
 
     def wait(self) -> None:
         """Wait until this is finished, or is to lead the next group."""
-        self._turn.acquire()
+        if self._turn is not None:
+            self._turn.acquire()
 
     def promote(self) -> None:
         """Make this one lead the group that has gathered."""
         self.leads = True
-        self._turn.release()
+        self.finish()
 
     def finish(self) -> None:
         """Tell whoever waits that the turn is over."""
-        self._turn.release()
+        if self._turn is not None:
+            self._turn.release()
 
     def result(self) -> int:
+        """The LSN, or the error raised."""
         if self.error is not None:
             raise self.error
         return self.lsn
@@ -77,6 +84,8 @@ class GroupCommit(Generic[W]):
             self._queue.append(item)
             lead = not self._leading
             self._leading = True
+            if not lead:
+                item.will_wait()
             if self._expected and len(self._queue) >= self._expected:
                 self._expected = 0
                 self._all_here.release()

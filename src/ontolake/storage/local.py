@@ -45,6 +45,7 @@ _SLOTS = (512, 1024)
 _START = 4096
 _CHUNK = 1 << 20
 _GROWTH = (1 << 16, 1 << 20)
+_READ = 1 << 18
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -176,16 +177,25 @@ class FileMedium:
                 faults.reach(f"file: {what} partly written")
 
     def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
+        # Much is read at once, since most frames are small; a mark that is not in it yet is looked for again.
+        start, data = cursor, b""
         while True:
-            head = os.pread(self._fd, HEAD_SIZE, cursor)
+            at = cursor - start
+            if at + HEAD_SIZE > len(data):
+                start, at, data = cursor, 0, os.pread(self._fd, _READ if expect > 1 else HEAD_SIZE, cursor)
+            head = data[at : at + HEAD_SIZE]
             envelope = self._envelopes.parse(head, cursor)
             if envelope is None:
                 self._check_end(cursor, blank=head.count(0) == len(head))
                 return
             if envelope.type == FRAME:
-                if not self._acknowledged(envelope):
+                mark = envelope.mark - start
+                if data[mark : mark + MARK_SIZE] != self._envelopes.mark(cursor) and not self._acknowledged(envelope):
                     return
-                payload = os.pread(self._fd, envelope.length, envelope.payload)
+                body = envelope.payload - start
+                payload = data[body : body + envelope.length]
+                if len(payload) < envelope.length:
+                    payload = os.pread(self._fd, envelope.length, envelope.payload)
                 if xxh3_64_intdigest(payload) != envelope.sum:
                     raise Corruption(f"frame {envelope.offset:#x} of {self.name} does not match its checksum")
                 yield Logged(envelope.offset, envelope.end, payload)

@@ -146,21 +146,21 @@ class LogStorage:
         """The records with bytes of their own, once their shape is known to be right."""
         if self._closed:
             raise Invalid(f"{self._medium.name} is closed")
-        kept = []
+        kept, size = [], self.page_size
         for i, record in enumerate(records):
-            if not isinstance(record, WalRecord):
+            if type(record) is not WalRecord:
                 raise Invalid(f"record {i} is not a WalRecord but {type(record).__name__}")
             payload, page_id = record
             if type(payload) is not bytes:
                 if not isinstance(payload, (bytes, bytearray, memoryview)):
                     raise Invalid(f"record {i} holds {type(payload).__name__}, not bytes")
-                record = WalRecord(bytes(payload), page_id)
+                payload = bytes(payload)
+                record = WalRecord(payload, page_id)
             if page_id is not None:
                 if type(page_id) is not int or not 0 <= page_id <= _LAST:
                     raise Invalid(f"record {i} names page {page_id!r}, which is no integer of 0 to 2^64-1")
-                if len(record.bytes) != self.page_size:
-                    raise Invalid(f"record {i}, page {page_id}: an image has {self.page_size} bytes, "
-                                  f"this one {len(record.bytes)}")
+                if len(payload) != size:
+                    raise Invalid(f"record {i}, page {page_id}: an image has {size} bytes, this one {len(payload)}")
             kept.append(record)
         if not kept:
             raise Invalid("an empty batch cannot be appended: it would have no LSN")

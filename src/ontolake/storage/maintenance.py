@@ -54,6 +54,7 @@ class Maintenance:
         self._closing = False
         self._thread: threading.Thread | None = None
         self._since_compaction = 0
+        self._appended = False
 
     @property
     def busy(self) -> bool:
@@ -61,6 +62,7 @@ class Maintenance:
 
     def after_append(self) -> None:
         """Do, or have done, what has become due."""
+        self._appended = True
         if self._options.maintenance == "off" or not self._index_due():
             return
         if self._options.maintenance == "inline":
@@ -95,10 +97,14 @@ class Maintenance:
             _log.warning("housekeeping of %s did not finish: %s", self._medium.name, error)
 
     def close(self) -> None:
+        """Stop, and leave no long tail behind for those who open the database next."""
         self._closing = True
         self._due.set()
         if self._thread is not None:
             self._thread.join()
+        if self._options.maintenance != "off" and self._appended and (
+                4 * self._lookup.view.active.frames >= self._options.index_every):
+            self._quietly()
 
     # indexing
     def index(self) -> None:

@@ -1,0 +1,69 @@
+"""What every benchmark prints: ratios measured in one run, each beside the target it is held to.
+
+Absolute times mean little on a machine that does other things too; both sides of a ratio are measured in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Report:
+    """Collects ratios and prints them as a table, or as JSON with `--json`. `--small` asks for a short run."""
+
+    def __init__(self, subject: str) -> None:
+        parser = argparse.ArgumentParser(description=f"Benchmark of {subject}")
+        parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        parser.add_argument("--small", action="store_true", help="a short run with little data")
+        options = parser.parse_args()
+        self.subject, self.small, self._json = subject, bool(options.small), bool(options.json)
+        self.rows: list[dict[str, Any]] = []
+
+    def at_least(self, name: str, ratio: float, target: float, detail: str = "") -> None:
+        """Higher is better: the ratio should reach the target."""
+        self._add(name, ratio, "≥", target, ratio >= target, detail)
+
+    def at_most(self, name: str, ratio: float, target: float, detail: str = "") -> None:
+        """Lower is better: the ratio should stay within the target."""
+        self._add(name, ratio, "≤", target, ratio <= target, detail)
+
+    def _add(self, name: str, ratio: float, sign: str, target: float, held: bool, detail: str) -> None:
+        self.rows.append({"name": name, "ratio": round(ratio, 3), "target": f"{sign} {target:g}", "held": held,
+                          "detail": detail})
+        if not self._json:
+            mark = "ok    " if held else "MISSED"
+            print(f"{mark} {ratio:9.2f}  ({sign} {target:g})  {name}" + (f"  [{detail}]" if detail else ""), flush=True)
+
+    def note(self, text: str) -> None:
+        if not self._json:
+            print(f"       {text}", flush=True)
+
+    def finish(self) -> None:
+        if self._json:
+            json.dump({"subject": self.subject, "rows": self.rows}, sys.stdout, indent=2)
+            print()
+        else:
+            missed = sum(not row["held"] for row in self.rows)
+            print(f"{self.subject}: {len(self.rows) - missed} of {len(self.rows)} targets held")
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long one call takes."""
+    begun = time.perf_counter()
+    action()
+    return time.perf_counter() - begun
+
+
+def in_turns(*actions: Callable[[], object], rounds: int = 5) -> list[float]:
+    """Median time of each action, measured in turns so that what else the machine does hits all alike."""
+    times: list[list[float]] = [[] for _ in actions]
+    for _ in range(rounds):
+        for taken, action in zip(times, actions, strict=True):
+            taken.append(seconds(action))
+    return [statistics.median(taken) for taken in times]
