@@ -87,7 +87,11 @@ def test_our_own_write_reported_as_a_conflict_is_ours(store: ObjectStore) -> Non
 @pytest.mark.usefixtures("short_waits")
 def test_a_lost_race_after_a_failed_try_is_lost(store: ObjectStore) -> None:
     ours, theirs = new_nonce(), new_nonce()
-    meanwhile = Fault(0, "before", action=lambda: create(store, "a", theirs, theirs) and None)
+
+    def overtake() -> None:
+        create(store, "a", theirs, theirs)
+
+    meanwhile = Fault(0, "before", action=overtake)
     with pytest.raises(AlreadyExists):
         create(FaultyStore(store, [meanwhile, Fault(0, "fail")]), "a", ours, ours)
     assert store.get("a").data == theirs
@@ -128,9 +132,10 @@ def test_writes_that_always_fail_give_up(store: ObjectStore) -> None:
     nonce = new_nonce()
     tag = store.put("b", b"old")
     faulty = FaultyStore(store, Fault(0, "fail", times=1000))
-    for call in (lambda: create(faulty, "a", nonce, nonce), lambda: replace(faulty, "b", nonce, tag, nonce)):
-        with pytest.raises(DurabilityUnconfirmed):
-            call()
+    with pytest.raises(DurabilityUnconfirmed):
+        create(faulty, "a", nonce, nonce)
+    with pytest.raises(DurabilityUnconfirmed):
+        replace(faulty, "b", nonce, tag, nonce)
     assert [info.key for info in store.list()] == ["b"]
     assert store.get("b").data == b"old"
 

@@ -26,8 +26,13 @@ def open_store(url: str) -> ObjectStore:
 
         return MemoryStore(location.bucket, location.path)
     if location.place is urls.Place.BUCKET:
-        from ontolake.objects.remote import RemoteStore
-
+        try:
+            from ontolake.objects.remote import RemoteStore
+        except ModuleNotFoundError as error:
+            if error.name != "obstore":
+                raise
+            raise Invalid(f"{url!r} needs the package obstore, which is not installed",
+                          hint="install it with: pip install 'ontolake[s3]'") from error
         return RemoteStore(location)
     raise Invalid(f"{url!r} is a {location.place}, which holds no objects",
                   hint="use file:///directory, s3://bucket/prefix or memory://name")

@@ -13,6 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import obstore
+from obstore.store import GCSStore, S3Store
+
 from ontolake import faults
 from ontolake.errors import Invalid, NotFound, PreconditionFailed, StorageError
 from ontolake.objects.credentials import Credentials
@@ -23,13 +26,6 @@ from ontolake.objects.responses import RangeBeyondEnd, explain
 from ontolake.objects.store import Object, ObjectInfo, Range
 from ontolake.urls import Location
 
-try:
-    import obstore
-    from obstore.store import GCSStore, S3Store
-except ImportError as error:  # pragma: no cover - needs an environment without the extra
-    raise Invalid("buckets need the package obstore, which is not installed",
-                  hint="install it with: pip install 'ontolake[s3]'") from error
-
 T = TypeVar("T")
 
 PARALLEL = 32
@@ -39,6 +35,9 @@ _CLIENT = {"connect_timeout": "3s", "timeout": "30s", "user_agent": "ontolake"}
 _BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2}
 _REPEAT = {"max_retries": 3, "retry_timeout": timedelta(seconds=8), "backoff": _BACKOFF}
 _ONCE = {"max_retries": 0, "retry_timeout": timedelta(seconds=8), "backoff": _BACKOFF}
+
+_used_by: int | None = None
+"""The process that made the first request, in this process or the one it was forked from."""
 
 
 class RemoteStore:
@@ -57,8 +56,8 @@ class RemoteStore:
             self.endpoint = credentials.endpoint or f"https://s3.{credentials.region}.amazonaws.com"
         self._options["client_options"].update(_CLIENT)
         self._lock = threading.Lock()
-        self._clients: tuple[int, Any, Any] | None = None
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._clients: tuple[Any, Any] | None = None
+        self._pool: ThreadPoolExecutor | None = None
 
     def get(self, key: str) -> Object:
         full = self._full(key)
@@ -127,8 +126,8 @@ class RemoteStore:
     def close(self) -> None:
         with self._lock:
             pool, self._pool, self._clients = self._pool, None, None
-        if pool is not None and pool[0] == os.getpid():
-            pool[1].shutdown(wait=True)
+        if pool is not None:
+            pool.shutdown(wait=True)
 
     def _full(self, key: str) -> str:
         return self._prefix + check(key)
@@ -188,11 +187,12 @@ class RemoteStore:
             raise explain(error, key, self._location, self.endpoint) from error
 
     def _client(self, *, once: bool = False) -> Any:
-        """Made when first needed, and anew in a forked process, which has none of its parent's connections."""
+        """Made when first needed, so that a store opened before a fork can be used after it."""
+        _refuse_after_fork(self.url)
         with self._lock:
-            if self._clients is None or self._clients[0] != os.getpid():
-                self._clients = (os.getpid(), self._make_client(_REPEAT), self._make_client(_ONCE))
-            return self._clients[2 if once else 1]
+            if self._clients is None:
+                self._clients = (self._make_client(_REPEAT), self._make_client(_ONCE))
+            return self._clients[1 if once else 0]
 
     def _make_client(self, retries: dict[str, Any]) -> Any:
         make: Any = GCSStore if self._google else S3Store
@@ -203,6 +203,19 @@ class RemoteStore:
 
     def _executor(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._pool is None or self._pool[0] != os.getpid():
-                self._pool = (os.getpid(), ThreadPoolExecutor(PARALLEL, thread_name_prefix="ontolake-objects"))
-            return self._pool[1]
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="ontolake-objects")
+            return self._pool
+
+
+def _refuse_after_fork(url: str) -> None:
+    """A forked process has the sockets of obstore's runtime but not its threads.
+
+    A request from it would never be answered, and what it does to the shared sockets crashes the parent.
+    """
+    global _used_by
+    if _used_by is None:
+        _used_by = os.getpid()
+    elif _used_by != os.getpid():
+        raise Invalid(f"cannot use {url} in a process forked from one that has used a bucket",
+                      hint="start processes with the spawn or forkserver method, or fork before the first use")

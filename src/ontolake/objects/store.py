@@ -39,6 +39,9 @@ class Range(NamedTuple):
 class ObjectStore(Protocol):
     """Objects under one prefix. Keys are relative, with `/` between parts. Safe to call from threads.
 
+    No key may be the directory of another (`a` and `a/b`): a disk cannot hold both. What else a key may not be is
+    in `ontolake.objects.keys`.
+
     Every write is durable when it returns. Errors: `NotFound` for a missing object, `AlreadyExists` and
     `PreconditionFailed` from conditional writes, `Transient` when the outcome is unknown or another try may
     help, `Invalid` for a missing bucket, wrong credentials or a malformed key.
@@ -62,7 +65,9 @@ class ObjectStore(Protocol):
 
     def put_if_absent(self, key: str, data: bytes) -> str: ...
 
-    def put_if_match(self, key: str, data: bytes, tag: str) -> str: ...
+    def put_if_match(self, key: str, data: bytes, tag: str) -> str:
+        """Replace the version `tag`; `PreconditionFailed` if another is there, or none."""
+        ...
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects whose key starts with `prefix`, in key order, those greater than `after` only."""

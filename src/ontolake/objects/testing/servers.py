@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 import time
 import urllib.error
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
@@ -52,6 +53,11 @@ class Server:
     def endpoint(self) -> str:
         """The server's address."""
         return f"http://127.0.0.1:{self._port('s3')}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, or None after `kill`."""
+        return self._process.pid if self._process else None
 
     def env(self) -> dict[str, str]:
         """The `AWS_*` variables that lead to this server."""
@@ -192,7 +198,7 @@ def _find(program: str, package: str) -> str:
     return found
 
 
-def _die_with_parent(parent: int):  # type: ignore[no-untyped-def]
+def _die_with_parent(parent: int) -> Callable[[], None] | None:
     """For the child, before it becomes the server: be killed when the thread that started it ends."""
     if not sys.platform.startswith("linux"):
         return None
