@@ -365,6 +365,8 @@ class FileMedium:
 class LocalFileStorage(LogStorage):
     """A database in one local file."""
 
+    remote = False
+
     def __init__(self, path: str | os.PathLike[str], *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
         """Open the file, or start a new one. Raises `Invalid` if it is not a page file or its page size is another."""
         options = Options.of(knobs)

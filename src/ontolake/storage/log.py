@@ -51,6 +51,8 @@ class LogStorage:
     """A `Storage` over a `Medium`."""
 
     trait_version = STORAGE_TRAIT_VERSION
+    remote: bool
+    """Whether a read costs a round trip, so that those above should ask for many pages at once."""
 
     def __init__(self, medium: Medium, options: Options) -> None:
         self.page_size = medium.page_size

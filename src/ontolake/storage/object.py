@@ -214,6 +214,8 @@ class ObjectMedium:
 class ObjectStorage(LogStorage):
     """A database under a prefix of an object store: a bucket, a directory or memory."""
 
+    remote = True
+
     def __init__(self, store: ObjectStore | str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
         """Open the database, or start a new one. Raises `Invalid` if something else is there."""
         options = Options.of(knobs)
