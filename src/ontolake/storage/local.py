@@ -39,7 +39,7 @@ from ontolake.storage.types import DEFAULT_PAGE_SIZE
 
 MAGIC = b"ontolake pages\x00\x01"
 _HEADER = struct.Struct("<16sIIQ")
-_SLOT = struct.Struct("<QQQQ")
+_SLOT = struct.Struct("<QQQQQ")
 _SUM = struct.Struct("<Q")
 _SLOTS = (512, 1024)
 _START = 4096
@@ -53,6 +53,7 @@ class _Slot(msgspec.Struct, frozen=True):
     segment: int = 0
     length: int = 0
     cursor: int = _START
+    log_start: int = _START
 
 
 class FileMedium:
@@ -126,7 +127,7 @@ class FileMedium:
             head = os.pread(self._fd, HEAD_SIZE, cursor)
             envelope = self._envelopes.parse(head, cursor)
             if envelope is None or not self._settled(envelope):
-                if self._slot().cursor > cursor:
+                if self._slot().log_start > cursor:
                     raise Stale
                 if head.count(0) != len(head):
                     self._check_torn(cursor)
@@ -206,8 +207,11 @@ class FileMedium:
 
     def _check_end(self, cursor: int, *, blank: bool) -> None:
         """The log seems to end at `cursor`. Raise `Stale` if it was trimmed there, `Corruption` if it was damaged."""
-        if self._slot().cursor > cursor:
+        slot = self._slot()
+        if slot.log_start > cursor:
             raise Stale
+        if slot.cursor > cursor:
+            raise Corruption(f"{self.name} is damaged at offset {cursor:#x}: the log does not end there")
         # Whoever holds the lock is writing just here, so there is nothing to judge yet.
         if (not blank or not self._looked_behind_end) and self._lock.try_acquire():
             try:
@@ -312,7 +316,7 @@ class FileMedium:
             current = self._slot()
             if str(current.generation) != tag:
                 raise PreconditionFailed(f"the root of {self.name} was replaced by another process")
-            raw = _SLOT.pack(root.generation, segment, len(data), root.state.cursor)
+            raw = _SLOT.pack(root.generation, segment, len(data), root.state.cursor, root.log_start)
             raw += _SUM.pack(xxh3_64_intdigest(raw, seed=self.log_id))
             os.pwrite(self._fd, raw, _SLOTS[root.generation % 2])
             faults.reach("file: slot written, not synced")

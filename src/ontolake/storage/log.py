@@ -63,6 +63,7 @@ class LogStorage:
         self._reader = PageReader(self, medium, self._lookup, options)
         self.group: GroupCommit[Append] = GroupCommit(self._write_group, options.group_commit_window_ms)
         self._uncertain = False
+        self._long_tail = 4 * options.index_every
         self._closed = False
         self._durable = 0
         self._floor = 0
@@ -117,6 +118,9 @@ class LogStorage:
                     return
         except Stale:
             pass
+        self.refresh()
+        if lsn >= self._floor:
+            raise Corruption(f"the log of {self._medium.name} breaks off at LSN {lsn}")
         raise NotFound(f"the log of {self._medium.name} was trimmed while it was read, at LSN {lsn + 1}",
                        hint="start again at pitr_floor()")
 
@@ -324,11 +328,12 @@ class LogStorage:
             self._load()
         self._uncertain = False
         view = self._lookup.view
-        if view.active.frames > 4 * self._options.index_every and not self._maintenance.busy:
+        if view.active.frames > self._long_tail and not self._maintenance.busy:
             self._adopt_root()
+            self._long_tail = self._lookup.view.active.frames + 4 * self._options.index_every
 
     def _adopt_root(self) -> None:
-        """Use another process's index instead of a tail that keeps growing."""
+        """Use another process's index, for instance instead of a tail that keeps growing."""
         root, _ = self._medium.load_root()
         if root.generation != self._root.generation:
             self._load()

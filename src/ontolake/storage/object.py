@@ -16,6 +16,7 @@ from typing import Any
 
 from ontolake.errors import (
     AlreadyExists,
+    Corruption,
     DurabilityUnconfirmed,
     Invalid,
     NotFound,
@@ -97,7 +98,7 @@ class ObjectMedium:
             cas.create(self._store, _key(cursor), frame, nonce)
         except AlreadyExists:
             raise Taken from None
-        if _clock() - self._synced >= self._grace and self.load_root()[0].state.cursor > cursor:
+        if _clock() - self._synced >= self._grace and self.load_root()[0].log_start > cursor:
             # We slept so long that what stood here may have been removed, and our frame fell into the gap.
             raise DurabilityUnconfirmed(f"the log of {self.name} went on while this process slept",
                                         hint="open the database again, and retry with the same request id")
@@ -128,8 +129,15 @@ class ObjectMedium:
 
     def _check_end(self, cursor: int, began: float) -> None:
         """Nothing is at `cursor`: the log ends there, unless it was trimmed. Within the grace it cannot have been."""
-        if began - self._synced >= self._grace and self.load_root()[0].state.cursor > cursor:
-            raise Stale
+        if began - self._synced >= self._grace:
+            root, _ = self.load_root()
+            if root.log_start > cursor:
+                raise Stale
+            if root.state.cursor > cursor:
+                # It may have come after we looked; if it is not there now either, it is lost.
+                if self._frame(cursor) is None:
+                    raise Corruption(f"{_key(cursor)} of {self.name} is missing from the log")
+                raise Stale
         self._synced = began
 
     # blobs

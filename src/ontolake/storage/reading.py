@@ -149,21 +149,22 @@ class PageReader:
         return self.again(lambda: self._lookup.find(space, key, lsn))
 
     def again(self, action: Callable[[], T]) -> T:
-        """Run `action`, and run it again when what it looked at had moved."""
+        """Run `action`, and run it again when what it looked at had moved. What is missing for good is damage."""
         storage = self._storage
-        for _ in range(8):
+        while True:
             generation = storage._root.generation
             try:
                 result = action()
-                if not (isinstance(result, list) and any(isinstance(r, Corruption | Gone) for r in result)):
-                    return result
-            except (Gone, Corruption):
-                if not storage.moved_since(generation):
-                    raise
+            except (Gone, Corruption) as error:
+                if storage.moved_since(generation):
+                    continue
+                raise _damage(error) from None
+            doubts = isinstance(result, list) and any(isinstance(found, Gone | Corruption) for found in result)
+            if doubts and storage.moved_since(generation):
                 continue
-            if not storage.moved_since(generation):
-                return result
-        return action()
+            if doubts and isinstance(result, list):
+                result[:] = [_damage(found) if isinstance(found, Gone) else found for found in result]
+            return result
 
     def wrote(self, fresh: Sequence[tuple[tuple[int, int], Page]]) -> None:
         """Take over new versions of pages, each with its branch and id."""
@@ -207,3 +208,6 @@ class PageReader:
             for branch, cap in lineage:
                 self._lookup.prefetch(branch, ids, min(lsn, cap))
 
+
+def _damage(error: StorageError) -> StorageError:
+    return Corruption(f"{error.message}, although the index refers to it") if isinstance(error, Gone) else error

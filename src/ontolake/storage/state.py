@@ -80,6 +80,8 @@ class State(msgspec.Struct):
         if token.epoch != self.epoch:
             reason = None if token.epoch < self.epoch else f"it was never issued here (epoch is {self.epoch})"
             raise Fenced(token.epoch, self.epoch, reason)
+        if not self.epoch:
+            raise Fenced(token.epoch, 0, "no fence was ever acquired here")
         if _keep(token.owner) != self.owner:
             raise Fenced(token.epoch, self.epoch, f"its epoch belongs to {self.token().owner!r}")
         if not self.held:
@@ -94,8 +96,9 @@ class State(msgspec.Struct):
 
     # changes
     def acquire(self, owner: WriterId, lease_until: float) -> dict[str, Any]:
-        if not isinstance(owner, (int, str)) or isinstance(owner, bool) or owner == "":
-            raise Invalid(f"a writer is named by a non-empty string or an integer, not {owner!r}")
+        known = isinstance(owner, str) or (type(owner) is int and 0 <= owner < 2**128)
+        if not known or owner == "":
+            raise Invalid(f"a writer is named by a non-empty string or an integer of up to 128 bits, not {owner!r}")
         return {"op": "acquire", "epoch": self.epoch + 1, "owner": _keep(owner), "until": lease_until}
 
     def renew(self, token: FenceToken, lease_until: float) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Group commit: everyone gets their own answer, and nobody gets it before the shared write is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from ontolake.errors import DurabilityUnconfirmed, Invalid
+from ontolake.storage.group import GroupCommit, Waiting
+
+
+class Numbered(Waiting):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def run_all(group: GroupCommit[Numbered], items: Sequence[Numbered]) -> list[int | Exception]:
+    results: list[int | Exception] = [0] * len(items)
+
+    def run(at: int, item: Numbered) -> None:
+        try:
+            results[at] = group.commit(item)
+        except Exception as error:
+            results[at] = error
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(items)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return results
+
+
+@pytest.mark.parametrize("window_ms", [0, 2])
+def test_appends_that_arrive_during_a_write_share_the_next_one(window_ms: float) -> None:
+    sizes: list[int] = []
+    first_is_in, go_on = threading.Event(), threading.Event()
+
+    def write(items: Sequence[Numbered]) -> None:
+        sizes.append(len(items))
+        if len(sizes) == 1:
+            first_is_in.set()
+            assert go_on.wait(20)
+        for item in items:
+            item.lsn = item.number
+
+    group = GroupCommit(write, window_ms)
+    leader = threading.Thread(target=group.commit, args=(Numbered(1),))
+    leader.start()
+    assert first_is_in.wait(20)
+    items = [Numbered(n) for n in range(2, 34)]
+    waiting = threading.Thread(target=lambda: results.extend(run_all(group, items)))
+    results: list[int | Exception] = []
+    waiting.start()
+    while len(group._queue) < len(items):
+        threading.Event().wait(0.001)
+    assert not results
+    go_on.set()
+    waiting.join(20)
+    leader.join(20)
+    assert results == list(range(2, 34))
+    assert sizes == [1, 32]
+
+
+def test_an_error_of_one_does_not_touch_the_others() -> None:
+    def write(items: Sequence[Numbered]) -> None:
+        for item in items:
+            if item.number % 3:
+                item.lsn = item.number
+            else:
+                item.error = Invalid(f"no {item.number}")
+
+    results = run_all(GroupCommit(write, 2), [Numbered(n) for n in range(1, 40)])
+    for number, result in enumerate(results, 1):
+        assert isinstance(result, Invalid) if number % 3 == 0 else result == number
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def test_a_leader_that_is_interrupted_leaves_nobody_waiting() -> None:
+    calls: list[int] = []
+
+    def write(items: Sequence[Numbered]) -> None:
+        calls.append(len(items))
+        if len(calls) == 1:
+            raise Interrupted
+        for item in items:
+            item.lsn = item.number
+
+    group = GroupCommit(write, 0)
+    with pytest.raises(Interrupted):
+        group.commit(Numbered(1))
+    assert group.commit(Numbered(2)) == 2
+
+
+def test_those_in_the_group_of_an_interrupted_leader_are_told_that_nothing_is_known() -> None:
+    entered, joined = threading.Event(), threading.Event()
+
+    def write(items: Sequence[Numbered]) -> None:
+        if not entered.is_set():
+            entered.set()
+            assert joined.wait(20)
+            for item in items:
+                item.lsn = 1
+        else:
+            raise Interrupted
+
+    group = GroupCommit(write, 0)
+    first = threading.Thread(target=group.commit, args=(Numbered(1),))
+    first.start()
+    assert entered.wait(20)
+    outcome: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            group.commit(Numbered(2))
+        except BaseException as error:
+            outcome.append(error)
+
+    others = [threading.Thread(target=run) for _ in range(4)]
+    for thread in others:
+        thread.start()
+    while len(group._queue) < 4:
+        threading.Event().wait(0.001)
+    joined.set()
+    for thread in [first, *others]:
+        thread.join(20)
+    assert sorted(type(error).__name__ for error in outcome) == ["DurabilityUnconfirmed"] * 3 + ["Interrupted"]
+    assert all(isinstance(error, DurabilityUnconfirmed | Interrupted) for error in outcome)
