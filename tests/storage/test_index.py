@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_the_number_of_runs_grows_with_the_logarithm(sizes: list[int]) -> None:
         count = runs_to_merge(runs)
         runs[-count:] = [sum(runs[-count:])]
     assert sum(runs) == sum(sizes)
-    assert all(older >= index.MERGE_RATIO * newer for older, newer in zip(runs, runs[1:], strict=False))
+    assert all(older >= index.MERGE_RATIO * newer for older, newer in pairwise(runs))
 
 
 def test_versions_of_a_key_know_the_next_one() -> None:
