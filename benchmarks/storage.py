@@ -159,7 +159,7 @@ def length_of_log(report: Report, folder: Path) -> None:
             for page in ids:
                 storage.get_page(page, lsn)
 
-        times = in_turns(*(lambda s=storage: read_all(s, ids) for storage in storages), rounds=7)
+        times = in_turns(*(lambda s=storage, i=ids: read_all(s, i) for storage in storages), rounds=7)
         report.at_most(f"get_page with {long:,} batches / with {short:,} ({name})", times[1] / times[0], 1.5,
                        f"{times[1] / reads * 1e6:.2f} µs against {times[0] / reads * 1e6:.2f} µs")
         for storage in storages:

@@ -33,17 +33,20 @@ class Lookup:
     def find(self, space: int, key: int, lsn: int) -> Entry | None:
         """The entry of `key` with the greatest LSN ≤ `lsn`."""
         active, frozen, runs = self.view
-        found = active.find(space, key, lsn)
-        if found is not None:
-            return found
+        if (space, key) in active.entries:
+            found = active.find(space, key, lsn)
+            if found is not None:
+                return found
         for tail in reversed(frozen):
             found = tail.find(space, key, lsn)
             if found is not None:
                 return found
+        parts = self._parts.young
         for run in reversed(runs):
             ref = run.part_for(space, key, lsn)
             if ref is not None:
-                found = self._part(ref).find(space, key, lsn)
+                part = parts.get(ref.segment) or self.parts((ref,))[0]
+                found = part.find(space, key, lsn)
                 if found is not None:
                     return found
         return None
@@ -76,6 +79,3 @@ class Lookup:
     def columns(self, runs: Sequence[RunRef]) -> list[Columns]:
         """Every entry of the runs, a piece for each part."""
         return [part.columns() for run in runs for part in self.parts(run.parts)]
-
-    def _part(self, ref: PartRef) -> Part:
-        return self._parts.young.get(ref.segment) or self.parts([ref])[0]

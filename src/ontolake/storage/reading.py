@@ -61,9 +61,11 @@ class PageReader:
         if lineage is None or type(lsn) is not int or not storage._floor <= lsn <= durable:
             return None
         try:
-            found = self._locate(page_id, lsn, lineage)
+            found = self._lookup.find(lineage[0][0], page_id, lsn)
             if found is None:
-                return None
+                found = self._locate(page_id, lsn, lineage[1:])
+                if found is None:
+                    return None
             version, segment, offset, checksum = found
             page = self.cache.get(version)
             if page is not None:
