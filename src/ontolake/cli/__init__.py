@@ -1,0 +1,93 @@
+"""The command `onto`. An error ends it with one line or two on standard error and its own exit code, never a traceback.
+
+Commands import what they need when they run, so that starting up stays quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import typer
+
+from ontolake.cli.info import info
+from ontolake.cli.output import Report, say_error
+from ontolake.cli.storage import app as storage
+from ontolake.cli.version import version
+from ontolake.errors import OntolakeError
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
+PIPE_CLOSED = 141
+
+app = typer.Typer(
+    name="onto", help="Data that keeps its history, on a file or a bucket.", no_args_is_help=True,
+    rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+app.command("version")(version)
+app.command("info")(info)
+app.add_typer(storage, name="storage")
+
+# A wrong option or argument, from whichever click typer brings along.
+_Usage: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    as_json = "--json" in given
+    try:
+        code = _run(given, as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up_output()
+        return PIPE_CLOSED
+    except OSError as error:
+        code = say_error(Report("OSError", str(error), None, 1), as_json=as_json)
+        _give_up_output()
+    return code
+
+
+def _give_up_output() -> None:
+    """Nobody takes our output any more. The interpreter would complain of that once more when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: list[str], as_json: bool) -> int:
+    if "_ONTO_COMPLETE" in os.environ:
+        app(arguments, prog_name="onto")
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("onto", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except OntolakeError as error:
+        return say_error(Report(type(error).__name__, error.message, error.hint, error.exit_code), as_json=as_json)
+    except _Usage as error:
+        return _usage(error, as_json)
+    except OSError:
+        raise
+    except Exception as error:
+        if os.environ.get("ONTO_TRACEBACK"):
+            raise
+        what = f"this should not have happened: {type(error).__name__}: {error}"
+        return say_error(Report(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", 1), as_json=as_json)
+    return 0
+
+
+def _usage(error: Exception, as_json: bool) -> int:
+    """Say what was wrong with the command line. One that asks for nothing is answered with the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return 2  # the help was printed when the error was made
+    message, context = str(error.format_message()), getattr(error, "ctx", None)  # type: ignore[attr-defined]
+    command = context.command_path if context is not None else "onto"
+    return say_error(Report("Usage", message, f"see {command} --help", 2), as_json=as_json)

@@ -1,0 +1,33 @@
+"""`onto version`: which versions this build speaks."""
+
+from __future__ import annotations
+
+import pkgutil
+import platform
+import re
+
+from ontolake import __version__
+from ontolake.cli.output import Json, Out, titled
+
+
+def version(json: Json = False) -> None:
+    """Versions of Ontolake, of the storage seam, of the page format and of Python."""
+    out = Out(json)
+    facts = {
+        "ontolake": __version__,
+        "storage_trait": _constant("storage/protocol.py", "STORAGE_TRAIT_VERSION"),
+        "page_format": _constant("storage/medium.py", "FORMAT_VERSION"),
+        "python": platform.python_version(),
+    }
+    if json:
+        out.document(facts)
+    else:
+        out.facts({titled(name): value for name, value in facts.items()})
+
+
+def _constant(module: str, name: str) -> int:
+    """A number that a module defines, read from its source: importing the seam for it would take most of the time."""
+    source = (pkgutil.get_data("ontolake", module) or b"").decode()
+    found = re.search(rf"^{name} = (\d+)$", source, re.MULTILINE)
+    assert found is not None, f"{module} defines no {name}"
+    return int(found[1])

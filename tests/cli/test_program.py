@@ -1,0 +1,33 @@
+"""The installed program, once for each command: exit codes, streams, and answers that scripts can read."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.parametrize("url", ["file"], indirect=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "keys"),
+    [
+        ("info", {"url", "kind", "engine", "format_version", "page_size", "durable_lsn", "branches", "bytes"}),
+        ("storage info", {"url", "kind", "durable_lsn", "fence", "branches", "log_start", "bytes"}),
+        ("storage wal", {"url", "branch", "after", "records"}),
+        ("storage branch", {"url", "branches"}),
+        ("storage branch create", {"url", "created"}),
+        ("storage branch delete", {"url", "would_delete", "records", "token"}),
+        ("storage compact", {"url", "pitr_floor", "freed", "bytes_before", "bytes_after"}),
+        ("storage verify", {"url", "ok", "frames", "records", "branches", "pages", "damage"}),
+    ],
+)
+def test_every_command_answers_with_one_document(program, url: str, command: str, keys: set[str]) -> None:
+    name = {"create": ["new"], "delete": ["try"]}.get(command.split()[-1], [])
+    done = program(*command.split(), url, *name, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert keys <= done.document.keys()
+
+
+def test_a_refusal_has_its_code_and_leaves_standard_output_empty(program, url: str) -> None:
+    done = program("storage", "branch", "delete", url, "try", "--token", "000000000000")
+    assert (done.code, done.out) == (7, "")
+    assert done.err.startswith("error: the token")
