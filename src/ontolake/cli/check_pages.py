@@ -145,22 +145,19 @@ def _read_index(medium: Medium, root: Root, result: Checked, versions: _Versions
 
 def _check_pages(storage: LogStorage, versions: Numbers, result: Checked, progress: Progress) -> None:
     refs, floor, durable = storage.list_branches(), storage.pitr_floor(), storage.durable_lsn()
-    known: set[Damage] = set()
-    for ref in refs:
-        result.branches += 1
-        for moment, lsn in {"head": durable, "floor": floor}.items():
-            if moment == "floor" and floor == durable:
-                continue
-            ids = _visible(versions, ref, refs, lsn)
-            step = f"{ref.name} at its {moment}" if moment == "head" else f"{ref.name} at the floor"
-            for start in range(0, len(ids), _BATCH):
-                batch = [PageId(int(page_id)) for page_id in ids[start : start + _BATCH]]
-                for damage in _check_batch(storage, batch, ref, lsn):
-                    if damage not in known:
-                        known.add(damage)
-                        result.damage.append(damage)
-                result.pages += len(batch)
-                progress(step, start + len(batch), len(ids))
+    moments = sorted({floor, durable})
+    wanted = [(ref, lsn, _visible(versions, ref, refs, lsn)) for ref in refs for lsn in moments]
+    total, known = sum(len(ids) for _, _, ids in wanted), set(result.damage)
+    result.branches = len(refs)
+    for ref, lsn, ids in wanted:
+        for start in range(0, len(ids), _BATCH):
+            batch = [PageId(int(page_id)) for page_id in ids[start : start + _BATCH]]
+            for damage in _check_batch(storage, batch, ref, lsn):
+                if damage not in known:
+                    known.add(damage)
+                    result.damage.append(damage)
+            result.pages += len(batch)
+            progress("pages", result.pages, total)
 
 
 def _visible(versions: Numbers, branch: BranchRef, refs: list[BranchRef], lsn: int) -> Numbers:

@@ -17,7 +17,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="Where the data is: file:///path.db, s3://bucket/prefix, …")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="Where it is: file:///data/shop.db, s3://bucket/shop, …")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for scripts.")]
 
 
@@ -166,7 +166,7 @@ def progress(as_json: bool) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    shown = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    shown = (TextColumn("{task.description:<6}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*shown, console=_console(sys.stderr), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
