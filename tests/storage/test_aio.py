@@ -63,7 +63,7 @@ def test_many_coroutines_get_dense_lsns_and_share_writes(url: str) -> None:
 
             lsns = sorted(lsn for some in await asyncio.gather(*map(writer, range(32))) for lsn in some)
             assert lsns == list(range(1, 321))
-            state = storage.storage._state  # type: ignore[attr-defined]
+            state = storage.storage.log.state  # type: ignore[attr-defined]
             assert state.ordinal < 160, "fewer frames than appends: writes were shared"
 
     asyncio.run(story())

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from ontolake.errors import StorageError
 from ontolake.storage import opening
+from ontolake.storage.backend import Append, LogStorage
 from ontolake.storage.frame import Commit
-from ontolake.storage.log import Append, LogStorage
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import (
     DEFAULT_PAGE_SIZE,

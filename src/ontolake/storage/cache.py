@@ -1,4 +1,4 @@
-"""A bounded cache of pages, kept in two generations.
+"""A bounded cache in two generations.
 
 Hits in the young generation cost one dictionary lookup and no bookkeeping. When it is full it becomes the old
 one and what it replaces is forgotten; a hit in the old generation moves to the young one.
@@ -6,6 +6,7 @@ one and what it replaces is forgotten; a hit in the old generation moves to the 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -13,39 +14,40 @@ V = TypeVar("V")
 
 
 class Cache(Generic[V]):
-    """At most about `limit` values. Not locked: callers that write from threads hold their own lock."""
+    """At most about `limit` values. `lock` makes several steps one; `young` may be read without it."""
 
-    __slots__ = ("_half", "old", "young")
+    __slots__ = ("_half", "_old", "lock", "young")
 
     def __init__(self, limit: int) -> None:
         self._half = (limit + 1) // 2
+        self._old: dict[Hashable, V] = {}
         self.young: dict[Hashable, V] = {}
-        self.old: dict[Hashable, V] = {}
+        self.lock = threading.RLock()
 
     def get(self, key: Hashable) -> V | None:
         found = self.young.get(key)
-        if found is None:
-            found = self.old.get(key)
-            if found is not None:
-                self.put(key, found)
+        if found is None and key in self._old:
+            # Moving it must not replace what another thread has put there meanwhile.
+            with self.lock:
+                found = self.young.get(key) or self._old.get(key)
+                if found is not None:
+                    self.put(key, found)
         return found
 
     def put(self, key: Hashable, value: V) -> None:
         if self._half <= 0:
             return
-        if len(self.young) >= self._half:
-            # The dictionary that readers hold is cleared, not replaced: they may keep a reference to it.
-            self.old = dict(self.young)
-            self.young.clear()
-        self.young[key] = value
-
-    def forget(self, key: Hashable) -> None:
-        self.young.pop(key, None)
-        self.old.pop(key, None)
+        with self.lock:
+            if len(self.young) >= self._half:
+                # The dictionary that readers hold is cleared, not replaced: they may keep a reference to it.
+                self._old = self.young.copy()
+                self.young.clear()
+            self.young[key] = value
 
     def clear(self) -> None:
-        self.young.clear()
-        self.old = {}
+        with self.lock:
+            self.young.clear()
+            self._old = {}
 
     def __len__(self) -> int:
-        return len(self.young) + len(self.old)
+        return len(self.young) + len(self._old)

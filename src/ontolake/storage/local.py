@@ -28,10 +28,10 @@ from ontolake.errors import (
     StorageError,
     Transient,
 )
+from ontolake.storage.backend import LogStorage
 from ontolake.storage.envelope import BLOB, FRAME, HEAD_SIZE, MARK_SIZE, UNMARKED, Envelope, Envelopes
 from ontolake.storage.filelock import FileLock
 from ontolake.storage.holes import punch_hole
-from ontolake.storage.log import LogStorage
 from ontolake.storage.medium import FORMAT_VERSION, KIND, Logged, Root, Span, Stale, Taken, decode_root, encode_root
 from ontolake.storage.options import Options
 from ontolake.storage.state import State

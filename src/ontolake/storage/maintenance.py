@@ -10,12 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
 from ontolake import faults
-from ontolake.errors import PreconditionFailed, StorageError
+from ontolake.errors import Corruption, PreconditionFailed, StorageError
 from ontolake.storage.index import (
     FRAMES,
     REQUESTS,
@@ -28,26 +28,22 @@ from ontolake.storage.index import (
     runs_to_merge,
     split,
 )
-from ontolake.storage.lookup import Lookup, View
-from ontolake.storage.medium import Layer, Medium, Root, Span
+from ontolake.storage.log import Log
+from ontolake.storage.medium import Layer, Root, Span
 from ontolake.storage.options import Options
 from ontolake.storage.state import State
-from ontolake.storage.types import Lsn
 
-if TYPE_CHECKING:
-    from ontolake.storage.log import LogStorage
-
-_log = logging.getLogger("ontolake.storage")
+_logger = logging.getLogger("ontolake.storage")
 _LAYER_PAGES = 4096
 
 
 class Maintenance:
-    """Runs `index` and `compact` for a `LogStorage`, by itself when they are due or when it is asked to."""
+    """Runs `index` and `compact` for a `Log`, by itself when they are due or when it is asked to."""
 
-    def __init__(self, storage: LogStorage, medium: Medium, lookup: Lookup, options: Options) -> None:
-        self._storage = storage
-        self._medium = medium
-        self._lookup = lookup
+    def __init__(self, log: Log, options: Options) -> None:
+        self._log = log
+        self._medium = log.medium
+        self._lookup = log.lookup
         self._options = options
         self._lock = threading.Lock()
         self._due = threading.Event()
@@ -55,10 +51,6 @@ class Maintenance:
         self._thread: threading.Thread | None = None
         self._since_compaction = 0
         self._appended = False
-
-    @property
-    def busy(self) -> bool:
-        return self._lock.locked()
 
     def after_append(self) -> None:
         """Do, or have done, what has become due."""
@@ -90,11 +82,11 @@ class Maintenance:
         """Housekeeping must not fail an append that is durable; it is tried again after the next one."""
         try:
             self.index()
-            stored = sum(run.entries for run in self._storage._root.runs) * self._medium.page_size
+            stored = sum(run.entries for run in self._log.root.runs) * self._medium.page_size
             if self._since_compaction >= max(self._options.compact_bytes, stored // 2):
                 self.compact()
         except (StorageError, OSError) as error:
-            _log.warning("housekeeping of %s did not finish: %s", self._medium.name, error)
+            _logger.warning("housekeeping of %s did not finish: %s", self._medium.name, error)
 
     def close(self) -> None:
         """Stop, and leave no long tail behind for those who open the database next."""
@@ -113,26 +105,16 @@ class Maintenance:
             self._index()
 
     def _index(self) -> None:
-        storage = self._storage
-        tails, state, root, tag = self._freeze()
+        tails, state, root, tag = self._log.freeze()
         if not any(tail.frames for tail in tails):
             return
         columns = Columns.joined([tail.columns() for tail in tails])
         runs, replaced = self._with_run(root.runs, columns)
         faults.reach("index: parts written, root not swapped")
-        if self._swap(self._successor(root, state, runs=runs), tag, tails):
+        new = self._successor(root, state, runs=runs)
+        if self._swap(new, tag, tails):
             self._since_compaction += sum(tail.bytes for tail in tails)
-            self._medium.reclaim(storage._root, [(part.segment, part.length) for part in replaced], sweep=False)
-
-    def _freeze(self) -> tuple[tuple[Tail, ...], State, Root, str]:
-        """Start a new tail; the old ones stay readable until their run is published."""
-        storage = self._storage
-        with storage._log_lock:
-            active, frozen, runs = self._lookup.view
-            if active.frames:
-                frozen = (*frozen, active)
-                self._lookup.view = View(Tail(), frozen, runs)
-            return frozen, storage._state.copy(), storage._root, storage._root_tag
+            self._medium.reclaim(new, [(part.segment, part.length) for part in replaced], sweep=False)
 
     def _with_run(self, runs: tuple[RunRef, ...], columns: Columns) -> tuple[tuple[RunRef, ...], Sequence[PartRef]]:
         """The runs with one more, merged where due, and the parts that are no longer needed."""
@@ -162,33 +144,26 @@ class Maintenance:
 
     def _swap(self, root: Root, tag: str, tails: tuple[Tail, ...]) -> bool:
         """Publish a root; False if another process was first, whose work is then taken over."""
-        storage = self._storage
         try:
             tag = self._medium.swap_root(root, tag)
         except PreconditionFailed:
-            with storage._log_lock:
-                storage._load()
+            self._log.reload()
             return False
-        with storage._log_lock:
-            active, frozen, _ = self._lookup.view
-            frozen = tuple(tail for tail in frozen if not any(tail is flushed for flushed in tails))
-            self._lookup.view = View(active, frozen, ()).with_runs(root.runs)
-            storage._root, storage._root_tag = root, tag
+        self._log.published(root, tag, tails)
         return True
 
     # compaction
     def compact(self) -> int:
         """Drop what lies below the floor. Returns the bytes freed now; objects in their grace go later."""
         with self._lock:
-            self._storage.refresh()
+            self._log.refresh()
             self._index()
             return self._compact()
 
     def _compact(self) -> int:
-        storage = self._storage
         # The floor first: from then on no branch can appear below it, so what is frozen next knows them all.
         self._advance_floor()
-        tails, state, root, tag = self._freeze()
+        tails, state, root, tag = self._log.freeze()
         columns = Columns.joined([*self._lookup.columns(root.runs), *(tail.columns() for tail in tails)])
         kept = columns.take(self._needed(columns, state))
         frames_kept = kept.take(kept.space == FRAMES)
@@ -198,11 +173,12 @@ class Maintenance:
         runs = (self._put_run(kept),) if len(kept.lsn) else ()
         faults.reach("compact: layers written, root not swapped")
         dropped = [layer for layer in root.layers if layer not in layers]
-        if not self._swap(self._successor(root, state, runs=runs, layers=layers, log_start=log_start), tag, tails):
+        new = self._successor(root, state, runs=runs, layers=layers, log_start=log_start)
+        if not self._swap(new, tag, tails):
             return 0
         self._since_compaction = 0
         dead = [*((part.segment, part.length) for part in replaced), *((x.segment, x.length) for x in dropped)]
-        return self._medium.reclaim(storage._root, dead, sweep=True)
+        return self._medium.reclaim(new, dead, sweep=True)
 
     def _advance_floor(self) -> None:
         """Let the floor follow the window: what is older than it need not stay readable."""
@@ -213,10 +189,10 @@ class Maintenance:
             return
         # The last old frame ends where the next begins, and that state is the oldest one in the window.
         lsn = int(frames.lsn[old[-1] + 1]) - 1
-        with self._storage._log_lock:
-            self._storage.refresh()
-            if lsn > self._storage._state.declared_floor:
-                self._storage.set_retention_floor(Lsn(lsn))
+        with self._log.lock:
+            self._log.refresh()
+            if lsn > self._log.state.declared_floor:
+                self._log.append_change(lambda state: state.set_floor(max(lsn, state.declared_floor)))
 
     def _window_start(self) -> int:
         return max(int((time.time() - self._options.pitr_window) * 1e6), 0)
@@ -261,6 +237,8 @@ class Maintenance:
         for span, image, checksum in zip(spans, self._medium.read(spans), kept.sum[chunk].tolist(), strict=True):
             if isinstance(image, StorageError):
                 raise image
-            self._storage.check_image(image, checksum, f"an image at {span.segment:#x}+{span.offset}")
+            if len(image) != span.length or xxh3_64_intdigest(image) != checksum:
+                raise Corruption(f"an image at {span.segment:#x}+{span.offset} of {self._medium.name} does not match "
+                                 "its checksum")
             images.append(image)
         return images

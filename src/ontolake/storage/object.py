@@ -24,7 +24,7 @@ from ontolake.errors import (
     Transient,
 )
 from ontolake.objects import ObjectStore, Range, cas, open_store
-from ontolake.storage.log import LogStorage
+from ontolake.storage.backend import LogStorage
 from ontolake.storage.medium import (
     FORMAT_VERSION,
     KIND,

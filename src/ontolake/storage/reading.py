@@ -6,44 +6,30 @@ from the newest root; only when nothing has moved is a missing or damaged image 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
 
 from xxhash import xxh3_64_intdigest
 
-from ontolake.errors import Corruption, NotFound, StorageError
-from ontolake.storage.cache import Cache
+from ontolake.errors import Corruption, Invalid, NotFound, StorageError
 from ontolake.storage.index import Entry
-from ontolake.storage.lookup import Lookup
-from ontolake.storage.medium import Gone, Medium, Span
+from ontolake.storage.log import Log
+from ontolake.storage.medium import Span
 from ontolake.storage.options import Options
 from ontolake.storage.state import check_lsn
 from ontolake.storage.types import BranchId, Lsn, Page, PageId
 
-if TYPE_CHECKING:
-    from ontolake.storage.log import LogStorage
-
-T = TypeVar("T")
+Lineage = Sequence[tuple[int, int]]
 
 
 class PageReader:
-    """Answers `get_page` and `get_pages` for a `LogStorage`.
+    """Answers `get_page` and `get_pages` from a `Log`."""
 
-    The cache holds the newest version of a page under its branch and id, older versions under their LSN, which
-    names an image uniquely.
-    """
-
-    def __init__(self, storage: LogStorage, medium: Medium, lookup: Lookup, options: Options) -> None:
-        self._storage = storage
-        self._medium = medium
-        self._lookup = lookup
+    def __init__(self, log: Log, options: Options) -> None:
+        self._log = log
+        self._medium = log.medium
+        self._size = log.medium.page_size
         self._batch = options.batch_read_max
-        self._lock = threading.Lock()
-        self._applied = 0
-        self._lineages: dict[BranchId | str, Sequence[tuple[int, int]]] = {}
-        self._caching = options.cache_bytes >= medium.page_size
-        self.cache: Cache[Page] = Cache(options.cache_bytes // medium.page_size)
+        self._caching = options.cache_bytes >= self._size
 
     def page(self, page_id: PageId, lsn: Lsn, branch: BranchId | str) -> Page:
         page = self._straight(page_id, lsn, branch)
@@ -56,160 +42,125 @@ class PageReader:
 
     def _straight(self, page_id: PageId, lsn: Lsn, branch: BranchId | str) -> Page | None:
         """The page, if it can be had without reading on in the log and without surprises; else None."""
-        storage, lineage = self._storage, self._lineages.get(branch)
-        applied, durable = self._applied, storage._durable
-        if lineage is None or type(lsn) is not int or not storage._floor <= lsn <= durable:
+        log = self._log
+        lineages, durable = log.lineages, log.durable
+        if type(lsn) is not int or not log.floor <= lsn <= durable or type(branch) not in (int, str):
+            return None
+        lineage = lineages.get(branch)
+        if lineage is None:
             return None
         try:
-            found = self._lookup.find(lineage[0][0], page_id, lsn)
+            found = log.lookup.find(lineage[0][0], page_id, lsn) or self._locate(page_id, lsn, lineage[1:])
             if found is None:
-                found = self._locate(page_id, lsn, lineage[1:])
-                if found is None:
-                    return None
+                return None
             version, segment, offset, checksum = found
-            page = self.cache.get(version)
+            page = log.pages.get(version)
             if page is not None:
                 return page
-            image = self._medium.read_one(segment, offset, self._medium.page_size)
-        except StorageError:
+            image = self._medium.read_one(segment, offset, self._size)
+        except (StorageError, TypeError):
             return None
         if xxh3_64_intdigest(image) != checksum:
             return None
         page = Page(page_id, Lsn(version), image)
         if self._caching:
-            with self._lock:
-                newest = lsn == durable and applied == self._applied
-                self.cache.put((lineage[0][0], page_id) if newest else version, page)
+            self._remember((page,), lineage[0][0], lsn, lineages)
         return page
 
     def pages(self, ids: Sequence[PageId], lsn: Lsn, branch: BranchId | str) -> list[Page | StorageError]:
         check_lsn(lsn, "lsn")
-        return self.again(lambda: self._pages(ids, lsn, branch))
+        wanted = list(ids)
+        for page_id in wanted:
+            if not isinstance(page_id, int) or isinstance(page_id, bool) or not 0 <= page_id < 2**64:
+                raise Invalid(f"{page_id!r} is no page: pages have numbers from 0 to 2^64-1")
+        return self._log.again(lambda: self._pages(wanted, lsn, branch))
 
     def _pages(self, ids: Sequence[PageId], lsn: int, branch: BranchId | str) -> list[Page | StorageError]:
-        storage = self._storage
-        if lsn > storage._durable:
-            storage.refresh()
-        applied, durable = self._applied, storage._durable
-        newest, lsn = lsn >= durable, min(lsn, durable)
+        log = self._log
+        if lsn > log.durable:
+            log.refresh()
         try:
-            storage._state.check_readable(lsn)
             lineage = self._lineage(branch)
+            lineages, lsn = log.lineages, min(lsn, log.durable)
+            if lsn < log.floor:
+                raise NotFound(f"LSN {lsn} is no longer kept: the oldest that can be read is {log.floor}")
         except NotFound as error:
             return [error for _ in ids]
-        own = lineage[0][0]
-        if len(ids) > 1:
-            self._prefetch(ids, lsn, lineage)
+        self._prefetch(ids, lsn, lineage)
         results: list[Page | StorageError | None] = [None] * len(ids)
-        wanted: dict[int, tuple[Entry, list[int]]] = {}
-        cache = self.cache
+        missing: dict[int, tuple[Entry, list[int]]] = {}
+        own = lineage[0][0]
         for i, page_id in enumerate(ids):
             entry = self._locate(page_id, lsn, lineage)
             if entry is None:
                 results[i] = NotFound(f"page {page_id} was not written by LSN {lsn} on branch {branch!r}")
                 continue
-            page = cache.get((own, page_id)) or cache.get(entry[0])
-            if page is not None and page.lsn == entry[0]:
+            page = log.pages.get((own, page_id))
+            if page is None or page.lsn != entry[0]:
+                page = log.pages.get(entry[0])
+            if page is not None:
                 results[i] = page
             else:
-                wanted.setdefault(entry[0], (entry, []))[1].append(i)
-        if wanted:
-            self._fetch(ids, wanted, results, (own, applied) if newest else None)
+                missing.setdefault(entry[0], (entry, []))[1].append(i)
+        if missing:
+            self._fetch(ids, missing, results)
+            fresh = [read for _, places in missing.values() if isinstance(read := results[places[0]], Page)]
+            self._remember(fresh, own, lsn, lineages)
         return [found for found in results if found is not None]
 
     def _fetch(
-        self, ids: Sequence[PageId], wanted: dict[int, tuple[Entry, list[int]]],
-        results: list[Page | StorageError | None], newest: tuple[int, int] | None,
+        self, ids: Sequence[PageId], missing: dict[int, tuple[Entry, list[int]]],
+        results: list[Page | StorageError | None],
     ) -> None:
-        size = self._medium.page_size
-        entries = [entry for entry, _ in wanted.values()]
+        entries = [entry for entry, _ in missing.values()]
         images: list[bytes | StorageError] = []
         for start in range(0, len(entries), self._batch):
             images += self._medium.read(
-                [Span(segment, offset, size) for _, segment, offset, _ in entries[start : start + self._batch]])
-        with self._lock:
-            current = newest is not None and newest[1] == self._applied
-            for ((version, _, _, checksum), places), image in zip(wanted.values(), images, strict=True):
-                page_id = ids[places[0]]
-                result: Page | StorageError
-                if isinstance(image, StorageError):
-                    result = image
-                elif len(image) != size or xxh3_64_intdigest(image) != checksum:
-                    result = Corruption(f"page {page_id} at LSN {version} of {self._medium.name} does not match "
-                                        "its checksum")
-                else:
-                    result = Page(page_id, Lsn(version), image)
-                    if current and newest is not None:
-                        self.cache.put((newest[0], page_id), result)
-                    else:
-                        self.cache.put(version, result)
-                for place in places:
-                    results[place] = result
+                [Span(segment, offset, self._size) for _, segment, offset, _ in entries[start : start + self._batch]])
+        for ((version, _, _, checksum), places), image in zip(missing.values(), images, strict=True):
+            page_id = ids[places[0]]
+            result: Page | StorageError
+            if isinstance(image, StorageError):
+                result = image
+            elif len(image) != self._size or xxh3_64_intdigest(image) != checksum:
+                where = f"page {page_id} at LSN {version} of {self._medium.name}"
+                result = Corruption(f"{where} does not match its checksum")
+            else:
+                result = Page(page_id, Lsn(version), image)
+            for place in places:
+                results[place] = result
 
-    def find(self, space: int, key: int, lsn: int) -> Entry | None:
-        """The entry of the index with the greatest LSN ≤ `lsn`, branches left aside."""
-        return self.again(lambda: self._lookup.find(space, key, lsn))
+    def _remember(self, pages: Sequence[Page], branch: int, lsn: int, lineages: object) -> None:
+        """Cache pages that were read at `lsn`: as the newest ones if nothing has changed since, else by version."""
+        log = self._log
+        with log.pages.lock:
+            newest = lsn == log.durable and lineages is log.lineages
+            for page in pages:
+                log.pages.put((branch, page.id) if newest else page.lsn, page)
 
-    def again(self, action: Callable[[], T]) -> T:
-        """Run `action`, and run it again when what it looked at had moved. What is missing for good is damage."""
-        storage = self._storage
-        while True:
-            generation = storage._root.generation
-            try:
-                result = action()
-            except (Gone, Corruption) as error:
-                if storage.moved_since(generation):
-                    continue
-                raise _damage(error) from None
-            doubts = isinstance(result, list) and any(isinstance(found, Gone | Corruption) for found in result)
-            if doubts and storage.moved_since(generation):
-                continue
-            if doubts and isinstance(result, list):
-                result[:] = [_damage(found) if isinstance(found, Gone) else found for found in result]
-            return result
-
-    def wrote(self, fresh: Sequence[tuple[tuple[int, int], Page]]) -> None:
-        """Take over new versions of pages, each with its branch and id."""
-        with self._lock:
-            self._applied += 1
-            if self._caching:
-                put = self.cache.put
-                for key, page in fresh:
-                    put(key, page)
-
-    def forget(self) -> None:
-        """Empty the cache: branches changed, or the log was loaded anew."""
-        with self._lock:
-            self._applied += 1
-            self._lineages = {}
-            self.cache.clear()
-
-    def _lineage(self, branch: BranchId | str) -> Sequence[tuple[int, int]]:
-        known = self._lineages
-        if branch not in known:
-            storage = self._storage
-            with storage._log_lock:
-                known = self._lineages
+    def _lineage(self, branch: BranchId | str) -> Lineage:
+        log = self._log
+        if type(branch) not in (int, str):
+            raise NotFound(f"there is no branch {branch!r}")
+        known = log.lineages.get(branch)
+        if known is None:
+            with log.lock:
                 try:
-                    found = storage._state.branch(branch)
+                    found = log.state.branch(branch)
                 except NotFound:
-                    storage.refresh()
-                    known, found = self._lineages, storage._state.branch(branch)
-                known[branch] = storage._state.lineage(found)
-        return known[branch]
+                    log.refresh()
+                    found = log.state.branch(branch)
+                known = log.lineages[branch] = log.state.lineage(found)
+        return known
 
-    def _locate(self, page_id: int, lsn: int, lineage: Sequence[tuple[int, int]]) -> Entry | None:
+    def _locate(self, page_id: int, lsn: int, lineage: Lineage) -> Entry | None:
         for branch, cap in lineage:
-            found = self._lookup.find(branch, page_id, lsn if lsn < cap else cap)
+            found = self._log.lookup.find(branch, page_id, lsn if lsn < cap else cap)
             if found is not None:
                 return found
         return None
 
-    def _prefetch(self, ids: Sequence[PageId], lsn: int, lineage: Sequence[tuple[int, int]]) -> None:
-        if self._lookup.view.runs:
+    def _prefetch(self, ids: Sequence[PageId], lsn: int, lineage: Lineage) -> None:
+        if len(ids) > 1 and self._log.lookup.view.runs:
             for branch, cap in lineage:
-                self._lookup.prefetch(branch, ids, min(lsn, cap))
-
-
-def _damage(error: StorageError) -> StorageError:
-    return Corruption(f"{error.message}, although the index refers to it") if isinstance(error, Gone) else error
+                self._log.lookup.prefetch(branch, ids, min(lsn, cap))

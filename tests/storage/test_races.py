@@ -1,0 +1,75 @@
+"""Readers beside writers in one process: each answer is the one for its LSN, whatever is cached or compacted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ontolake.storage import LocalFileStorage, Lsn, ObjectStorage, Page, PageId, WalRecord
+
+PAGE = 512
+PAGES = 4
+
+
+def write(n: int) -> WalRecord:
+    return WalRecord(n.to_bytes(8, "big") * (PAGE // 8), PageId(n % PAGES))
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 3 * PAGE, 2**20])
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_readers_beside_a_writer_never_see_another_moment(kind: str, cache_bytes: int, tmp_path: Path) -> None:
+    knobs = {"page_size": PAGE, "cache_bytes": cache_bytes, "index_every": 5, "fence_lease_ms": 600_000}
+    storage: LocalFileStorage | ObjectStorage = (
+        LocalFileStorage(tmp_path / "a.db", **knobs) if kind == "file"
+        else ObjectStorage(f"memory://races-{cache_bytes}", **knobs))
+    token = storage.acquire_fence("w")
+    for n in range(1, PAGES + 1):
+        storage.append_wal(token, [write(n)])
+    done, wrong = threading.Event(), list[str]()
+
+    def check(page: Page, lsn: int) -> None:
+        newest = lsn - (lsn - page.id) % PAGES
+        if page.lsn != newest or page.bytes != write(newest).bytes:
+            wrong.append(f"page {page.id} at {lsn}: version {page.lsn}, not {newest}")
+
+    def latest() -> None:
+        lsn = storage.durable_lsn()
+        for n in range(PAGES):
+            check(storage.get_page(PageId(n), lsn), lsn)
+
+    def batch() -> None:
+        lsn = storage.durable_lsn()
+        for page in storage.get_pages([PageId(n) for n in range(PAGES)], lsn):
+            assert isinstance(page, Page)
+            check(page, lsn)
+
+    def past() -> None:
+        lsn = max(storage.pitr_floor(), storage.durable_lsn() - 17, PAGES)
+        check(storage.get_page(PageId(lsn % PAGES), Lsn(lsn)), lsn)
+
+    def tidy() -> None:
+        storage.set_retention_floor(Lsn(max(storage.pitr_floor(), storage.durable_lsn() - 40)))
+        storage.compact()
+
+    def again_and_again(action: Callable[[], None]) -> None:
+        try:
+            while not done.is_set():
+                action()
+        except BaseException as error:
+            wrong.append(repr(error))
+
+    actions = (latest, latest, batch, past, tidy)
+    threads = [threading.Thread(target=again_and_again, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for n in range(PAGES + 1, 700):
+        storage.append_wal(token, [write(n)])
+    done.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    storage.close()
+    assert wrong == []
