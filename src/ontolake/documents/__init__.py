@@ -1,0 +1,83 @@
+"""JSON documents that keep their history: transactions with conflict detection, branches, merges, reads of any moment.
+
+    with open_space("shop/", "orders") as space:
+        space.transact("session-1", 1, [Set("order-1", {"value": {"state": "new"}})])
+        space.read("order-1").document
+"""
+
+from ontolake.documents.blobs import Blob, meta_id
+from ontolake.documents.codec import Document
+from ontolake.documents.commits import Commit
+from ontolake.documents.errors import (
+    BranchError,
+    BranchExistsError,
+    BranchNameError,
+    ConflictError,
+    DocumentError,
+    FutureSeqError,
+    InvalidOperationError,
+    LayoutError,
+    MergeConflictError,
+    PatchError,
+    PreconditionFailedError,
+    ProtocolError,
+    UnknownBranchError,
+)
+from ontolake.documents.merging import Diff, MergeConflict, MergePlan, MergeResult, prefer_source, prefer_target
+from ontolake.documents.operations import (
+    Absent,
+    Delete,
+    Entity,
+    Exists,
+    HeadIs,
+    Patch,
+    PendingRead,
+    Read,
+    Reads,
+    Revision,
+    Set,
+    ValueIs,
+)
+from ontolake.documents.snapshots import Policy
+from ontolake.documents.space import Space, open_space
+
+__all__ = [
+    "Absent",
+    "Blob",
+    "BranchError",
+    "BranchExistsError",
+    "BranchNameError",
+    "Commit",
+    "ConflictError",
+    "Delete",
+    "Diff",
+    "Document",
+    "DocumentError",
+    "Entity",
+    "Exists",
+    "FutureSeqError",
+    "HeadIs",
+    "InvalidOperationError",
+    "LayoutError",
+    "MergeConflict",
+    "MergeConflictError",
+    "MergePlan",
+    "MergeResult",
+    "Patch",
+    "PatchError",
+    "PendingRead",
+    "Policy",
+    "PreconditionFailedError",
+    "ProtocolError",
+    "Read",
+    "Reads",
+    "Revision",
+    "Set",
+    "Space",
+    "UnknownBranchError",
+    "ValueIs",
+    "meta_id",
+    "open_space",
+    "prefer_source",
+    "prefer_target",
+]

@@ -1,0 +1,165 @@
+"""The life of branches: they are created, listed and deleted, and nothing of the data is copied or lost thereby.
+
+Creating and deleting are commits and take a seq. Deleting is soft: what was on the branch can still be read, its
+children live on and it can be merged from; only writing to it ends. A name is never used again.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+from ontolake.documents import codec, commits
+from ontolake.documents.codec import Document
+from ontolake.documents.database import Database, row, rows
+from ontolake.documents.errors import BranchError, BranchExistsError, BranchNameError, UnknownBranchError
+from ontolake.documents.merging import Diff, MergePlan, Merger, MergeResult, Resolve
+from ontolake.documents.requests import check_branch_text, check_session
+from ontolake.documents.writing import check_active, check_repeated, insert_commit
+from ontolake.faults import reach
+from ontolake.history import Branch
+
+FIRST = ""
+"""The branch that every space starts with, and that is never deleted."""
+
+MAX_NAME_LENGTH = 255
+
+_COLUMNS = "name, head_seq, fork_seq, parent_branch, status"
+_ONE = f"SELECT {_COLUMNS} FROM branch WHERE name = ?"
+_ALL = f"SELECT {_COLUMNS} FROM branch ORDER BY created_seq"
+_REPEATED = 'SELECT seq FROM "commit" WHERE session_id = ? AND local_seq = ?'
+_INSERT = """\
+INSERT INTO branch (name, parent_branch, fork_seq, created_seq, head_seq)
+VALUES (?1, ?2, ?3, ?4, ?4)"""
+_DELETE = "UPDATE branch SET status = 'deleted' WHERE name = ?"
+
+
+class Branches:
+    """The branches of a space, as `space.branches`."""
+
+    def __init__(self, database: Database, merger: Merger, next_request: Callable[[], tuple[str, int]]) -> None:
+        self._database = database
+        self._merger = merger
+        self._next_request = next_request
+
+    def list(self, *, deleted: bool = False) -> builtins.list[Branch[int]]:
+        """The branches that live, in the order in which they were made; with `deleted`, those that do not as well."""
+        with self._database.read as connection:
+            found = rows(connection, _ALL)
+        return [Branch(*each[:4]) for each in found if deleted or each[4] == "active"]
+
+    def get(self, name: str) -> Branch[int]:
+        """The branch of this name, deleted or not. Raises `UnknownBranchError`."""
+        with self._database.read as connection:
+            return Branch(*_row(connection, name)[:4])
+
+    def create(
+        self, name: str, *, at: int | None = None, parent: str = FIRST,
+        session_id: str | None = None, local_seq: int | None = None,
+    ) -> Branch[int]:  # fmt: skip
+        """Start a branch from `parent` as it was `at` a seq, its head unless given. Copies nothing.
+
+        `session_id` and `local_seq` make a retry safe, as with `transact`. Raises `BranchExistsError` if the name is
+        or ever was in use, `BranchNameError` if none can be called so, `UnknownBranchError` if there is no such
+        parent, `BranchError` if the parent never was at `at`.
+        """
+        _check_name(name)
+        check_branch_text(parent)
+
+        def change(connection: apsw.Connection, seq: int) -> None:
+            if row(connection, _ONE, (name,)) is not None:
+                raise BranchExistsError(name, "exists, or existed once", hint="choose another name: none is used again")
+            head = _row(connection, parent)[1]
+            if at is not None and not 0 <= at <= head:
+                raise BranchError(parent, f"never was at seq {at}: its newest commit is {head}")
+            connection.execute(_INSERT, (name, parent, head if at is None else at, seq))
+            reach("documents: branch created")
+
+        if at is not None and type(at) is not int:
+            raise BranchError(parent, f"cannot be left at {at!r}, which is not a seq")
+        self._commit("branch/create", name, {"parent": parent, "atSeq": at}, change, session_id, local_seq)
+        return self.get(name)
+
+    def delete(self, name: str, *, session_id: str | None = None, local_seq: int | None = None) -> None:
+        """Give a branch up, softly. Raises `BranchNameError` for the first one, `UnknownBranchError`, `BranchError`."""
+        check_branch_text(name)
+        if name == FIRST:
+            raise BranchNameError(name, "is the first one, and stays")
+
+        def change(connection: apsw.Connection, seq: int) -> None:
+            check_active(name, _row(connection, name)[4])
+            connection.execute(_DELETE, (name,))
+            reach("documents: branch deleted")
+
+        self._commit("branch/delete", name, {}, change, session_id, local_seq)
+
+    def diff(
+        self, branch: str, against: str = FIRST, *, seq: int | None = None, against_seq: int | None = None
+    ) -> Diff:
+        """What `branch` has that `against` has not, lacks that it has, and has otherwise; at their heads or at seqs.
+
+        Raises `UnknownBranchError`, `FutureSeqError`.
+        """
+        return self._merger.diff((branch, seq), (against, against_seq))
+
+    def plan_merge(self, source: str, into: str = FIRST) -> MergePlan:
+        """What `merge` would do, and the conflicts that it would meet. Writes nothing."""
+        return self._merger.plan(source, into)
+
+    def merge(
+        self, source: str, into: str = FIRST, *, resolve: Resolve | None = None,
+        session_id: str | None = None, local_seq: int | None = None,
+    ) -> MergeResult:  # fmt: skip
+        """Bring the changes of `source` into `into`, as one commit.
+
+        Entities that only `source` has changed are taken as they are there. Where both have, changes to separate
+        fields are combined; what is left is a conflict, for which `resolve` gives the document to store (None to
+        delete it). Raises `MergeConflictError` for conflicts without `resolve`, `ConflictError` if somebody else
+        changed the same entities meanwhile, and what `transact` raises.
+        """
+        return self._merger.merge(source, into, resolve, self._request(session_id, local_seq))
+
+    def _request(self, session_id: str | None, local_seq: int | None) -> tuple[str, int]:
+        if session_id is None and local_seq is None:
+            return self._next_request()
+        assert_both = (session_id or "", -1 if local_seq is None else local_seq)
+        check_session(*assert_both)
+        return assert_both
+
+    def _commit(
+        self, command: str, name: str, details: dict[str, Any], change: Callable[[apsw.Connection, int], None],
+        session_id: str | None, local_seq: int | None,
+    ) -> None:  # fmt: skip
+        """Make `change` one commit, unless this very request has been made before."""
+        session, number = self._request(session_id, local_seq)
+        payload: Document = {"localSeq": number, "command": command, "name": name, **details}
+        original = codec.encode(payload)
+        with self._database.write as connection:
+            repeated = row(connection, _REPEATED, (session, number))
+            if repeated is not None:
+                check_repeated(connection, repeated[0], name, original)
+                return
+            seq = self._database.last_seq() + 1
+            decided = commits.resolution(seq, ())
+            insert_commit(connection, seq, name, session, number, original, decided)
+            change(connection, seq)
+        reach("documents: branch committed")
+        self._database.announce()
+
+
+def _row(connection: apsw.Connection, name: str) -> Any:
+    found = row(connection, _ONE, (name,))
+    if found is None:
+        raise UnknownBranchError(name)
+    return found
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise BranchNameError(name, "cannot be: a name is text that is not empty")
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable() or name != name.strip():
+        raise BranchNameError(name, f"cannot be: a name has at most {MAX_NAME_LENGTH} characters that can be printed, "
+                                    "and no blanks at its ends")

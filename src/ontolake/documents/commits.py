@@ -1,0 +1,115 @@
+"""The `commit` row and the commit that callers get for it: the same one when it is made and ever after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import apsw
+
+from ontolake import history
+from ontolake.documents import codec
+from ontolake.documents.database import Database, row, rows
+
+INSERT = """\
+INSERT INTO "commit" (seq, branch, session_id, local_seq, invocation_ref, authorization_ref, original, resolution)
+VALUES (?, ?, ?, ?, NULL, NULL, ?, ?) RETURNING created_at"""
+
+_COLUMNS = "seq, branch, session_id, local_seq, resolution, created_at"
+_ONE = f'SELECT {_COLUMNS} FROM "commit" WHERE seq = ?'
+_BEFORE = 'SELECT max(seq) FROM "commit" WHERE branch = ? AND seq <= ?'
+_PAGE = f'SELECT {_COLUMNS} FROM "commit" WHERE branch = ? AND seq > ? AND seq <= ? ORDER BY seq DESC LIMIT ?'
+_PAGE_SIZE = 500
+
+
+class Commit(history.Commit[int]):
+    """A commit of a space, in the words of documents: its id is its seq, its author the session."""
+
+    __slots__ = ()
+
+    @property
+    def seq(self) -> int:
+        return self.id
+
+    @property
+    def branch(self) -> str:
+        return str(self.metadata["branch"])
+
+    @property
+    def session_id(self) -> str:
+        return str(self.author)
+
+    @property
+    def local_seq(self) -> int:
+        return int(self.metadata["local_seq"])
+
+    @property
+    def resolved_pending_reads(self) -> Sequence[tuple[int, int]]:
+        """The local_seqs that pending reads named, each with the seq it was accepted as."""
+        return tuple(self.metadata["resolved_pending_reads"])
+
+
+def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: tuple[str, int] | None = None) -> str:
+    """What the store decided about a commit, as the `resolution` column keeps it.
+
+    `merged` is the branch and the seq that a merge took in: the next merge between the two starts from there.
+    """
+    if not resolved and merged is None:
+        return f'{{"seq":{seq},"resolvedPendingReads":[]}}'
+    decided: dict[str, Any] = {
+        "seq": seq,
+        "resolvedPendingReads": [{"localSeq": local_seq, "seq": accepted} for local_seq, accepted in resolved],
+    }
+    if merged is not None:
+        decided["merged"] = {"branch": merged[0], "seq": merged[1]}
+    return codec.encode(decided)
+
+
+def build(
+    parent: int, seq: int, branch: str, session_id: str, local_seq: int, decided: str, created_at: str
+) -> Commit:
+    """The commit for the columns of its row; `parent` is the commit before it on its branch, 0 for none."""
+    resolved = codec.decode(decided)
+    metadata: dict[str, Any] = {
+        "branch": branch,
+        "local_seq": local_seq,
+        "resolved_pending_reads": tuple((each["localSeq"], each["seq"]) for each in resolved["resolvedPendingReads"]),
+    }
+    parents = (parent,) if parent else ()
+    if merged := resolved.get("merged"):
+        metadata["merged"] = merged["branch"]
+        parents = (*parents, merged["seq"])
+    time = datetime.fromisoformat(created_at).replace(tzinfo=UTC)
+    return Commit(seq, parents, time, session_id, metadata)
+
+
+def stored(database: Database, connection: apsw.Connection, seq: int) -> Commit:
+    """The commit of a seq that is known to be there."""
+    found = row(connection, _ONE, (seq,))
+    return build(parent(database, connection, found[1], seq), *found)
+
+
+def parent(database: Database, connection: apsw.Connection, branch: str, seq: int) -> int:
+    """The commit before `seq` that a branch sees, 0 for none."""
+    for name, limit in database.view(branch, seq - 1):
+        (found,) = row(connection, _BEFORE, (name, limit))
+        if found:
+            return int(found)
+    return 0
+
+
+def newest_first(database: Database, branch: str, since: int, until: int) -> Iterator[Commit]:
+    """The commits that a branch sees in `(since, until]`, newest first, a page at a time."""
+    with database.read:
+        view = database.view(branch, until)
+    for name, limit in view:
+        while limit > since:
+            with database.read as connection:
+                page = rows(connection, _PAGE, (name, since, limit, _PAGE_SIZE))
+                if not page:
+                    break
+                before = parent(database, connection, name, page[-1][0])
+            parents = [found[0] for found in page[1:]] + [before]
+            yield from (build(each, *found) for each, found in zip(parents, page, strict=True))
+            limit = page[-1][0] - 1

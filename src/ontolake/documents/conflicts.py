@@ -1,0 +1,106 @@
+"""Whether what a transaction read has changed since: which paths a patch writes, and which reads they meet.
+
+A conflict may be reported where none is, but none is ever missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apsw
+
+from ontolake.documents import codec, patches, pointers
+from ontolake.documents.codec import Document, Json
+from ontolake.documents.database import View, rows
+from ontolake.documents.pointers import END, Tokens
+
+
+class Later(NamedTuple):
+    """A revision that came after a read: its seq, and the operation as it is stored."""
+
+    seq: int
+    op: str
+    data: str | None
+
+
+# The oldest conflict is the one to report, so these are read in order.
+_LATER = """\
+SELECT seq, op, data FROM revision
+WHERE branch = ? AND id = ? AND seq > ? AND seq <= ?
+ORDER BY seq, op_index"""
+
+
+def written(patch: dict[str, Any]) -> tuple[Tokens, ...]:
+    """The paths below which a patch may have changed something.
+
+    What is put into an array or taken out of it moves what stands behind, so then the whole array counts as written.
+    Whether a number in a path is an index or a key cannot be told from the patch: it is taken for an index.
+    """
+    path = pointers.parse(patch["path"])
+    match patch["op"]:
+        case "test":
+            return ()
+        case "add" | "copy" | "remove":
+            return (_shifting(path),)
+        case "move":
+            return _shifting(pointers.parse(patch["from"])), _shifting(path)
+    return (path,)
+
+
+def _shifting(path: Tokens) -> Tokens:
+    if path and (path[-1] == END or pointers.index(path[-1]) is not None):
+        return path[:-1]
+    return path
+
+
+def first_conflict(
+    revisions: Iterable[Later], path: Tokens, *, shallow: bool, before: Callable[[], Document | None]
+) -> int | None:
+    """The seq of the first revision that a read of `path` conflicts with, or None.
+
+    A set or a delete always conflicts. A patch conflicts with a recursive read when one path leads to the other, and
+    with a shallow one when it wrote the container as a whole or changed which keys it has; only that takes
+    `before()`, the document that was read.
+    """
+    document: Document | None = None
+    loaded = False
+    for revision in revisions:
+        if revision.op != "patch" or revision.data is None:
+            return revision.seq
+        listed = codec.decode(revision.data)
+        paths = [tokens for patch in listed for tokens in written(patch)]
+        if not shallow:
+            if any(pointers.overlap(tokens, path) for tokens in paths):
+                return revision.seq
+            continue
+        if any(tokens == path[: len(tokens)] for tokens in paths):
+            return revision.seq
+        if not loaded:
+            document, loaded = before(), True
+        after = patches.apply(document, listed)
+        if _keys(document, path) != _keys(after, path):
+            return revision.seq
+        document = after
+    return None
+
+
+_MISSING = object()
+
+
+def _keys(document: Document | None, path: Tokens) -> object:
+    """What a shallow read of a path sees."""
+    try:
+        found: Json = patches.look_up({} if document is None else document, path)
+    except KeyError:
+        return _MISSING
+    if isinstance(found, dict):
+        return found.keys()
+    return len(found) if isinstance(found, list) else found
+
+
+def later(connection: apsw.Connection, view: View, id: str, since: int) -> Iterator[Later]:
+    """The revisions of an entity that `view` shows after `since`, oldest first."""
+    for branch, limit in reversed(view):  # an ancestor's part of a view ends before a descendant's begins
+        if limit > since:
+            yield from map(Later._make, rows(connection, _LATER, (branch, id, since, limit)))

@@ -1,0 +1,156 @@
+"""The connection of an open space: transactions, the lines of descent of its branches, and who waits for commits.
+
+Threads may share it, they take turns. A `with` block is one transaction: it commits when the block ends, and nothing
+of it stays when the block raises.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import apsw
+
+from ontolake import urls
+from ontolake.documents import places
+from ontolake.documents.errors import FutureSeqError, ProtocolError, UnknownBranchError
+from ontolake.documents.requests import is_seq
+from ontolake.errors import Contended, Corruption, Invalid, OntolakeError, StorageError
+
+View = tuple[tuple[str, int], ...]
+"""What a branch sees at a moment: itself and its ancestors, nearest first, each up to a seq of its own."""
+
+_LAST = 'SELECT max(seq) FROM "commit"'
+_LINEAGE = "SELECT parent_branch, fork_seq FROM branch WHERE name = ?"
+
+
+def rows(connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a statement. Their types are those of the columns, which is more than SQLite's driver knows."""
+    return connection.execute(sql, bindings).fetchall()
+
+
+def row(connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> Any:
+    """The first row of a statement, or None."""
+    return connection.execute(sql, bindings).fetchone()
+
+
+class Database:
+    """One open space, below its API."""
+
+    def __init__(self, url: str, *, readonly: bool, takeover: bool, synchronous: str) -> None:
+        self.url = url
+        self.readonly = readonly
+        self.native = urls.parse(url).place is urls.Place.SQLITE
+        self.connection = places.connect(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self.lock = threading.RLock()
+        self.committed = threading.Condition()
+        """Notified after every commit of this process, and when the space is closed."""
+        self.closed = False
+        self.read = _Transaction(self, "BEGIN")
+        self.write = _Transaction(self, "BEGIN IMMEDIATE")
+        self._lineage: dict[str, tuple[str | None, int]] = {}
+
+    def close(self) -> None:
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                self.connection.close()
+        self.announce()
+
+    def announce(self) -> None:
+        """Wake whoever waits for a commit."""
+        with self.committed:
+            self.committed.notify_all()
+
+    def last_seq(self) -> int:
+        """The seq of the newest commit, on whichever branch; 0 when there is none. Inside a transaction."""
+        return row(self.connection, _LAST)[0] or 0
+
+    def lineage(self, branch: str) -> tuple[str | None, int]:
+        """The parent of a branch and the seq where it left it. Never changes, so it is asked for once."""
+        known = self._lineage.get(branch)
+        if known is None:
+            found = row(self.connection, _LINEAGE, (branch,))
+            if found is None:
+                raise UnknownBranchError(branch)
+            known = self._lineage[branch] = (found[0], found[1] or 0)
+        return known
+
+    def view(self, branch: str, seq: int) -> View:
+        """What `branch` sees at `seq`. Raises `UnknownBranchError`."""
+        levels: list[tuple[str, int]] = []
+        name: str | None = branch
+        while name is not None:
+            levels.append((name, seq))
+            name, fork = self.lineage(name)
+            seq = min(seq, fork)
+        return tuple(levels)
+
+    def moment(self, seq: int | None, what: str) -> int:
+        """The seq that is meant: the newest for None. Raises `FutureSeqError` or `ProtocolError` for what is none."""
+        last = self.last_seq()
+        if seq is None:
+            return last
+        if not is_seq(seq):
+            raise ProtocolError(f"{what}: a seq is an integer, 0 or more, not {seq!r}")
+        if seq > last:
+            raise FutureSeqError(what, seq, last)
+        return seq
+
+
+class _Transaction:
+    """`with database.read` or `with database.write`. Not a generator, which would cost as much as a statement."""
+
+    def __init__(self, database: Database, begin: str) -> None:
+        self._database = database
+        self._begin = begin
+
+    def __enter__(self) -> apsw.Connection:
+        database = self._database
+        database.lock.acquire()
+        try:
+            if database.closed:
+                raise Invalid(f"the space {database.url} is closed", hint="open it again")
+            database.connection.execute(self._begin)
+        except apsw.Error as error:
+            database.lock.release()
+            raise _translated(error, database) from error
+        except BaseException:
+            database.lock.release()
+            raise
+        return database.connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        database = self._database
+        connection = database.connection
+        try:
+            if error is None:
+                connection.execute("COMMIT")
+        except BaseException as failed:
+            error = failed
+            raise
+        finally:
+            try:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            finally:
+                database.lock.release()
+            if isinstance(error, apsw.Error):
+                raise _translated(error, database) from error
+
+
+def _translated(error: apsw.Error, database: Database) -> Exception:
+    """Our error for one of SQLite's, unless it is ours already."""
+    if isinstance(error, OntolakeError):
+        return error
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Contended(f"{database.url} is being written to by somebody else: {error}", hint="try again")
+    if isinstance(error, apsw.ReadOnlyError):
+        return Invalid(f"{database.url} cannot be written to: {error}", hint="open the space without readonly=True")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return Corruption(f"{database.url} is damaged: {error}", hint="restore it from a copy")
+    return StorageError(f"{database.url}: {error}")

@@ -1,0 +1,169 @@
+"""What can go wrong with documents, each class one thing that a caller would do differently.
+
+Where an error means the same as one of `ontolake.errors`, it is that one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ontolake.errors import AlreadyExists, Invalid, NotFound, OntolakeError
+
+if TYPE_CHECKING:
+    from ontolake.documents.merging import MergeConflict
+
+E = TypeVar("E", bound="DocumentError")
+
+
+class DocumentError(OntolakeError):
+    """The root of all errors of documents."""
+
+    exit_code = 4
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(cls: type[E], arguments: tuple[Any, ...], fields: dict[str, Any]) -> E:
+    """An error that went through pickle, whatever its constructor takes."""
+    error = cls.__new__(cls, *arguments)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
+
+
+class LayoutError(DocumentError, Invalid):
+    """The database is not a space, or one of a layout that this version does not know."""
+
+    exit_code = 3
+
+    def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{place} {reason}", hint=hint)
+        self.place = place
+
+
+class InvalidOperationError(DocumentError, ValueError):
+    """An operation, document, patch or read is malformed; asking again will not help.
+
+    `operation` is its index in the transaction, `path` the place inside the document or patch list.
+    """
+
+    exit_code = 2
+
+    def __init__(self, reason: str, *, operation: int | None = None, path: str = "", hint: str | None = None) -> None:
+        super().__init__(_placed(reason, operation, path), hint=hint)
+        self.reason = reason
+        self.operation = operation
+        self.path = path
+
+
+class PatchError(DocumentError):
+    """A well-formed patch does not fit the document that it meets: read the document again.
+
+    `operation` is the index of the operation in the transaction, `patch` that of the patch in its list, `path`
+    the pointer that failed.
+    """
+
+    def __init__(self, reason: str, *, patch: int, path: str, operation: int | None = None) -> None:
+        super().__init__(_placed(f"patch {patch} does not fit: {reason}", operation, path))
+        self.reason = reason
+        self.operation = operation
+        self.patch = patch
+        self.path = path
+
+
+class ConflictError(DocumentError):
+    """What the transaction read has changed since: read again, decide again, try again.
+
+    `of` is the entity, `seq` what was read, `conflict_seq` the first later commit that touched it, or None when a
+    pending read names a commit that was never accepted.
+    """
+
+    exit_code = 6
+
+    def __init__(self, of: str, seq: int, conflict_seq: int | None, reason: str | None = None) -> None:
+        why = reason or f"it was read at seq {seq} and changed at seq {conflict_seq}"
+        super().__init__(f"conflict on {of!r}: {why}", hint="read again and retry under a new local_seq")
+        self.of = of
+        self.seq = seq
+        self.conflict_seq = conflict_seq
+
+
+class MergeConflictError(ConflictError):
+    """Both branches changed the same entities in ways that cannot be combined. `conflicts` has them all."""
+
+    def __init__(self, conflicts: Sequence[MergeConflict], base_seq: int) -> None:
+        first = conflicts[0]
+        more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+        super().__init__(first.id, base_seq, first.target_seq, f"both branches changed it{more}")
+        self.hint = "pass resolve= to choose, or change one side"
+        self.conflicts = tuple(conflicts)
+
+
+class ProtocolError(DocumentError, ValueError):
+    """The caller broke the rules between client and store: a reused local_seq, a seq that cannot be."""
+
+    exit_code = 2
+
+
+class FutureSeqError(ProtocolError, NotFound):
+    """A seq beyond the last commit was named."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, seq: int, head: int) -> None:
+        super().__init__(f"{what} names seq {seq}, but the last commit is {head}", hint=f"use a seq from 0 to {head}")
+        self.seq = seq
+        self.head = head
+
+
+class PreconditionFailedError(DocumentError):
+    """The space is not in the state that the transaction asked for. `precondition` is the one at `index`."""
+
+    exit_code = 6
+
+    def __init__(self, index: int, precondition: object, found: str) -> None:
+        super().__init__(f"precondition {index}, {precondition!r}, does not hold: {found}",
+                         hint="read again and decide again")
+        self.index = index
+        self.precondition = precondition
+        self.found = found
+
+
+class BranchError(DocumentError):
+    """Something cannot be done with this branch."""
+
+    exit_code = 2
+
+    def __init__(self, branch: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"branch {branch!r} {reason}", hint=hint)
+        self.branch = branch
+        self.reason = reason
+
+
+class UnknownBranchError(BranchError, NotFound):
+    """There is no branch of this name."""
+
+    exit_code = 5
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(branch, "does not exist", hint="branches.list() has those that do; the first one is ''")
+
+
+class BranchExistsError(BranchError, AlreadyExists):
+    """The name is taken, by a living branch or by one that was deleted: a name is never used again."""
+
+    exit_code = 6
+
+
+class BranchNameError(BranchError, Invalid):
+    """No branch can be called this, or the branch of this name must stay."""
+
+    exit_code = 2
+
+
+def _placed(reason: str, operation: int | None, path: str) -> str:
+    where = [f"operation {operation}"] if operation is not None else []
+    where += [f"at {path!r}"] if path else []
+    return f"{' '.join(where)}: {reason}" if where else reason

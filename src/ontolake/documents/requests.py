@@ -1,0 +1,216 @@
+"""A transaction made ready before the database is touched: checked, encoded once, and safe from later changes.
+
+Everything that can be wrong with a request by itself is found here, so that a bad one costs no seq and no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ontolake.documents import codec, patches, pointers
+from ontolake.documents.codec import Json, Unstorable
+from ontolake.documents.errors import InvalidOperationError, ProtocolError
+from ontolake.documents.operations import (
+    Absent,
+    Delete,
+    Exists,
+    HeadIs,
+    Operation,
+    Patch,
+    PendingRead,
+    Precondition,
+    Read,
+    Reads,
+    Set,
+    ValueIs,
+)
+
+MAX_SEQ = 2**63 - 1
+MAX_ID_LENGTH = 4096
+NO_READS = Reads()
+_NO_READS_TEXT = codec.encode(NO_READS)
+
+
+class Step(NamedTuple):
+    """One operation: its kind, the JSON text that is stored, and a private copy of what the text says."""
+
+    op: str
+    id: str
+    data: str | None
+    value: Json
+
+
+class Request(NamedTuple):
+    """A transaction that is sound in itself. `original` is its canonical payload, as the `commit` row keeps it."""
+
+    session_id: str
+    local_seq: int
+    branch: str
+    steps: Sequence[Step]
+    reads: Reads
+    preconditions: Sequence[Precondition]
+    original: str
+
+
+def prepare(
+    session_id: str,
+    local_seq: int,
+    operations: Iterable[Operation],
+    reads: Reads = NO_READS,
+    branch: str = "",
+    preconditions: Iterable[Precondition] = (),
+) -> Request:
+    """The request for a transaction. Raises `InvalidOperationError` or `ProtocolError` if it is malformed."""
+    check_session(session_id, local_seq)
+    check_branch_text(branch)
+    steps: list[Step] = []
+    written: list[str] = []
+    for index, operation in enumerate(operations):
+        step, text = _step(operation, index)
+        steps.append(step)
+        written.append(text)
+    conditions = tuple(preconditions)
+    if reads is not NO_READS:
+        reads = _checked(reads)
+    original = [f'{{"localSeq":{local_seq},"reads":', _NO_READS_TEXT if reads is NO_READS else codec.encode(reads)]
+    original.append(f',"operations":[{",".join(written)}]')
+    if branch:
+        original.append(f',"branch":{codec.encode(branch)}')
+    if conditions:
+        original.append(f',"preconditions":{_conditions_text(conditions)}')
+    original.append("}")
+    return Request(session_id, local_seq, branch, steps, reads, conditions, "".join(original))
+
+
+def check_session(session_id: str, local_seq: int) -> None:
+    """Raise `ProtocolError` unless these can name a commit of a session."""
+    if not isinstance(session_id, str) or not session_id or "\0" in session_id or not codec.is_unicode(session_id):
+        raise ProtocolError(f"a session_id is text that is not empty, not {session_id!r}")
+    if not is_seq(local_seq):
+        raise ProtocolError(f"local_seq must be an integer, 0 or more, not {local_seq!r}")
+
+
+def check_branch_text(branch: str) -> None:
+    """Raise `ProtocolError` unless this is text; whether there is such a branch is for the database to say."""
+    if not isinstance(branch, str) or "\0" in branch or not codec.is_unicode(branch):
+        raise ProtocolError(f"a branch is named by text, not {branch!r}")
+
+
+def check_id(id: str, operation: int | None = None) -> str:
+    """`id` itself; raises `InvalidOperationError` unless it can name an entity."""
+    if not isinstance(id, str):
+        raise InvalidOperationError(f"an id is text, not {type(id).__name__}", operation=operation)
+    if not id or len(id) > MAX_ID_LENGTH:
+        raise InvalidOperationError(f"an id has 1 to {MAX_ID_LENGTH} characters, this one {len(id)}",
+                                    operation=operation)
+    if "\0" in id or not codec.is_unicode(id):
+        raise InvalidOperationError(f"the id {id!r} has a NUL character or half a surrogate pair in it",
+                                    operation=operation)
+    return id
+
+
+def is_seq(value: object) -> bool:
+    """Whether a value can be a seq: booleans, which Python takes for integers, cannot."""
+    return type(value) is int and 0 <= value <= MAX_SEQ
+
+
+def _step(operation: Operation, index: int) -> tuple[Step, str]:
+    """An operation made ready, and its part of the payload."""
+    kind = type(operation)
+    if kind is not Set and kind is not Patch and kind is not Delete:
+        raise InvalidOperationError(f"an operation is a Set, a Patch or a Delete, not {kind.__name__}", operation=index)
+    id = check_id(operation.id, index)
+    name = codec.encode(id)
+    if isinstance(operation, Set):
+        if not isinstance(operation.document, dict):
+            raise InvalidOperationError(
+                f"a document is a JSON object, not {type(operation.document).__name__}", operation=index,
+                hint="only delete makes a tombstone; {} is a document",
+            )  # fmt: skip
+        data, value = _sealed(operation.document, index)
+        return Step("set", id, data, value), f'{{"op":"set","id":{name},"value":{data}}}'
+    if isinstance(operation, Patch):
+        listed = operation.patches if isinstance(operation.patches, list) else _listed(operation.patches, index)
+        data, value = _sealed(listed, index)
+        patches.check(value, index)
+        return Step("patch", id, data, value), f'{{"op":"patch","id":{name},"patches":{data}}}'
+    return Step("delete", id, None, None), f'{{"op":"delete","id":{name}}}'
+
+
+def _listed(given: Any, index: int) -> list[Any]:
+    if not isinstance(given, tuple):
+        raise InvalidOperationError(f"patches come in a list, not {type(given).__name__}", operation=index)
+    return list(given)
+
+
+def _sealed(value: Json, index: int) -> tuple[str, Json]:
+    try:
+        return codec.seal(value)
+    except Unstorable as error:
+        raise InvalidOperationError(error.reason, operation=index, path=error.path) from None
+
+
+def _checked(reads: Reads) -> Reads:
+    _check_kind(reads, Reads, "reads")
+    reads = Reads(tuple(reads.confirmed), tuple(reads.pending))
+    for number, read in enumerate(reads.confirmed):
+        what = f"confirmed read {number}"
+        _check_kind(read, Read, what)
+        _check_place(read.id, read.path, what)
+        _check_seq(read.seq, what)
+        if read.branch is not None:
+            check_branch_text(read.branch)
+    for number, pending in enumerate(reads.pending):
+        what = f"pending read {number}"
+        _check_kind(pending, PendingRead, what)
+        _check_place(pending.id, pending.path, what)
+        _check_seq(pending.basis_seq, what)
+        if isinstance(pending.local_seqs, str) or not pending.local_seqs:
+            raise ProtocolError(f"{what} names no local_seq", hint="a read without pending commits is a confirmed one")
+        for local_seq in pending.local_seqs:
+            _check_seq(local_seq, what)
+    return reads
+
+
+def _conditions_text(conditions: Sequence[Precondition]) -> str:
+    for number, condition in enumerate(conditions):
+        what = f"precondition {number}"
+        if isinstance(condition, HeadIs):
+            _check_seq(condition.seq, what)
+        elif isinstance(condition, Exists | Absent):
+            _check_place(condition.id, "", what)
+        elif isinstance(condition, ValueIs):
+            _check_place(condition.id, condition.path, what)
+            _check_value(condition.value, what)
+        else:
+            raise ProtocolError(f"{what} is a {type(condition).__name__}, which is no precondition")
+    return codec.encode(conditions)
+
+
+def _check_kind(found: object, wanted: type, what: str) -> None:
+    if not isinstance(found, wanted):
+        raise ProtocolError(f"{what} must be {wanted.__name__}(…), not {type(found).__name__}")
+
+
+def _check_place(id: str, path: str, what: str) -> None:
+    _named(lambda: check_id(id), what)
+    if not isinstance(path, str) or not codec.is_unicode(path):
+        raise ProtocolError(f"{what}: a path is a JSON pointer, which is text, not {path!r}")
+    _named(lambda: pointers.parse(path), what)
+
+
+def _check_value(value: Json, what: str) -> None:
+    _named(lambda: codec.seal(value), what)
+
+
+def _check_seq(seq: object, what: str) -> None:
+    if not is_seq(seq):
+        raise ProtocolError(f"{what}: a seq is an integer, 0 or more, not {seq!r}")
+
+
+def _named(check: Callable[[], object], what: str) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise ProtocolError(f"{what}: {error}") from None

@@ -1,0 +1,149 @@
+"""The tables of a space, its stamp, and how a connection to it is set up.
+
+Layout version 1 is the application id and user version of the SQLite header together with the statements below. A
+database that carries another stamp is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from ontolake.documents.errors import LayoutError
+
+APPLICATION_ID = 0x6F6E7464  # "ontd"
+LAYOUT_VERSION = 1
+PAGE_SIZE = 32768
+
+TABLES = """\
+CREATE TABLE revision (
+  branch TEXT NOT NULL DEFAULT '',
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  op_index INTEGER NOT NULL,
+  op TEXT NOT NULL, -- 'set' | 'patch' | 'delete'
+  data JSON, -- full document for set, patch list for patch, NULL for delete
+  commit_seq INTEGER NOT NULL,
+  PRIMARY KEY (branch, id, seq, op_index),
+  FOREIGN KEY (commit_seq) REFERENCES "commit"(seq)
+);
+CREATE INDEX idx_revision_branch_seq ON revision (branch, seq);
+CREATE INDEX idx_revision_entity_seq ON revision (branch, id, seq);
+CREATE INDEX idx_revision_commit ON revision (commit_seq);
+CREATE TABLE head (
+  branch TEXT NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  op_index INTEGER NOT NULL,
+  PRIMARY KEY (branch, id)
+);
+CREATE INDEX idx_head_branch ON head (branch);
+CREATE TABLE "commit" (
+  seq INTEGER NOT NULL PRIMARY KEY,
+  branch TEXT NOT NULL DEFAULT '',
+  session_id TEXT NOT NULL,
+  local_seq INTEGER NOT NULL,
+  invocation_ref TEXT,
+  authorization_ref TEXT,
+  original JSON NOT NULL,
+  resolution JSON NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now')),
+  FOREIGN KEY (invocation_ref) REFERENCES invocation(ref),
+  FOREIGN KEY (authorization_ref) REFERENCES authorization(ref)
+);
+CREATE INDEX idx_commit_branch ON "commit" (branch);
+CREATE UNIQUE INDEX idx_commit_session_local_seq ON "commit" (session_id, local_seq);
+CREATE INDEX idx_commit_invocation_ref ON "commit" (invocation_ref);
+CREATE TABLE snapshot (
+  branch TEXT NOT NULL DEFAULT '',
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  value JSON NOT NULL,
+  PRIMARY KEY (branch, id, seq)
+);
+CREATE INDEX idx_snapshot_lookup ON snapshot (branch, id, seq);
+CREATE TABLE branch (
+  name TEXT NOT NULL PRIMARY KEY,
+  parent_branch TEXT,
+  fork_seq INTEGER,
+  created_seq INTEGER NOT NULL,
+  head_seq INTEGER NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now')),
+  status TEXT NOT NULL DEFAULT 'active'
+);
+CREATE INDEX idx_branch_status ON branch (status);
+CREATE INDEX idx_branch_parent ON branch (parent_branch);
+CREATE TABLE invocation (
+  ref TEXT NOT NULL PRIMARY KEY,
+  iss TEXT NOT NULL,
+  aud TEXT,
+  cmd TEXT NOT NULL,
+  sub TEXT NOT NULL,
+  invocation JSON NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE INDEX idx_invocation_sub ON invocation (sub);
+CREATE INDEX idx_invocation_cmd ON invocation (cmd);
+CREATE INDEX idx_invocation_iss ON invocation (iss);
+CREATE TABLE authorization (
+  ref TEXT NOT NULL PRIMARY KEY,
+  authorization JSON NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE TABLE blob_store (
+  hash TEXT NOT NULL PRIMARY KEY,
+  data BLOB NOT NULL,
+  content_type TEXT,
+  size INTEGER NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE VIEW state AS
+SELECT branch, id, seq, op_index FROM head;
+"""
+
+_FIRST_BRANCH = "INSERT INTO branch (name, created_seq, head_seq) VALUES ('', 0, 0)"
+
+
+def set_up(connection: apsw.Connection, name: str, *, native: bool, synchronous: str, readonly: bool) -> None:
+    """Prepare a connection for use, and a database that is empty with it. Raises `LayoutError`."""
+    if native:
+        if not readonly and connection.pragma("page_count") == 0:
+            connection.pragma("page_size", PAGE_SIZE)  # has no effect any more once the journal is a WAL
+        connection.pragma("journal_mode", "WAL")
+        connection.pragma("synchronous", synchronous)
+        connection.pragma("mmap_size", 268435456)
+    connection.pragma("busy_timeout", 5000)
+    connection.pragma("cache_size", -64000)
+    connection.pragma("temp_store", "MEMORY")
+    connection.pragma("foreign_keys", True)
+    if not _is_ours(connection, name) and not readonly:
+        _create(connection, name)
+    if not _is_ours(connection, name):
+        raise LayoutError(name, "is empty", hint="open it for writing first")
+
+
+def _create(connection: apsw.Connection, name: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _is_ours(connection, name):  # somebody else may have been quicker
+            connection.execute(TABLES)
+            connection.execute(_FIRST_BRANCH)
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", LAYOUT_VERSION)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _is_ours(connection: apsw.Connection, name: str) -> bool:
+    """Whether this is a space that this version can read; False for an empty database. Raises `LayoutError`."""
+    application, version = connection.pragma("application_id"), connection.pragma("user_version")
+    if application == APPLICATION_ID:
+        if version > LAYOUT_VERSION:
+            raise LayoutError(name, f"has layout version {version}; this version of Ontolake knows {LAYOUT_VERSION}",
+                              hint="open it with a newer version of Ontolake")
+        return True
+    if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+        raise LayoutError(name, "is a database, but not a space of documents", hint="choose another place")
+    return False

@@ -1,0 +1,214 @@
+"""A space: the documents of one database, with all that they ever were."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from types import TracebackType
+
+from ontolake.documents import blobs, commits, feed, reading, verifying, watching
+from ontolake.documents.blobs import Blob
+from ontolake.documents.branches import FIRST, Branches
+from ontolake.documents.codec import Document
+from ontolake.documents.commits import Commit
+from ontolake.documents.database import Database
+from ontolake.documents.merging import Merger
+from ontolake.documents.moments import Moment, differences, read_ref
+from ontolake.documents.operations import Entity, Operation, Precondition, Reads, Revision, Set
+from ontolake.documents.places import database_url
+from ontolake.documents.requests import NO_READS, check_branch_text, check_id, prepare
+from ontolake.documents.snapshots import Snapshots
+from ontolake.documents.writing import Writer
+from ontolake.history import Change, Damage, Garbage, Ref, Snapshot
+
+
+def open_space(
+    url: str, space: str, *, readonly: bool = False, takeover: bool = False, synchronous: str = "NORMAL"
+) -> Space:
+    """The space of this name under `url`, which is started where there is none (unless read-only).
+
+    A directory (`path/`, `file:///dir`) holds one native file per space, `<space>.sqlite`; `sqlite+file:///dir`,
+    `s3://…` and `memory://…` hold one database per space over the seam. There every commit is durable when it
+    returns. On a native file `synchronous="FULL"` gives the same; with `NORMAL`, the default, a power failure (not a
+    crash) may take the last commits back, in order and whole. `takeover` ends another writer's lease over the seam.
+
+    Raises `Invalid` for a URL or name that cannot be, `NotFound` for a space that is not there, `LayoutError` for a
+    database that is none or is newer, `Contended` if another process is writing to it over the seam.
+    """
+    return Space(database_url(url, space), space, readonly=readonly, takeover=takeover, synchronous=synchronous)
+
+
+class Space:
+    """An open space. Threads may share it; they take turns. Close it, or use it in a `with` block."""
+
+    def __init__(self, url: str, name: str, *, readonly: bool, takeover: bool, synchronous: str) -> None:
+        self.name = name
+        self.url = url
+        self.session_id = uuid.uuid4().hex
+        """A session of its own for every open space, for callers that bring none."""
+        self._local_seqs = itertools.count(1)
+        self._local_seq_lock = threading.Lock()
+        self._database = Database(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self.snapshots = Snapshots(self._database)
+        self._writer = Writer(self._database, lambda: self.snapshots.policy.every)
+        self._writer.on_snapshots = self.snapshots.note
+        self.branches = Branches(self._database, Merger(self._database, self._writer), self.next_request)
+
+    def __enter__(self) -> Space:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the background task and all watching, and give the database up. Closing twice does no harm."""
+        self.snapshots.stop()
+        self._database.close()
+
+    def next_request(self) -> tuple[str, int]:
+        """A session_id and a local_seq that were never used: `space.transact(*space.next_request(), [...])`."""
+        with self._local_seq_lock:
+            return self.session_id, next(self._local_seqs)
+
+    # writing
+
+    def transact(
+        self, session_id: str, local_seq: int, operations: Iterable[Operation], *, reads: Reads = NO_READS,
+        branch: str = FIRST, preconditions: Iterable[Precondition] = (),
+    ) -> Commit:  # fmt: skip
+        """Apply operations in order, as one commit with the next seq, or not at all.
+
+        A request that was made before, by its `session_id` and `local_seq`, is not applied again: it gets the first
+        answer. Raises `InvalidOperationError` for a malformed operation, `PatchError` for a patch that does not fit,
+        `ConflictError` if something that was read has changed, `PreconditionFailedError`, `BranchError`,
+        `ProtocolError`, and `Contended` if another process keeps the database busy. Then nothing was written.
+        """
+        return self._writer.transact(prepare(session_id, local_seq, operations, reads, branch, preconditions))
+
+    # reading
+
+    def last_seq(self) -> int:
+        """The seq of the newest commit, on whichever branch; 0 in a new space."""
+        with self._database.read:
+            return self._database.last_seq()
+
+    def read(self, id: str, *, branch: str = FIRST, seq: int | None = None) -> Entity:
+        """An entity now, or as it was at `seq`. Its document is None if it is not there.
+
+        Raises `UnknownBranchError`, and `FutureSeqError` for a seq beyond the last commit.
+        """
+        check_id(id)
+        check_branch_text(branch)
+        database = self._database
+        with database.read as connection:
+            moment = database.moment(seq, "the read")
+            found = reading.find(connection, database.view(branch, moment), id, current=seq is None)
+        return Entity(id, found.document, moment, found.changed, branch)
+
+    def read_many(self, ids: Iterable[str], *, branch: str = FIRST, seq: int | None = None) -> dict[str, Entity]:
+        """Entities, all at the same moment, in the order in which they were asked for. Raises what `read` does."""
+        wanted = dict.fromkeys(check_id(id) for id in ids)
+        check_branch_text(branch)
+        database = self._database
+        with database.read as connection:
+            moment = database.moment(seq, "the read")
+            found = reading.find_in_chunks(connection, [database.view(branch, moment)], wanted)
+            return {id: Entity(id, state.document, moment, state.changed, branch) for id, (state,) in found}
+
+    def history(
+        self, id: str, *, branch: str = FIRST, since: int = 0, until: int | None = None
+    ) -> Iterator[Revision]:
+        """The operations on an entity that `branch` sees in `(since, until]`, oldest first. Raises what `read` does."""
+        check_id(id)
+        check_branch_text(branch)
+        since, until = self._range(since, until, branch)
+        return feed.of_entity(self._database, id, branch, since, until)
+
+    def changes(self, since: int, until: int | None = None, *, branch: str = FIRST) -> Iterator[Change[int]]:
+        """What the commits in `(since, until]` did, oldest first, an entity at most once a commit.
+
+        Raises `UnknownBranchError`, and `FutureSeqError` for a seq beyond the last commit.
+        """
+        since, until = self._range(since, until, branch)
+        return feed.changes(self._database, branch, since, until)
+
+    def watch(
+        self, ids: Collection[str] | None = None, *, prefix: str | None = None, since: int | None = None,
+        branch: str = FIRST, idle_timeout: float | None = None,
+    ) -> Iterator[Change[int]]:  # fmt: skip
+        """Changes after `since` (now, unless given) as they are committed, by any process; then waits for more.
+
+        Of some ids, of all that start with `prefix`, or of everything. Ends when the space is closed, or when nothing
+        has come for `idle_timeout` seconds. Raises what `changes` does.
+        """
+        wanted = watching.wanted_by(ids, prefix)
+        check_branch_text(branch)
+        with self._database.read:
+            start = self._database.moment(since, "since")
+            self._database.lineage(branch)
+        return watching.watch(self._database, branch, start, wanted, idle_timeout)
+
+    def _range(self, since: int | None, until: int | None, branch: str) -> tuple[int, int]:
+        """Both ends of a range of seqs that `branch` is asked for."""
+        check_branch_text(branch)
+        with self._database.read:
+            self._database.lineage(branch)
+            return self._database.moment(0 if since is None else since, "since"), self._database.moment(until, "until")
+
+    # blobs
+
+    def put_blob(
+        self, data: bytes, *, content_type: str | None = None, metadata: Document | None = None, branch: str = FIRST
+    ) -> str:
+        """Store bytes under the hash of their content, which is returned. Bytes that are there already are not touched.
+
+        `metadata` becomes the document of the entity `blobs.meta_id(hash)`, on `branch`. Raises
+        `InvalidOperationError` for a blob that is too big.
+        """
+        hash = blobs.put(self._database, data, content_type)
+        if metadata is not None:
+            self.transact(*self.next_request(), [Set(blobs.meta_id(hash), metadata)], branch=branch)
+        return hash
+
+    def get_blob(self, hash: str) -> Blob:
+        """The blob of this hash. Raises `NotFound`, and `Corruption` if it is not what was stored."""
+        return blobs.get(self._database, hash)
+
+    # what every versioned store offers
+
+    def commits(
+        self, *, since: int | None = None, until: int | None = None, branch: str = FIRST
+    ) -> Iterator[Commit]:
+        """The commits that a branch sees in `(since, until]`, newest first. Raises what `changes` does."""
+        since, until = self._range(since, until, branch)
+        return commits.newest_first(self._database, branch, since, until)
+
+    def snapshot(self, commit: int | None = None, *, branch: str = FIRST) -> Moment:
+        """The documents as they were at a commit, or are now on a branch. Raises what `read` does."""
+        check_branch_text(branch)
+        with self._database.read:
+            self._database.lineage(branch)
+            return Moment(self._database, branch, self._database.moment(commit, "the snapshot"))
+
+    def at(self, ref: Ref) -> Moment:
+        """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
+        commit, branch = read_ref(ref)
+        return self.snapshot(commit, branch=branch)
+
+    def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
+        """What turns one snapshot into another, by id, an entity at most once."""
+        return differences(self.branches.diff(after.branch, before.branch, seq=after.commit, against_seq=before.commit),
+                           after.commit)  # fmt: skip
+
+    def verify(self) -> Iterator[Damage]:
+        """Read everything and yield all that does not fit together."""
+        return verifying.verify(self._database)
+
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        """Remove, or count, the snapshots that the policy does not keep. Revisions and blobs stay for ever."""
+        done = self.snapshots.compact(dry_run=dry_run)
+        return Garbage(done.removed, done.bytes)

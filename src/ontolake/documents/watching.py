@@ -1,0 +1,66 @@
+"""Following a space: changes as they commit, whichever process makes them.
+
+A commit of this process wakes the watcher at once. Those of others are found by asking for the newest seq, often
+while there is something going on and seldom when there is not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+
+from ontolake.documents import feed
+from ontolake.documents.database import Database
+from ontolake.documents.requests import check_id
+from ontolake.errors import Invalid
+from ontolake.history import Change
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_LONGEST_REMOTE_PAUSE = 1.0
+
+
+def wanted_by(ids: Collection[str] | None, prefix: str | None) -> feed.Wanted | None:
+    """What to watch for: some ids, all that start with a prefix, or everything. Raises `Invalid` for both at once."""
+    if ids is not None and prefix is not None:
+        raise Invalid("watch takes ids or a prefix, not both")
+    if ids is not None:
+        if isinstance(ids, str):
+            raise Invalid(f"ids is a collection, not the text {ids!r}", hint="write [id], or prefix=")
+        chosen = frozenset(check_id(id) for id in ids)
+        return chosen.__contains__
+    if prefix is not None:
+        return lambda id: id.startswith(prefix)
+    return None
+
+
+def watch(
+    database: Database, branch: str, since: int, wanted: feed.Wanted | None, idle_timeout: float | None
+) -> Iterator[Change[int]]:
+    """Changes after `since`, as they come. Ends when the space is closed, or `idle_timeout` seconds after the last."""
+    longest = _LONGEST_PAUSE if database.native else _LONGEST_REMOTE_PAUSE
+    pause = _SHORTEST_PAUSE
+    deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
+    while True:
+        last = _last_seq(database)
+        if last is None:
+            return
+        if last > since:
+            for change in feed.changes(database, branch, since, last, wanted):
+                yield change
+                deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
+            since, pause = last, _SHORTEST_PAUSE
+            continue
+        left = pause if deadline is None else min(pause, deadline - time.monotonic())
+        if left <= 0:
+            return
+        with database.committed:
+            database.committed.wait(left)
+        pause = min(pause * 1.5, longest)
+
+
+def _last_seq(database: Database) -> int | None:
+    with database.lock:
+        if database.closed:
+            return None
+        with database.read:
+            return database.last_seq()
