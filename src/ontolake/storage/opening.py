@@ -29,6 +29,11 @@ def register_backend(scheme: str, backend: Backend | Callable[..., Storage]) -> 
     _registered[scheme] = backend
 
 
+def is_registered(url: str) -> bool:
+    """Whether `open_storage` hands this URL to a backend that was registered for its scheme."""
+    return isinstance(url, str) and url.partition("://")[0] in _registered
+
+
 def open_storage(url: str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> Storage:
     """Open the page store at `url`, starting a new one where there is none (unless `create=False`).
 
@@ -38,9 +43,8 @@ def open_storage(url: str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) 
     """
     if not isinstance(page_size, int) or page_size < 512 or page_size > 65536 or page_size & (page_size - 1):
         raise Invalid(f"page_size must be a power of two from 512 to 65536, not {page_size!r}")
-    scheme = url.partition("://")[0] if isinstance(url, str) else ""
-    if scheme in _registered:
-        return check_trait_version(_registered[scheme](url, page_size=page_size, **knobs))
+    if is_registered(url):
+        return check_trait_version(_registered[url.partition("://")[0]](url, page_size=page_size, **knobs))
     location = urls.parse(url)
     if location.place is urls.Place.SQLITE:
         raise Invalid(f"{url!r} names a native SQLite file, which has no pages of ours",
