@@ -1,196 +1,202 @@
-"""One database as a process sees it: its storage, the one place to write from, and the lease that keeps it.
+"""One database as a process sees it: where readers read, and the one place to write from.
 
-All connections of a process to one URL share it. The fence is taken when the first transaction writes, kept
-alive in the background, and given up when the last connection closes.
+All connections of a process to one place share it, and its fence covers all branches. While this process holds
+the fence nobody else commits, so what it has seen and written itself is all there is.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import logging
-import os
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import apsw
 
-from ontolake import urls
-from ontolake.errors import Contended, DurabilityUnconfirmed, Fenced, StorageError, Transient
-from ontolake.storage import BranchId, FenceToken, Lsn, Storage, WalRecord, open_storage
+from ontolake.engine.lease import Lease
+from ontolake.errors import Contended, DurabilityUnconfirmed, Fenced, Transient
+from ontolake.storage import BranchId, FenceToken, Lsn, Storage, WalRecord
 
-_log = logging.getLogger("ontolake.engine")
-_RETRIES = 5
-_open: dict[tuple[int, str], Database] = {}
-_opening = threading.Lock()
+_WAITS = (0.05, 0.1, 0.2, 0.4, None)
+"""Seconds before an append whose outcome is unclear is asked for again; None gives up."""
+
+
+class _Writing(NamedTuple):
+    writer: object
+    token: FenceToken
 
 
 class Database:
-    """A page store that connections of this process share."""
+    """A page store that connections of this process share. Methods are safe to call from threads."""
 
     def __init__(self, url: str, storage: Storage, renew_every: float) -> None:
         self.url = url
         self.storage = storage
         self.remote = bool(getattr(storage, "remote", True))
-        self.users = 0
-        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self._renew_every = renew_every
+        self.orphaned = False
+        """Whether this is a forked process's copy, which must not be used."""
+        self._lease = Lease(url, storage, renew_every)
         self._lock = threading.RLock()
-        self._token: FenceToken | None = None
-        self._writer: object | None = None
-        self._known = Lsn(0)
-        self._stop = threading.Event()
-        self._renewal: threading.Thread | None = None
+        self._writing: dict[BranchId, _Writing] = {}
+        # True while the fence is held; forgotten when an outcome is unclear.
+        self._newest: Lsn | None = None
+        self._heads: dict[BranchId, Lsn] = {}
+        self._era = 0
+        self._appending = 0
 
     # where readers read
     def snapshot(self) -> Lsn:
-        """The newest commit. A remote store is not asked while nobody else can have written to it."""
-        with self._lock:
-            if self.remote and self._token is not None and time.time() < self._token.lease_until:
-                return self._known
+        """The newest commit. While nobody else can have written, a store that is far away or busy is not asked."""
+        if self.remote or self._appending:
+            with self._lock:
+                if self._newest is not None and self._lease.token is not None:
+                    return self._newest
+                era = self._era
+            lsn = self.storage.get_commit_lsn()
+            with self._lock:
+                if era == self._era and self._lease.token is not None:
+                    self._newest = max(lsn, self._newest or lsn)
+            return lsn
         return self.storage.get_commit_lsn()
 
     # the one place to write from
     def take_over(self) -> None:
         """Become the writer, whoever is writing now."""
         with self._lock:
-            self._acquire()
+            if self._lease.token is None or self._lease.holder_elsewhere() is not None:
+                self._take()
 
     def refuse_if_held(self) -> None:
         """Raise `Contended` if another process may write to this database."""
-        holder = self._foreign_holder()
+        holder = None if self._lease.token is not None else self._lease.holder_elsewhere()
         if holder is not None:
             raise Contended(
                 f"{self.url} is being written to by {holder.owner!r} until "
                 f"{time.strftime('%H:%M:%S', time.localtime(holder.lease_until))} or longer",
                 hint="close it there, open it read-only, or take it over with takeover=True")
 
-    def _foreign_holder(self) -> FenceToken | None:
-        current = self.storage.current_fence()
-        if current is None or current.owner == self._owner or time.time() >= current.lease_until:
-            return None
-        return current
-
     def begin_write(self, writer: object, branch: BranchId, snapshot: Lsn) -> None:
         """Let `writer` write, unless somebody else does or its snapshot is no longer the newest."""
         with self._lock:
-            if self._writer is not None and self._writer is not writer:
-                raise apsw.BusyError("another connection of this process is writing")
-            if self._token is None or time.time() >= self._token.lease_until:
-                holder = self._foreign_holder()
+            current = self._writing.get(branch)
+            if current is not None and current.writer is not writer:
+                raise apsw.BusyError("another connection of this process is writing to this branch")
+            token = self._lease.token
+            if token is None:
+                holder = self._lease.holder_elsewhere()
                 if holder is not None:
                     raise apsw.BusyError(f"{holder.owner!r} is writing to {self.url}")
                 try:
-                    self._acquire()
+                    token = self._take()
                 except Contended as error:
                     raise apsw.BusyError(str(error)) from error
-            if self.storage.resolve_branch(branch).head_lsn > snapshot:
+            if self._head(branch) > snapshot:
+                self._newest = None
                 raise apsw.BusyError("the database has changed since this transaction began to read")
-            self._writer = writer
+            self._writing[branch] = _Writing(writer, token)
 
-    def end_write(self, writer: object) -> None:
+    def end_write(self, writer: object, branch: BranchId) -> None:
+        """`writer` has committed or given up."""
         with self._lock:
-            if self._writer is writer:
-                self._writer = None
+            current = self._writing.get(branch)
+            if current is not None and current.writer is writer:
+                del self._writing[branch]
 
-    def _acquire(self) -> None:
-        self._token = self.storage.acquire_fence(self._owner)
-        self._known = self.storage.get_commit_lsn()
-        if self._renewal is None:
-            self._renewal = threading.Thread(target=self._renew, name="ontolake-lease", daemon=True)
-            self._renewal.start()
+    def _take(self) -> FenceToken:
+        self._forget()
+        token = self._lease.take()
+        self._newest = self.storage.get_commit_lsn()
+        return token
 
-    def _renew(self) -> None:
-        while not self._stop.wait(self._renew_every):
-            with self._lock:
-                token = self._token
-            if token is None:
-                continue
-            try:
-                renewed = self.storage.renew_fence(token)
-            except Fenced:
-                self._lost(token)
-            except StorageError as error:
-                _log.warning("the lease on %s could not be renewed: %s", self.url, error)
-            else:
-                with self._lock:
-                    if self._token is not None and self._token.epoch == renewed.epoch:
-                        self._token = renewed
+    def _head(self, branch: BranchId) -> Lsn:
+        """The last commit on a branch, given that this process holds the fence."""
+        head = self._heads.get(branch)
+        if head is None:
+            head = self._heads[branch] = self.storage.resolve_branch(branch).head_lsn
+        return head
 
-    def _lost(self, token: FenceToken) -> None:
+    def _forget(self) -> None:
+        """Trust nothing but the log: the fence changed hands, or it is unclear what was written."""
         with self._lock:
-            if self._token is not None and self._token.epoch == token.epoch:
-                self._token = None
+            self._era += 1
+            self._newest = None
+            self._heads.clear()
 
-    def commit(self, records: Sequence[WalRecord], branch: BranchId) -> Lsn:
-        """Make a transaction durable. An unclear outcome is settled by asking again with the same request id."""
-        token = self._token
-        if token is None:
-            raise Fenced(0, 0, "another writer took over")
+    def commit(self, records: Sequence[WalRecord], branch: BranchId, snapshot: Lsn) -> Lsn:
+        """Make a transaction that read at `snapshot` durable, and return its LSN.
+
+        An unclear outcome is settled by asking again under the same request id. A lease that lapsed is taken anew
+        if nobody has written to the branch meanwhile. Raises `Fenced` if somebody has, or is about to.
+        """
+        token = self._writing[branch].token
         request_id = uuid.uuid4().hex if self.remote else None
-        for attempt in range(_RETRIES):
+        unclear: Transient | DurabilityUnconfirmed | None = None
+        for wait in _WAITS:
             try:
-                lsn = self.storage.append_wal(token, records, branch=branch, request_id=request_id)
-            except Fenced:
-                self._lost(token)
-                raise
-            except (Transient, DurabilityUnconfirmed):
-                if request_id is None or attempt + 1 == _RETRIES:
+                return self._append(token, records, branch, request_id)
+            except Fenced as fenced:
+                if unclear is not None:
+                    raise unclear from fenced
+                token = self._regain(fenced, token, branch, snapshot)
+            except (Transient, DurabilityUnconfirmed) as error:
+                if request_id is None or wait is None:
                     raise
-                time.sleep(0.05 * 2**attempt)
-            else:
-                self._known = lsn
-                return lsn
-        raise AssertionError("unreachable")
+                unclear = error
+                time.sleep(wait)
+        raise Contended(f"the fence of {self.url} changes hands faster than this transaction can be written")
+
+    def _append(
+        self, token: FenceToken, records: Sequence[WalRecord], branch: BranchId, request_id: str | None
+    ) -> Lsn:
+        with self._lock:
+            self._appending += 1
+        try:
+            lsn = self.storage.append_wal(token, records, branch=branch, request_id=request_id)
+        except OSError as error:
+            self._forget()
+            raise DurabilityUnconfirmed(f"{self.url}: {error}") from error
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            with self._lock:
+                self._appending -= 1
+        with self._lock:
+            self._heads[branch] = lsn
+            if self._newest is not None:
+                self._newest = max(lsn, self._newest)
+        return lsn
+
+    def _regain(self, fenced: Fenced, token: FenceToken, branch: BranchId, snapshot: Lsn) -> FenceToken:
+        """A token to go on with, if what a transaction read still is the newest and nobody else is writing."""
+        with self._lock:
+            self._lease.lost(token)
+            held = self._lease.token
+            if held is None:
+                if self._lease.holder_elsewhere() is not None:
+                    raise fenced
+                try:
+                    held = self._take()
+                except Contended:
+                    raise fenced from None
+            if self._head(branch) > snapshot:
+                raise fenced
+            return held
+
+    # the end
+    def orphan(self) -> None:
+        """This is a forked process's copy: the fence and the storage are its parent's."""
+        self.orphaned = True
+        self._lock = threading.RLock()
+
+    def stop_writing(self) -> None:
+        """No connection that may write is left: let others write at once."""
+        if not self.orphaned:
+            self._lease.give_up()
 
     def close(self) -> None:
-        """Give the lease up and close the storage."""
-        self._stop.set()
-        if self._renewal is not None:
-            self._renewal.join()
-        with self._lock:
-            token, self._token = self._token, None
-        if token is not None:
-            with contextlib.suppress(StorageError):
-                self.storage.release_fence(token)
-        self.storage.close()
-
-
-def acquire(url: str, knobs: dict[str, Any], *, create: bool) -> Database:
-    """The database at `url`, opened, or shared with the connections that this process has. `release` gives it back."""
-    location = urls.parse(url)
-    local = location.place in (urls.Place.PAGE_FILE, urls.Place.DIRECTORY)
-    with _opening:
-        key = (os.getpid(), os.path.realpath(location.path) if local else url)
-        database = _open.get(key)
-        if database is None:
-            storage = open_storage(url, create=create, **knobs)
-            renew_ms = knobs.get("fence_renew_ms", min(3000.0, knobs.get("fence_lease_ms", 10_000.0) / 3))
-            database = _open[key] = Database(url, storage, renew_ms / 1000)
-        database.users += 1
-        return database
-
-
-def release(database: Database) -> None:
-    """A connection is done with the database; the last one closes it."""
-    with _opening:
-        database.users -= 1
-        if database.users:
-            return
-        for key in [key for key, known in _open.items() if known is database]:
-            del _open[key]
-    database.close()
-
-
-def _at_exit() -> None:
-    for (pid, _), database in list(_open.items()):
-        if pid == os.getpid():
-            with contextlib.suppress(Exception):
-                database.close()
-
-
-atexit.register(_at_exit)
+        """Give the fence up and close the storage."""
+        if not self.orphaned:
+            self._lease.give_up()
+            self.storage.close()

@@ -8,40 +8,52 @@ a batch, so that its version tells where a commit ended.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import apsw
 
-from ontolake.engine.database import Database, release
+from ontolake.engine.ahead import ReadAhead
+from ontolake.engine.database import Database
 from ontolake.engine.failing import for_sqlite
-from ontolake.errors import NotFound, StorageError
-from ontolake.storage import BranchId, Lsn, PageId, WalRecord
+from ontolake.engine.moments import HEADER_PAGE
+from ontolake.errors import Invalid, NotFound, StorageError, Transient
+from ontolake.storage import BranchId, Lsn, Page, PageId, WalRecord
+from ontolake.storage.cache import Cache
 
-_NONE, _SHARED, _RESERVED = apsw.SQLITE_LOCK_NONE, apsw.SQLITE_LOCK_SHARED, apsw.SQLITE_LOCK_RESERVED
+_NONE, _RESERVED = apsw.SQLITE_LOCK_NONE, apsw.SQLITE_LOCK_RESERVED
 _COMMIT = apsw.SQLITE_FCNTL_COMMIT_PHASETWO
 _PRAGMA = apsw.SQLITE_FCNTL_PRAGMA
-_FIRST_WINDOW, _LAST_WINDOW, _KEPT_AHEAD = 8, 256, 2048
+_FETCHED = 4096
+_VERSIONS, _CHANGES, _VALID_FOR = slice(18, 20), slice(24, 28), slice(92, 96)
+_ROLLBACK = b"\1\1"
+"""What the header says of a database that keeps no write-ahead log of SQLite's own."""
 
 
 class PageFile:
     """The file that one connection has open. Called by SQLite, one call at a time."""
 
-    def __init__(self, database: Database, branch: BranchId, at: Lsn | None, readonly: bool) -> None:
+    def __init__(
+        self, database: Database, branch: BranchId, at: Lsn | None, readonly: bool, leave: Callable[[], None]
+    ) -> None:
         self._database = database
         self._storage = database.storage
+        self._remote = database.remote
         self._page_size = database.storage.page_size
         self._branch = branch
         self._at = at
         self._readonly = readonly
+        self._leave = leave
         self._level = _NONE
         self._lsn = at if at is not None else Lsn(-1)
         self._size = -1
         self._dirty: dict[int, bytes] = {}
-        self._ahead: dict[int, bytes] = {}
-        self._window, self._window_end = _FIRST_WINDOW, -1
+        self._fetched: Cache[bytes] = Cache(_FETCHED)
+        self._ahead = ReadAhead()
 
     # reading
     def xRead(self, amount: int, offset: int) -> bytes:
-        if self._level == _NONE:
+        if self._lsn < 0:
             self._look()
         size = self._page_size
         number, start = divmod(offset, size)
@@ -50,92 +62,96 @@ class PageFile:
             return page if amount == size else page[start : start + amount]
         end = offset + amount
         numbers = range(number, (end + size - 1) // size)
-        return b"".join(self._page(n + 1)[max(offset - n * size, 0) : end - n * size] for n in numbers)
+        pages = (self._page(n + 1).ljust(size, b"\0")[max(offset - n * size, 0) : end - n * size] for n in numbers)
+        return b"".join(pages)
 
     def _page(self, number: int) -> bytes:
         written = self._dirty.get(number)
         if written is not None:
             return written
         try:
-            if self._database.remote:
-                return self._read_ahead(number)
+            if self._remote:
+                return self._fetched.get(number) or self._fetch(number)
             return self._storage.get_page(PageId(number), self._lsn, branch=self._branch).bytes
         except NotFound:
-            # Never written: SQLite takes a short read for zeros, as in a file that ends here.
-            return b""
-        except StorageError as error:
-            raise for_sqlite(error) from None
+            return self._never_written()
+        except (StorageError, OSError) as error:
+            _refuse(error)
 
-    def _read_ahead(self, number: int) -> bytes:
-        """The page, and with it those that follow if the file seems to be read from front to back."""
-        found = self._ahead.get(number)
-        if found is not None:
-            return found
-        sequential = self._window_end - self._window <= number <= self._window_end + _FIRST_WINDOW
-        self._window = min(2 * self._window, _LAST_WINDOW) if sequential else _FIRST_WINDOW
-        last = max(number, min(number + self._window - 1, self.xFileSize() // self._page_size))
-        self._window_end = last
-        if len(self._ahead) + self._window > _KEPT_AHEAD:
-            self._ahead.clear()
-        wanted = [PageId(n) for n in range(number, last + 1)]
-        pages = self._storage.get_pages(wanted, self._lsn, branch=self._branch)
-        for page in pages[1:]:
-            if not isinstance(page, StorageError):
-                self._ahead[page.id] = page.bytes
-        if isinstance(pages[0], StorageError):
-            raise pages[0]
-        self._ahead[number] = pages[0].bytes
-        return pages[0].bytes
+    def _fetch(self, number: int) -> bytes:
+        """A page, and with it those that are likely to be asked for next."""
+        last = 1 if number == HEADER_PAGE else self.xFileSize() // self._page_size
+        numbers = self._ahead.guess(number, last)
+        wanted = [PageId(n) for n in numbers if self._fetched.get(n) is None]
+        found = self._storage.get_pages(wanted, self._lsn, branch=self._branch)
+        for page in found:
+            if isinstance(page, Page):
+                self._fetched.put(page.id, page.bytes)
+                self._ahead.learn(page.id, page.bytes, last)
+        first = found[0]
+        if isinstance(first, StorageError):
+            raise first
+        return first.bytes
+
+    def _never_written(self) -> bytes:
+        """SQLite takes a short read for zeros, as in a file that ends here. But the page must not have been there."""
+        try:
+            self._storage.resolve_branch(self._branch)
+            floor = self._storage.pitr_floor()
+            if self._lsn < floor:
+                raise NotFound(f"LSN {self._lsn} is no longer kept: the oldest that can be read is {floor}",
+                               hint="begin a new transaction, or connect at a later LSN")
+        except (StorageError, OSError) as error:
+            _refuse(error)
+        return b""
 
     def xFileSize(self) -> int:
-        if self._level == _NONE:
+        if self._lsn < 0:
             self._look()
         if self._size < 0:
-            self._size = 0
-            head = self._dirty.get(1) or self._head()
+            head = self._page(HEADER_PAGE)
             if len(head) >= 32:
-                (page_size,) = struct.unpack_from(">H", head, 16)
-                (pages,) = struct.unpack_from(">I", head, 28)
+                page_size, pages = struct.unpack_from(">H10xI", head, 16)
                 self._size = pages * (65536 if page_size == 1 else page_size)
+            else:
+                self._size = 0
         return self._size
 
-    def _head(self) -> bytes:
-        try:
-            return self._storage.get_page(PageId(1), self._lsn, branch=self._branch).bytes
-        except NotFound:
-            return b""
-        except StorageError as error:
-            raise for_sqlite(error) from None
-
     def _look(self) -> None:
-        """Read at the newest commit from now on, or at the moment this file was opened for."""
-        if self._at is not None:
-            return
+        """Read at the newest commit from now on."""
         try:
+            if self._database.orphaned:
+                raise Invalid("this connection belongs to the process that this one was forked from",
+                              hint="connect anew after a fork")
             lsn = self._database.snapshot()
-        except StorageError as error:
-            raise for_sqlite(error) from None
+        except (StorageError, OSError) as error:
+            _refuse(error)
         if lsn != self._lsn:
             self._lsn, self._size = lsn, -1
-            self._ahead.clear()
+            self._fetched.clear()
+            self._ahead.forget()
 
     # writing
     def xWrite(self, data: bytes, offset: int) -> None:
         size = self._page_size
-        self.xFileSize()
+        end = max(self.xFileSize(), offset + len(data))
         number, start = divmod(offset, size)
         if start == 0 and len(data) == size:
-            self._dirty[number + 1] = bytes(data)
+            self._dirty[number + 1] = data
         else:
-            at = 0
-            while at < len(data):
-                number, start = divmod(offset + at, size)
-                piece = data[at : at + size - start]
-                page = bytearray(self._page(number + 1).ljust(size, b"\0"))
-                page[start : start + len(piece)] = piece
-                self._dirty[number + 1] = bytes(page)
-                at += len(piece)
-        self._size = max(self._size, offset + len(data))
+            self._write_pieces(data, offset)
+        self._size = end
+
+    def _write_pieces(self, data: bytes, offset: int) -> None:
+        """A write that is not just one page: SQLite's pages can be of another size if they came from a backup."""
+        size, at = self._page_size, 0
+        while at < len(data):
+            number, start = divmod(offset + at, size)
+            piece = data[at : at + size - start]
+            page = bytearray(self._page(number + 1).ljust(size, b"\0"))
+            page[start : start + len(piece)] = piece
+            self._dirty[number + 1] = bytes(page)
+            at += len(piece)
 
     def xTruncate(self, size: int) -> None:
         last = (size + self._page_size - 1) // self._page_size
@@ -152,45 +168,67 @@ class PageFile:
             return True
         if operation == _PRAGMA:
             pragma = apsw.VFSFcntlPragma(pointer)
-            if pragma.name.lower() == "journal_mode" and (pragma.value or "memory").lower() != "memory":
-                # The log of the seam is the journal; one of SQLite's own would only cost.
-                pragma.result = "memory"
-                return True
+            return self._pinned(pragma, pragma.name.lower(), (pragma.value or "").lower())
         return False
+
+    def _pinned(self, pragma: apsw.VFSFcntlPragma, name: str, value: str) -> bool:
+        """Whether a pragma would change what cannot change here. It is then answered with what is and stays."""
+        if name == "journal_mode" and value not in ("", "memory"):
+            # The log of the seam is the journal; one of SQLite's own would only cost.
+            pragma.result = "memory"
+        elif name == "locking_mode" and value not in ("", "normal"):
+            # Holding a lock between transactions would keep nobody out, and hide who took over.
+            pragma.result = "normal"
+        else:
+            return name == "page_size" and value not in ("", str(self._page_size))
+        return True
 
     def _commit(self) -> None:
         if not self._dirty:
             return
         try:
-            first = self._dirty.pop(1, None) or self._head().ljust(self._page_size, b"\0")
+            first = self._dirty.pop(HEADER_PAGE, None) or self._page(HEADER_PAGE).ljust(self._page_size, b"\0")
+            if first[_VERSIONS] != _ROLLBACK:
+                first = _out_of_wal_mode(first)
             records = [WalRecord(image, PageId(number)) for number, image in sorted(self._dirty.items())]
-            self._lsn = self._database.commit([*records, WalRecord(first, PageId(1))], self._branch)
-        except StorageError as error:
-            raise for_sqlite(error) from None
+            records.append(WalRecord(first, HEADER_PAGE))
+            self._lsn = self._database.commit(records, self._branch, self._lsn)
+            if self._remote:
+                self._keep(records)
+        except BaseException as error:
+            # Whatever went wrong, even an interrupt: SQLite must not take its cache for what is stored.
+            _refuse(error)
         finally:
-            self._dirty.clear()
-            self._ahead.clear()
+            self._dirty = {}
             self._size = -1
+
+    def _keep(self, records: Sequence[WalRecord]) -> None:
+        """Nobody else has written, so what was fetched before is as new as what was written now."""
+        last = self._size // self._page_size
+        for image, number in records:
+            if number is not None:
+                self._fetched.put(number, image)
+                self._ahead.learn(number, image, last)
 
     # locking
     def xLock(self, level: int) -> None:
-        if self._level == _NONE:
+        if self._level == _NONE and self._at is None:
             self._look()
         if level >= _RESERVED > self._level:
             if self._readonly:
                 raise apsw.ReadOnlyError("this connection is for reading only")
             try:
                 self._database.begin_write(self, self._branch, self._lsn)
-            except StorageError as error:
-                raise for_sqlite(error) from None
+            except (StorageError, OSError) as error:
+                _refuse(error)
         self._level = max(self._level, level)
 
     def xUnlock(self, level: int) -> None:
         if self._level >= _RESERVED > level:
             if self._dirty:
-                self._dirty.clear()
+                self._dirty = {}
                 self._size = -1
-            self._database.end_write(self)
+            self._database.end_write(self, self._branch)
         self._level = min(self._level, level)
 
     def xCheckReservedLock(self) -> bool:
@@ -201,44 +239,26 @@ class PageFile:
         return self._page_size
 
     def xDeviceCharacteristics(self) -> int:
-        return apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE
+        return apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE if self._at is None else apsw.SQLITE_IOCAP_IMMUTABLE
 
     def xClose(self) -> None:
-        self._database.end_write(self)
-        release(self._database)
+        self._database.end_write(self, self._branch)
+        self._leave()
 
 
-class PageVfs(apsw.VFS):
-    """Hands the files that were prepared for it to SQLite; temporary files go to the operating system."""
+def _out_of_wal_mode(first: bytes) -> bytes:
+    """Page 1 of a database that was copied from one in WAL mode, changed so that its writer notices."""
+    page = bytearray(first)
+    page[_VERSIONS] = _ROLLBACK
+    count = (int.from_bytes(page[_CHANGES], "big") + 1) % 2**32
+    page[_CHANGES] = page[_VALID_FOR] = count.to_bytes(4, "big")
+    return bytes(page)
 
-    NAME = "ontolake"
 
-    def __init__(self) -> None:
-        super().__init__(self.NAME, base="")
-        self._prepared: dict[str, PageFile] = {}
-        self._count = 0
-
-    def prepare(self, file: PageFile) -> str:
-        """The name under which SQLite can open `file`, once."""
-        self._count += 1
-        name = f"/ontolake-{self._count}"
-        self._prepared[name] = file
-        return name
-
-    def forget(self, name: str) -> PageFile | None:
-        return self._prepared.pop(name, None)
-
-    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile | PageFile:  # type: ignore[override]
-        filename = name.filename() if isinstance(name, apsw.URIFilename) else name
-        file = self._prepared.pop(filename, None) if filename else None
-        if file is not None:
-            return file
-        if flags[0] & (apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL):
-            raise apsw.CantOpenError(f"{filename} is not open here; use ontolake.engine.connect")
-        return super().xOpen(name, flags)
-
-    def xFullPathname(self, name: str) -> str:
-        return name
-
-    def xAccess(self, path: str, flags: int) -> bool:
-        return False if path.startswith("/ontolake-") else super().xAccess(path, flags)
+def _refuse(error: BaseException) -> NoReturn:
+    """Raise an error so that SQLite and whoever called it both understand."""
+    if isinstance(error, OSError):
+        cause = error
+        error = Transient(f"a page could not be read: {cause}")
+        error.__cause__ = cause
+    raise for_sqlite(error)

@@ -1,0 +1,95 @@
+"""The writer's place as one process holds it: taken when it is needed, renewed in the background, given up in the end.
+
+A lease that lapsed while the process was paused, or was taken over, is noticed at the latest by the next write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+
+from ontolake.errors import Fenced, StorageError
+from ontolake.storage import FenceToken, Storage
+
+_log = logging.getLogger("ontolake.engine")
+
+
+class Lease:
+    """Holds the fence of a storage. Methods are safe to call from threads."""
+
+    def __init__(self, url: str, storage: Storage, renew_every: float) -> None:
+        self._url = url
+        self._storage = storage
+        self._renew_every = renew_every
+        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._lock = threading.RLock()
+        self._token: FenceToken | None = None
+        self._stop: threading.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def token(self) -> FenceToken | None:
+        """The token, as long as it holds by the clock. Somebody may have taken over since."""
+        token = self._token
+        return token if token is not None and time.time() < token.lease_until else None
+
+    def holder_elsewhere(self) -> FenceToken | None:
+        """Whoever else may write now, as the log says."""
+        current = self._storage.current_fence()
+        if current is None or current.owner == self._owner or time.time() >= current.lease_until:
+            return None
+        return current
+
+    def take(self) -> FenceToken:
+        """Become the writer, whoever is it now, and stay it. Raises `Contended` if somebody else was first."""
+        token = self._storage.acquire_fence(self._owner)
+        with self._lock:
+            self._token = token
+            if self._thread is None:
+                self._stop = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._renew, args=(self._stop,), name="ontolake-lease", daemon=True)
+                self._thread.start()
+        return token
+
+    def _renew(self, stop: threading.Event) -> None:
+        while not stop.wait(self._renew_every):
+            token = self._token
+            if token is None:
+                continue
+            try:
+                renewed = self._storage.renew_fence(token)
+            except Fenced:
+                self.lost(token)
+            except (StorageError, OSError) as error:
+                if not stop.is_set():
+                    _log.warning("the lease on %s could not be renewed: %s", self._url, error)
+            else:
+                with self._lock:
+                    if self._token is not None and self._token.epoch == renewed.epoch:
+                        self._token = renewed
+
+    def lost(self, token: FenceToken) -> None:
+        """The token turned out to be void."""
+        with self._lock:
+            if self._token is not None and self._token.epoch == token.epoch:
+                self._token = None
+
+    def give_up(self) -> None:
+        """Let others write at once, if this process still could."""
+        with self._lock:
+            token, self._token = self._token, None
+            thread, self._thread = self._thread, None
+            if self._stop is not None:
+                self._stop.set()
+        # A connection that nobody closed may be collected in any thread, so in that one too.
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        if token is not None:
+            with contextlib.suppress(StorageError, OSError):
+                self._storage.release_fence(token)
