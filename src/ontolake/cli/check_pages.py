@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +21,8 @@ from ontolake.storage import frame as frames
 from ontolake.storage.index import FRAMES, REQUESTS
 from ontolake.storage.lookup import Lookup
 from ontolake.storage.medium import Medium, Root, Stale
+from ontolake.storage.protocol import Storage
 from ontolake.storage.types import BranchRef, Lsn, PageId
-
-if TYPE_CHECKING:
-    from ontolake.storage.log import LogStorage
 
 LOG = "wal/"
 """Where an object store keeps the frames of the log, each under its number."""
@@ -143,7 +140,7 @@ def _read_index(medium: Medium, root: Root, result: Checked, versions: _Versions
         result.found("index", error)
 
 
-def _check_pages(storage: LogStorage, versions: Numbers, result: Checked, progress: Progress) -> None:
+def _check_pages(storage: Storage, versions: Numbers, result: Checked, progress: Progress) -> None:
     refs, floor, durable = storage.list_branches(), storage.pitr_floor(), storage.durable_lsn()
     moments = sorted({floor, durable})
     wanted = [(ref, lsn, _visible(versions, ref, refs, lsn)) for ref in refs for lsn in moments]
@@ -173,7 +170,7 @@ def _visible(versions: Numbers, branch: BranchRef, refs: list[BranchRef], lsn: i
         ref = by_id[ref.parent]
 
 
-def _check_batch(storage: LogStorage, ids: list[PageId], branch: BranchRef, lsn: Lsn) -> Iterator[Damage]:
+def _check_batch(storage: Storage, ids: list[PageId], branch: BranchRef, lsn: Lsn) -> Iterator[Damage]:
     for page_id, page in zip(ids, storage.get_pages(ids, lsn, branch=branch.id), strict=True):
         if isinstance(page, Corruption):
             yield Damage(f"page {page_id}", page.message)

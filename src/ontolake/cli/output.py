@@ -21,6 +21,9 @@ Url = Annotated[str, typer.Argument(metavar="URL", help="Where it is: file:///da
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for scripts.")]
 
 
+_STYLES = {"ok": "green", "FAILED": "bold red"}
+
+
 class Column(NamedTuple):
     """A column of a table. A `width` is kept where rows are printed as they come."""
 
@@ -132,7 +135,7 @@ class Out:
         for column in columns:
             table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(cell if isinstance(cell, Text) else Text(_shown(cell)) for cell in row))
+            table.add_row(*(Text(_shown(cell), _STYLES.get(cell, "")) for cell in row))
         self._console.print(table)
 
     def stream(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, live: bool = False) -> None:

@@ -12,7 +12,7 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.storage.types import DEFAULT_PAGE_SIZE, BranchRef
 
 if TYPE_CHECKING:
-    from ontolake.storage.log import LogStorage
+    from ontolake.storage import LocalFileStorage, ObjectStorage
     from ontolake.storage.medium import Medium
 
 FOR_EVER = 10.0**10
@@ -56,7 +56,7 @@ def described(stamp: urls.Stamp) -> str:
     return {"pages": "a page store", "sqlite": "a native SQLite database"}.get(stamp.kind, f"a store of {stamp.kind}")
 
 
-def open_pages(found: Found, **knobs: Any) -> LogStorage:
+def open_pages(found: Found, **knobs: Any) -> LocalFileStorage | ObjectStorage:
     """The store, with housekeeping switched off."""
     from ontolake.storage import LocalFileStorage, ObjectStorage
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli import storage_branch
+from ontolake.cli.conformance import conformance
 from ontolake.cli.output import Column, Json, Out, Url, progress, size, titled
 from ontolake.cli.safety import Token, check_token, token_of
 
 if TYPE_CHECKING:
-    from ontolake.storage.log import LogStorage
+    from ontolake.storage.protocol import Storage
     from ontolake.storage.types import Lsn, WalRecord
 
 app = typer.Typer(no_args_is_help=True, help="Look at and look after page stores.", rich_markup_mode="rich")
 app.add_typer(storage_branch.app, name="branch")
+app.command()(conformance)
 
 _POLL = 0.1
 _SHOWN = 32
@@ -89,7 +91,7 @@ def wal(
             out.records({"url": url, "branch": branch, "after": start}, "records", objects)
 
 
-def _followed(storage: LogStorage, after: Lsn, branch: str) -> Iterator[tuple[Lsn, WalRecord]]:
+def _followed(storage: Storage, after: Lsn, branch: str) -> Iterator[tuple[Lsn, WalRecord]]:
     while True:
         end = storage.durable_lsn()
         if end > after:
@@ -143,7 +145,7 @@ def compact(
     out.facts({"PITR floor": now, "freed": size(freed), "before": size(before), "after": size(after)})
 
 
-def _floor_plan(storage: LogStorage, floor: Lsn) -> dict[str, Any]:
+def _floor_plan(storage: Storage, floor: Lsn) -> dict[str, Any]:
     """What raising the floor would do, and the token for it. Raises `Invalid` for a floor that cannot be."""
     from ontolake.errors import Invalid
 

@@ -1,0 +1,86 @@
+"""`onto storage conformance`: does a bucket, a disk or a directory keep the promises of the seam?"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ontolake.cli.output import Column, Json, Out, progress
+
+if TYPE_CHECKING:
+    from ontolake.storage.conformance.run import Result
+
+COLUMNS = (Column("topic"), Column("result"), Column("passed", right=True), Column("failed", right=True),
+           Column("skipped", right=True), Column("seconds", right=True))
+
+QUICK = ("killed_at_every_write_step[0] or not (killed_at_every or killed_while or random_histories or flipped "
+         "or garbage or cut_short or lost_object or from_each_other or lost_response)")
+"""Leaves out what tries everything, and keeps a sample of it."""
+
+Place = Annotated[str, typer.Argument(metavar="URL", help="Where to try it; everything is made in a new place there, "
+                                                          "and removed in the end.")]
+
+
+def conformance(
+    url: Place,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out the long sweeps: most crashes, random histories, "
+                                                        "damage.")] = False,
+    only: Annotated[str | None, typer.Option("--only", metavar="WORDS", help="Only tests whose names match, as with "
+                                                                             "pytest -k.")] = None,
+    json: Json = False,
+) -> None:
+    """Run the suite that every backend has to pass, and print a table. Ends with 1 if something failed."""
+    from ontolake.storage.conformance.run import run
+
+    out, started, count = Out(json), time.perf_counter(), 0
+    chosen = " and ".join(f"({words})" for words in (QUICK if quick else None, only) if words)
+    with progress(json) as advance:
+
+        def tell(_: Result) -> None:
+            nonlocal count
+            count += 1
+            advance("tests", count, None)
+
+        results = run(url, only=chosen or None, on_result=tell)
+    seconds, topics = time.perf_counter() - started, _by_topic(results)
+    failures = [{"topic": r.topic, "test": r.test, "message": r.message} for r in results if r.outcome == "failed"]
+    if json:
+        ok = not failures
+        out.document({"url": url, "ok": ok, "seconds": round(seconds, 3), "topics": topics, "failures": failures})
+    else:
+        out.table(COLUMNS, [(t["topic"], "FAILED" if t["failed"] else "ok" if t["passed"] else "-", t["passed"],
+                             t["failed"], t["skipped"], f"{t['seconds']:.1f}") for t in topics])
+        for failure in failures:
+            out.say(f"FAILED {failure['topic']}: {_spelt(failure['test'])}")
+            for line in _gist(failure["message"]):
+                out.say(f"  {line}")
+        if failures:
+            out.say(f"{len(failures)} of {len(results)} tests failed, in {seconds:.1f} s: do not keep data there")
+        else:
+            out.say(f"{len(results)} tests, none failed, in {seconds:.1f} s")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _by_topic(results: list[Result]) -> list[dict[str, Any]]:
+    """Counts and seconds of each topic, the numbered promises first."""
+    topics: dict[str, dict[str, Any]] = {}
+    for result in results:
+        counts = topics.setdefault(result.topic, {"topic": result.topic, "passed": 0, "failed": 0, "skipped": 0,
+                                                  "seconds": 0.0})
+        counts[result.outcome] += 1
+        counts["seconds"] = round(counts["seconds"] + result.seconds, 3)
+    return sorted(topics.values(), key=lambda counts: (not re.match(r"C\d", counts["topic"]), counts["topic"]))
+
+
+def _gist(message: str) -> list[str]:
+    """The lines of a message that say most; `--json` has it whole."""
+    lines = message.splitlines()
+    return lines[-1:] if "Traceback (most recent call last)" in message else lines[:12]
+
+
+def _spelt(test: str) -> str:
+    return test.removeprefix("test_").replace("_", " ")
