@@ -1,0 +1,214 @@
+"""`Entity` and `Relation`: the classes that users derive their types from."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic._internal._model_construction import ModelMetaclass
+
+from ontolake.model.errors import MetadataUnavailableError, SchemaValidationError, names
+from ontolake.model.field import Field, value_type
+from ontolake.model.filters import FieldRef, Ref
+
+if TYPE_CHECKING:
+    from ontolake.model.types import Kind
+
+COMMIT = "~commit_id"
+"""Where an object from a store keeps the commit that it was read from, beside its fields."""
+
+_building = threading.local()
+
+
+class Meta(NamedTuple):
+    """Where an object comes from: the commit that wrote this state, its type, its keys by name."""
+
+    commit_id: int
+    type_name: str
+    keys: Mapping[str, Any]
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
+class TypeMeta(ModelMetaclass):
+    """Turns `Field` declarations into pydantic's, and class attributes into filters."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> TypeMeta:  # fmt: skip
+        declared = _declared(bases, namespace)
+        _building.depth = getattr(_building, "depth", 0) + 1
+        try:
+            with warnings.catch_warnings():
+                # A field of a mixin is an attribute of it too; that a type takes it over is the point.
+                warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
+                cls: TypeMeta = super().__new__(mcs, name, bases, namespace, **options)  # type: ignore[assignment]
+        finally:
+            _building.depth -= 1
+        cls.__ontolake_options__ = declared
+        primary = [field for field, option in declared.items() if option.primary_key]
+        if len(primary) > 1:
+            raise SchemaValidationError(f"{len(primary)} primary keys: {names(primary)}", type_name=name,
+                                        field=primary[1], hint="an entity has exactly one")
+        return cls
+
+    __ontolake_options__: dict[str, Field[Any]]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            if not name.startswith("_") and not getattr(_building, "depth", 0):
+                fields = cls.__dict__.get("__pydantic_fields__")
+                if fields and name in fields:
+                    return FieldRef(Ref(cls, name))
+            return super().__getattr__(name)
+
+
+def _declared(bases: tuple[type, ...], namespace: dict[str, Any]) -> dict[str, Field[Any]]:
+    """The `Field`s of a new class and of those it derives from, which `namespace` then has in pydantic's words."""
+    found: dict[str, Field[Any]] = {}
+    mixed_in: set[str] = set()
+    annotations = namespace.setdefault("__annotations__", {})
+    for base in reversed([ancestor for given in bases for ancestor in given.__mro__]):
+        inherited = base.__dict__.get("__ontolake_options__")
+        if inherited is not None:
+            found.update(inherited)
+        elif not issubclass(base, BaseModel):  # a mixin that is no type of its own
+            for field, option in list(vars(base).items()):
+                if isinstance(option, Field) and field not in namespace:
+                    found[field] = option
+                    mixed_in.add(field)
+                    namespace[field] = option.for_pydantic()
+                    annotations.setdefault(field, get_type_hints(base, include_extras=True)[field])
+    for field, option in list(namespace.items()):
+        if isinstance(option, Field):
+            if field not in annotations:
+                raise SchemaValidationError("a field needs a type", type_name=namespace.get("__qualname__"),
+                                            field=field, hint=f"write {field}: Field[str] = Field(…)")
+            found[field] = option
+            namespace[field] = option.for_pydantic()
+        elif field in annotations and field in found and field not in mixed_in:
+            found[field] = Field(default=option)
+    for field in annotations:
+        if field in found and field not in namespace:
+            del found[field]  # declared anew, without options
+        _refuse_reserved(field, namespace.get("__qualname__"))
+    return found
+
+
+def _refuse_reserved(field: str, type_name: Any) -> None:
+    if hasattr(BaseModel, field) or field in ("meta",):
+        raise SchemaValidationError("the name is reserved", type_name=type_name, field=field,
+                                    hint=f"call the attribute differently and store it with Field(name={field!r})")
+
+
+class _Typed(BaseModel, metaclass=TypeMeta):
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(),
+                              ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
+    __ontolake_kind__: ClassVar[Kind | None] = None
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, /, **data: Any) -> None:
+            try:
+                self.__pydantic_validator__.validate_python(data, self_instance=self)
+            except ValidationError as error:
+                raise _refused(type(self), error, data) from error
+
+        __init__.__pydantic_base_init__ = True  # not one that pydantic must go through
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            try:
+                super().__setattr__(name, value)
+            except ValidationError as error:
+                raise _refused(type(self), error, self.__dict__) from error
+            except ValueError as error:
+                raise SchemaValidationError(str(error), type_name=type(self).__name__, field=name) from error
+
+        @classmethod
+        def model_validate(cls, obj: Any, **options: Any) -> Self:
+            try:
+                return super().model_validate(obj, **options)
+            except ValidationError as error:
+                raise _refused(cls, error, obj if isinstance(obj, Mapping) else {}) from error
+
+    def meta(self) -> Meta:
+        """Where this object comes from. Raises `MetadataUnavailableError` unless it is a result of a query."""
+        from ontolake.model.types import type_info
+
+        commit = self.__dict__.get(COMMIT)
+        if commit is None:
+            raise MetadataUnavailableError(type(self).__name__)
+        keys = {column.name: self.__dict__[column.name] for column in type_info(type(self)).keys}
+        return Meta(commit, type(self).__name__, keys)
+
+
+def _refused(cls: Any, error: ValidationError, data: Mapping[str, Any]) -> SchemaValidationError:
+    marked = [name for name, option in cls.__ontolake_options__.items() if option.primary_key]
+    key: Any = data.get(marked[0]) if marked else None
+    if "left_key" in cls.model_fields:
+        key = (data.get("left_key"), data.get("right_key"))
+    return SchemaValidationError.of(error, cls.__name__, key)
+
+
+class Entity(_Typed):
+    """A thing with a key. Derive your types from it and declare fields, exactly one of them the primary key."""
+
+    __ontolake_kind__ = "entity"
+
+
+L = TypeVar("L", bound=Entity)
+R = TypeVar("R", bound=Entity)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
+class RelationMeta(TypeMeta):
+    """Gives a relation between two types the keys of those two."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> RelationMeta:  # fmt: skip
+        ends = _ends(bases)
+        if ends is not None:
+            annotations = namespace.setdefault("__annotations__", {})
+            for field, end in zip(("left_key", "right_key"), ends, strict=True):
+                if field in annotations or field in namespace:
+                    raise SchemaValidationError("the name is reserved: it is the key of an endpoint", type_name=name,
+                                                field=field)
+                annotations[field] = _key_type(end)
+        cls: RelationMeta = super().__new__(mcs, name, bases, namespace, **options)  # type: ignore[assignment]
+        if ends is not None:
+            cls.__ontolake_ends__ = ends
+        return cls
+
+    __ontolake_ends__: tuple[type[Entity], type[Entity]]
+
+
+def _ends(bases: tuple[type, ...]) -> tuple[type[Entity], type[Entity]] | None:
+    for base in bases:
+        generic = getattr(base, "__pydantic_generic_metadata__", None) or {}
+        ends = tuple(end for end in generic.get("args", ()) if isinstance(end, TypeMeta))
+        if len(ends) == 2:
+            return ends[0], ends[1]  # type: ignore[return-value]
+    return None
+
+
+def _key_type(end: type[Entity]) -> Any:
+    marked = [name for name, option in end.__ontolake_options__.items() if option.primary_key]
+    if not marked:
+        raise SchemaValidationError("the entity has no primary key, so no relation can lead to it",
+                                    type_name=end.__name__, hint="mark exactly one field with Field(primary_key=True)")
+    return value_type(end.model_fields[marked[0]].annotation)
+
+
+class Relation(_Typed, Generic[L, R], metaclass=RelationMeta):
+    """A link from an entity of one type to one of another, with fields of its own.
+
+    Two endpoints are linked once, unless a field is marked as the `instance_key`: then once for each value of it.
+    """
+
+    __ontolake_kind__ = "relation"
+    left_key: Field[Any]
+    right_key: Field[Any]

@@ -1,0 +1,79 @@
+"""`Field`: declares a field of a type, and gives filters on the class and values on objects.
+
+`Customer.tier == "gold"` is a filter and `customer.tier` a value, for Python and for type checkers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
+
+from pydantic import Field as PydanticField
+from pydantic_core import PydanticUndefined
+
+from ontolake.model.errors import SchemaValidationError
+from ontolake.model.portable import portable
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+    from ontolake.model.filters import FieldRef
+
+T = TypeVar("T")
+UNSET: Any = PydanticUndefined
+
+
+class Field(Generic[T]):
+    """A field of an entity or a relation.
+
+    `primary_key` marks the one key of an entity and `instance_key` the optional one of a relation; `index` asks for
+    an index on the column; `name` is the stored name, if it is not the attribute's; `default` and `default_factory`
+    give a value where none is given; what is left (`ge`, `max_length`, `pattern`, …) goes to pydantic.
+    """
+
+    def __init__(
+        self, *, default: T = UNSET, default_factory: Callable[[], T] | None = None, primary_key: bool = False,
+        instance_key: bool = False, index: bool = False, name: str | None = None, description: str | None = None,
+        **constraints: Any,
+    ) -> None:  # fmt: skip
+        if default is not UNSET and default_factory is not None:
+            raise SchemaValidationError("a field has a default or a default_factory, not both")
+        if name is not None and (not isinstance(name, str) or not name):
+            raise SchemaValidationError(f"a stored name must be text that is not empty, not {name!r}")
+        self.default = default
+        self.default_factory = default_factory
+        self.primary_key = primary_key
+        self.instance_key = instance_key
+        self.index = index
+        self.name = name
+        self.description = description
+        self.constraints = constraints
+
+    def for_pydantic(self) -> Any:
+        """The same declaration in pydantic's words."""
+        given: dict[str, Any] = {"description": self.description, **self.constraints}
+        if self.default_factory is not None:
+            return PydanticField(default_factory=self.default_factory, **given)
+        return PydanticField(default=... if self.default is UNSET else self.default, **given)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """`Field[T]` is validated as `T`."""
+        return handler.generate_schema(portable(value_type(source)))
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: Any) -> FieldRef[T]: ...
+        @overload
+        def __get__(self, instance: object, owner: Any) -> T: ...
+        def __get__(self, instance: object | None, owner: Any) -> FieldRef[T] | T: ...
+        def __set__(self, instance: object, value: T) -> None: ...
+
+
+def value_type(annotation: Any) -> Any:
+    """The `T` of `Field[T]`; anything else as it is."""
+    if getattr(annotation, "__origin__", None) is Field:
+        return get_args(annotation)[0]
+    return Any if annotation is Field else annotation

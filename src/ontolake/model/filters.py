@@ -1,0 +1,278 @@
+"""Filters: what comparing a field gives, as data that an engine turns into its own language.
+
+A condition is a shape and its values. The shape is made of named tuples that can be hashed, so an engine may keep
+what it made of one; the values stand beside it in the order in which the shape mentions them.
+Missing values follow SQL: a comparison with one is neither true nor false, and `~` leaves it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
+
+from ontolake.model.errors import SchemaValidationError
+
+T_co = TypeVar("T_co", covariant=True)
+Side = Literal["left", "right"]
+
+
+class Ref(NamedTuple):
+    """A value of a row: a field of `owner`, of an endpoint if there is a `side`, at a path inside it if there is one.
+
+    `path` goes through objects; `any_path` goes through lists too, and means any of the values that it finds.
+    """
+
+    owner: Any
+    name: str
+    side: Side | None = None
+    path: tuple[str | int, ...] = ()
+    any_path: tuple[str, ...] | None = None
+
+
+class Compare(NamedTuple):
+    """`ref op value`, or `ref op other`."""
+
+    op: str
+    ref: Ref | Measure
+    other: Ref | None = None
+
+
+class Match(NamedTuple):
+    """Text that starts with, ends with or contains a value."""
+
+    op: str
+    ref: Ref
+
+
+class Member(NamedTuple):
+    """A value that is one of `size` values."""
+
+    op: str
+    ref: Ref
+    size: int
+
+
+class Test(NamedTuple):
+    """`is_null`, `is_not_null`, `is_true`, `is_false`."""
+
+    op: str
+    ref: Ref
+
+
+class Junction(NamedTuple):
+    """`and`, `or` of two."""
+
+    op: str
+    left: Shape
+    right: Shape
+
+
+class Negation(NamedTuple):
+    op: str
+    part: Shape
+
+
+class Measure(NamedTuple):
+    """An aggregate of a group: `count`, `sum`, `avg`, `min`, `max`, `avg_len`, `count_where`."""
+
+    op: str
+    ref: Ref | None = None
+    where: Any = None
+
+
+Shape = Compare | Match | Member | Test | Junction | Negation
+
+
+class Condition:
+    """A filter. Combine with `&`, `|` and `~`."""
+
+    __slots__ = ("shape", "values")
+
+    def __init__(self, shape: Shape, values: tuple[Any, ...] = ()) -> None:
+        self.shape = shape
+        self.values = values
+
+    def __and__(self, other: Condition) -> Condition:
+        return _joined("and", self, other)
+
+    def __or__(self, other: Condition) -> Condition:
+        return _joined("or", self, other)
+
+    def __invert__(self) -> Condition:
+        return Condition(Negation("not", self.shape), self.values)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a filter is neither true nor false: combine filters with & | ~, not with and, or, not")
+
+    def __repr__(self) -> str:
+        return f"Condition({self.shape!r}, {self.values!r})"
+
+
+def _joined(op: str, left: Condition, right: Condition) -> Condition:
+    if not isinstance(right, Condition):
+        raise TypeError(f"{right!r} is not a filter")
+    return Condition(Junction(op, left.shape, right.shape), left.values + right.values)
+
+
+class Comparable(Generic[T_co]):
+    """What can be compared with a value, which gives a filter."""
+
+    __slots__ = ("ref",)
+    ref: Ref | Measure
+
+    def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
+        return self._compare("==", other)
+
+    def __ne__(self, other: Any) -> Condition:  # type: ignore[override]
+        return self._compare("!=", other)
+
+    def __lt__(self, other: Any) -> Condition:
+        return self._compare("<", other)
+
+    def __le__(self, other: Any) -> Condition:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Any) -> Condition:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Any) -> Condition:
+        return self._compare(">=", other)
+
+    __hash__ = object.__hash__
+
+    def _compare(self, op: str, other: Any) -> Condition:
+        if other is None or other is True or other is False:
+            raise TypeError(f"cannot compare {self!r} with {other!r} through {op}: use "
+                            + (".is_null() or .is_not_null()" if other is None else ".is_true() or .is_false()"))
+        if isinstance(other, FieldRef):
+            if isinstance(self.ref, Measure):
+                raise TypeError("an aggregate can be compared with a value only")
+            return Condition(Compare(op, self.ref, other.ref))
+        return Condition(Compare(op, self.ref), (other,))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is a field, neither true nor false: use .is_true()")
+
+
+class FieldRef(Comparable[T_co]):
+    """A field in a query: compare it, match it, look inside it, order by it."""
+
+    __slots__ = ()
+    ref: Ref
+
+    def __init__(self, ref: Ref) -> None:
+        self.ref = ref
+
+    def __repr__(self) -> str:
+        owner = getattr(self.ref.owner, "__name__", self.ref.owner)
+        place = f"{self.ref.side}({owner})" if self.ref.side else owner
+        return f"{place}.{self.ref.name}" + "".join(f"[{part!r}]" for part in self.ref.path)
+
+    def startswith(self, text: str) -> Condition:
+        """Text that starts with this. Case counts, and no character is a wildcard."""
+        return self._match("startswith", text)
+
+    def endswith(self, text: str) -> Condition:
+        return self._match("endswith", text)
+
+    def contains(self, text: str) -> Condition:
+        return self._match("contains", text)
+
+    def _match(self, op: str, text: str) -> Condition:
+        if not isinstance(text, str):
+            raise TypeError(f"{self!r}.{op} takes text, not {text!r}")
+        return Condition(Match(op, self.ref), (text,))
+
+    def in_(self, values: Iterable[Any]) -> Condition:
+        """One of these values; none of them matches nothing."""
+        if isinstance(values, str | bytes):
+            raise TypeError(f"{self!r}.in_ takes a list of values, not one text")
+        found = tuple(values)
+        if any(value is None for value in found):
+            raise TypeError(f"{self!r}.in_ cannot look for None: add | {self!r}.is_null()")
+        return Condition(Member("in", self.ref, len(found)), found)
+
+    def is_null(self) -> Condition:
+        return Condition(Test("is_null", self.ref))
+
+    def is_not_null(self) -> Condition:
+        return Condition(Test("is_not_null", self.ref))
+
+    def is_true(self) -> Condition:
+        return Condition(Test("is_true", self.ref))
+
+    def is_false(self) -> Condition:
+        return Condition(Test("is_false", self.ref))
+
+    def path(self, path: str) -> FieldRef[Any]:
+        """The value at `a.b` inside a JSON field. `a.0` or `a[0]` is an element of a list."""
+        return FieldRef(self._inside()._replace(path=self.ref.path + parse_path(path)))
+
+    def __getitem__(self, key: str | int) -> FieldRef[Any]:
+        """The value under one key of a JSON field, dots and all, or one element of a list."""
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise TypeError(f"{self!r}[…] takes a key or a position, not {key!r}")
+        return FieldRef(self._inside()._replace(path=(*self.ref.path, key)))
+
+    def any_path(self, path: str = "") -> FieldRef[Any]:
+        """Any of the values at a path that goes through lists: `Order.lines.any_path("sku") == "x"`."""
+        parts = tuple(str(part) for part in parse_path(path.replace("[*]", ""))) if path else ()
+        return FieldRef(self._inside()._replace(any_path=parts))
+
+    def _inside(self) -> Ref:
+        if self.ref.any_path is not None:
+            raise TypeError("a path cannot go on behind any_path()")
+        return self.ref
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is a field, not a list")
+
+    def asc(self) -> Order:
+        return Order(self.ref, False)
+
+    def desc(self) -> Order:
+        return Order(self.ref, True)
+
+
+class Order(NamedTuple):
+    """What to order by, and which way. Missing values come first, last when descending."""
+
+    ref: Ref
+    descending: bool
+
+
+class Aggregate(Comparable[Any]):
+    """An aggregate of a group: give it to `agg`, or compare it in `having`."""
+
+    __slots__ = ("values",)
+    ref: Measure
+
+    def __init__(self, measure: Measure, values: tuple[Any, ...] = ()) -> None:
+        self.ref = measure
+        self.values = values
+
+    def _compare(self, op: str, other: Any) -> Condition:
+        found = super()._compare(op, other)
+        return Condition(found.shape, self.values + found.values)
+
+    def __repr__(self) -> str:
+        return f"{self.ref.op}({self.ref.ref.name if self.ref.ref else ''})"
+
+
+def parse_path(path: str) -> tuple[str | int, ...]:
+    """The steps of `a.b[0].c`."""
+    if not isinstance(path, str) or not path:
+        raise SchemaValidationError(f"a path must be text such as 'a.b', not {path!r}")
+    steps: list[str | int] = []
+    for part in path.split("."):
+        name, *positions = part.split("[")
+        if not name and not (positions and not steps):
+            raise SchemaValidationError(f"the path {path!r} has an empty step")
+        if name:
+            steps.append(int(name) if name.isdigit() and name.isascii() else name)
+        for position in positions:
+            digits = position.removesuffix("]")
+            if digits == position or not (digits.isdigit() and digits.isascii()):
+                raise SchemaValidationError(f"the path {path!r} has {'[' + position!r} in it, which is no position")
+            steps.append(int(digits))
+    return tuple(steps)

@@ -1,0 +1,88 @@
+"""The schema of a type as canonical JSON, its hash, and what turns one schema into another.
+
+A schema has what matters for stored rows: fields with their types, and which of them are keys. Indexes and defaults
+may change without a migration, so they are no part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+from ontolake.model.types import Kind, type_info
+
+Schema = dict[str, Any]
+
+
+def schema_of(cls: Any) -> Schema:
+    """The schema of an entity or relation type, as plain data."""
+    info = type_info(cls)
+    schema: Schema = {
+        "kind": info.kind,
+        "name": info.name,
+        "keys": [column.stored for column in info.keys],
+        "fields": {column.stored: column.spec for column in info.all_columns},
+    }
+    if info.kind == "relation":
+        schema["left"], schema["right"] = info.left.__name__, info.right.__name__
+    return schema
+
+
+def canonical_json(schema: Schema) -> str:
+    """The schema as text: the same text for the same schema, whatever the order in which fields were declared."""
+    return json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def schema_hash(schema: Schema) -> str:
+    """SHA-256 of the canonical JSON, in hexadecimal."""
+    return hashlib.sha256(canonical_json(schema).encode()).hexdigest()
+
+
+class FieldChange(NamedTuple):
+    """One field before and after: `before` is None for one that was added, `after` for one that was removed."""
+
+    field: str
+    before: Any
+    after: Any
+
+    @property
+    def what(self) -> str:
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+class SchemaDiff(NamedTuple):
+    """What turns one schema of a type into another."""
+
+    type_kind: Kind
+    type_name: str
+    fields: tuple[FieldChange, ...] = ()
+    keys: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    ends: tuple[tuple[str, str], tuple[str, str]] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.fields or self.keys or self.ends)
+
+    def __str__(self) -> str:
+        told = [f"{change.field} {change.what}" for change in self.fields]
+        if self.keys:
+            told.append(f"keys {', '.join(self.keys[0])} → {', '.join(self.keys[1])}")
+        if self.ends:
+            told.append(f"endpoints {' → '.join(self.ends[0])} become {' → '.join(self.ends[1])}")
+        return f"{self.type_name}: {'; '.join(told) or 'no difference'}"
+
+
+def diff(before: Schema, after: Schema) -> SchemaDiff:
+    """What turns one schema into another; false if nothing."""
+    old, new = before["fields"], after["fields"]
+    fields = tuple(
+        FieldChange(name, old.get(name), new.get(name))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    )
+    keys = (tuple(before["keys"]), tuple(after["keys"]))
+    ends = ((before.get("left", ""), before.get("right", "")), (after.get("left", ""), after.get("right", "")))
+    return SchemaDiff(
+        after["kind"], after["name"], fields,
+        keys if keys[0] != keys[1] else None, ends if ends[0] != ends[1] else None,
+    )  # fmt: skip

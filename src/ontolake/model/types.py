@@ -1,0 +1,152 @@
+"""`TypeInfo`: what a store needs to know of an entity or relation type, worked out once per class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, build_column, physical_names
+from ontolake.model.errors import SchemaValidationError, names
+from ontolake.model.field import Field, value_type
+
+if TYPE_CHECKING:
+    from ontolake.model.entity import Entity, Relation
+
+Kind = Literal["entity", "relation"]
+_KEY_SCALARS = ("str", "int", "UUID", "date", "datetime")
+
+
+class TypeInfo:
+    """The columns and keys of a type.
+
+    `columns` are the fields beside the keys of a relation; `keys` the columns that name a row: `(key,)` of an entity,
+    `(left_key, right_key, instance_key?)` of a relation.
+    """
+
+    def __init__(self, cls: type[Entity] | type[Relation[Any, Any]], kind: Kind) -> None:
+        self.cls = cls
+        self.kind: Kind = kind
+        self.name = cls.__name__
+        options = cls.__ontolake_options__
+        fields = {name: value_type(info.annotation) for name, info in cls.model_fields.items()}
+        stored = {name: options[name].name or name if name in options else name for name in fields}
+        self._check_names(stored)
+        keys = self._key_names(options, fields)
+        rest = [name for name in fields if name not in keys]
+        physical = physical_names(
+            [stored[name] for name in rest], ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS
+        )
+        at = dict(zip(keys, ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS, strict=False))
+        built = {name: build_column(name, fields[name], options.get(name), at.get(name) or physical[stored[name]])
+                 for name in fields}  # fmt: skip
+        self.keys = tuple(built[name] for name in keys)
+        self.columns = tuple(built[name] for name in rest)
+        self.all_columns = tuple(built.values())
+        self.by_name = built
+        for column in self.keys:
+            if column.nullable or column.scalar not in _KEY_SCALARS:
+                raise SchemaValidationError(
+                    f"a key must be one of {', '.join(_KEY_SCALARS)} and never None", type_name=self.name,
+                    field=column.name)  # fmt: skip
+        if len(self.keys) == 3 and self.keys[2].scalar != "str":
+            raise SchemaValidationError("an instance key must be a str", type_name=self.name, field=self.keys[2].name)
+        self._values: Callable[[Any], Any] = itemgetter(*keys, *rest)
+        self._encoders = self.keys + self.columns
+        self._width = len(self._encoders)
+        self._plain = tuple((i, c.codec.encode) for i, c in enumerate(self._encoders) if c.codec.encode is not None)
+        self._good: set[tuple[type, ...]] = set()
+        self._one = self._width == 1
+
+    @property
+    def left(self) -> type[Entity]:
+        return self._ends()[0]
+
+    @property
+    def right(self) -> type[Entity]:
+        return self._ends()[1]
+
+    def _ends(self) -> tuple[type[Entity], type[Entity]]:
+        ends = getattr(self.cls, "__ontolake_ends__", None)
+        if ends is None:
+            raise SchemaValidationError("a relation is declared between two types", type_name=self.name,
+                                        hint=f"write class {self.name}(Relation[Left, Right])")
+        return ends[0], ends[1]
+
+    def _check_names(self, stored: dict[str, str]) -> None:
+        twice = sorted({name for name in stored.values() if list(stored.values()).count(name) > 1})
+        if twice:
+            raise SchemaValidationError(f"two fields are stored as {names(twice)}", type_name=self.name, field=twice[0])
+
+    def _key_names(self, options: dict[str, Field[Any]], fields: dict[str, Any]) -> list[str]:
+        primary = [name for name, option in options.items() if option.primary_key and name in fields]
+        instance = [name for name, option in options.items() if option.instance_key and name in fields]
+        if self.kind == "entity":
+            if len(primary) != 1:
+                what = "no primary key" if not primary else f"{len(primary)} primary keys: {names(primary)}"
+                raise SchemaValidationError(f"the entity has {what}", type_name=self.name,
+                                            hint="mark exactly one field with Field(primary_key=True)")
+            if instance:
+                raise SchemaValidationError("only a relation has an instance key", type_name=self.name,
+                                            field=instance[0])
+            return primary
+        if primary:
+            raise SchemaValidationError("a relation has no primary key: its endpoints are its key",
+                                        type_name=self.name, field=primary[0], hint="use Field(instance_key=True)")
+        if len(instance) > 1:
+            raise SchemaValidationError(f"the relation has {len(instance)} instance keys: {names(instance)}",
+                                        type_name=self.name)
+        self._ends()
+        return ["left_key", "right_key", *instance]
+
+    def key_of(self, row: tuple[Any, ...]) -> Any:
+        """The key of an encoded row: a value for an entity, a tuple for a relation."""
+        return row[0] if self.kind == "entity" else row[: len(self.keys)]
+
+    def encode(self, obj: Any) -> tuple[Any, ...]:
+        """An object as a row: encoded keys, then the other columns in order.
+
+        Raises `SchemaValidationError`, naming type, key and field, for values that do not fit.
+        """
+        values = (self._values(obj.__dict__),) if self._one else self._values(obj.__dict__)
+        seen = tuple(map(type, values))
+        if seen not in self._good:
+            return self._encode_slowly(values, seen)
+        row = list(values)
+        try:
+            for position, encode in self._plain:
+                value = row[position]
+                if value is not None:
+                    row[position] = encode(value)
+        except (ValueError, KeyError, TypeError):
+            return self._encode_slowly(values, None)
+        for key in row[: len(self.keys)]:
+            if key == "":
+                return self._encode_slowly(values, None)
+        return tuple(row)
+
+    def _encode_slowly(self, values: tuple[Any, ...], seen: tuple[type, ...] | None) -> tuple[Any, ...]:
+        """The same with every check, to find the field that is wrong. Types that pass are remembered."""
+        row: list[Any] = []
+        for column, value in zip(self._encoders, values, strict=True):
+            key = values[0] if self.kind == "entity" else values[: len(self.keys)]
+            row.append(column.encode(value, self.name, key))
+            if len(row) <= len(self.keys) and row[-1] == "":
+                raise SchemaValidationError("a key must not be empty", type_name=self.name, field=column.name)
+        if seen is not None:
+            self._good.add(seen)
+        return tuple(row)
+
+
+def type_info(cls: Any) -> TypeInfo:
+    """What a store needs to know of a type. Raises `SchemaValidationError` if it is not a well-formed one."""
+    found = cls.__dict__.get("__ontolake_info__") if isinstance(cls, type) else None
+    if found is None:
+        kind = getattr(cls, "__ontolake_kind__", None)
+        if kind is None or not isinstance(cls, type):
+            raise SchemaValidationError(f"{cls!r} is not an entity or relation type",
+                                        hint="derive it from Entity or Relation[Left, Right]")
+        found = TypeInfo(cls, kind)
+        type.__setattr__(cls, "__ontolake_info__", found)
+    result: TypeInfo = found
+    return result
