@@ -149,6 +149,11 @@ def test_a_full_disk_is_told_in_one_line() -> None:
     assert done.stderr.splitlines() == ["error: [Errno 28] No space left on device"]
 
 
+def test_closed_streams_are_no_trouble() -> None:
+    done = subprocess.run(["bash", "-c", f"{PROGRAM} version >&-"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def write_notes(where: str, count: int) -> None:
     with open_storage(where) as store:
         token = store.acquire_fence("a test")

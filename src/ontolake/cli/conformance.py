@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,10 +40,11 @@ def conformance(
 
     out, started, count = Out(json), time.perf_counter(), 0
     chosen = " and ".join(f"({words})" for words in (QUICK if quick else None, only) if words)
-    with progress(json) as advance:
+    with progress(json) as advance, _interruptible() as check:
 
         def tell(_: Result) -> None:
             nonlocal count
+            check()
             count += 1
             advance("tests", count, None)
 
@@ -63,6 +67,34 @@ def conformance(
             out.say(f"{len(results)} tests, none failed, in {seconds:.1f} s")
     if failures:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """Ctrl-C ends the block, whatever a test that was struck by it made of it, and at the next `check()` at the latest.
+
+    On a terminal the processes of a test are struck too, so the first sign of it may be that they are gone.
+    """
+    struck = False
+
+    def strike(*_: object) -> None:
+        nonlocal struck
+        struck = True
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if struck:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, strike)
+    try:
+        yield check
+    except Exception:
+        check()
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+    check()
 
 
 def _by_topic(results: list[Result]) -> list[dict[str, Any]]:
