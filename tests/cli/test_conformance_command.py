@@ -57,8 +57,3 @@ def test_a_place_that_cannot_be_used_is_refused(onto, where: str, code: int) -> 
     done = onto("storage", "conformance", where)
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith("error: ")
-
-
-def test_words_that_match_no_test_are_refused(program) -> None:
-    done = program("storage", "conformance", "memory://try", "--only", "nothing_like_it")
-    assert (done.code, done.out) == (2, "")

@@ -27,7 +27,7 @@ def test_every_command_answers_with_one_document(program, url: str, command: str
     assert keys <= done.document.keys()
 
 
-def test_a_refusal_has_its_code_and_leaves_standard_output_empty(program, url: str) -> None:
-    done = program("storage", "branch", "delete", url, "try", "--token", "000000000000")
-    assert (done.code, done.out) == (7, "")
-    assert done.err.startswith("error: the token")
+def test_an_error_has_its_code_and_leaves_standard_output_empty(program, url: str) -> None:
+    done = program("info", f"{url}.not-there.db")
+    assert (done.code, done.out) == (5, "")
+    assert done.err.startswith("error: there is nothing at")

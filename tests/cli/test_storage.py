@@ -184,6 +184,7 @@ def test_wal_below_the_floor_says_where_the_floor_is(onto, url: str) -> None:
     assert onto("storage", "wal", url).out.splitlines()[1].startswith("2\t")
 
 
+@ONE
 def test_following_shows_what_others_append(url: str) -> None:
     command = [PROGRAM, "storage", "wal", url, "--after", "3", "--follow", "--json", "--limit", "3"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
