@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ENTITY_COLUMNS = ("entity_key", "commit_id", "schema_version_id")
 RELATION_COLUMNS = ("left_key", "right_key", "instance_key", "commit_id", "schema_version_id")
+ROWID_NAMES = ("rowid", "oid", "_rowid_")
+"""What SQLite calls the place of a row; a column of that name would hide it."""
 
 _SQLITE = {
     "str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "datetime": "TEXT", "date": "TEXT",
@@ -114,7 +116,7 @@ def build_column(name: str, annotation: Any, option: Field[Any] | None, column: 
 
 def physical_names(stored: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
     """The column of each stored name: the name itself, unless it is taken. SQLite does not tell case apart."""
-    used = {name.lower() for name in taken}
+    used = {name.lower() for name in (*taken, *ROWID_NAMES)}
     found: dict[str, str] = {}
     late: list[str] = []
     for name in stored:

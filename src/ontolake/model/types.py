@@ -35,7 +35,7 @@ class TypeInfo:
         keys = self._key_names(options, fields)
         rest = [name for name in fields if name not in keys]
         physical = physical_names(
-            [stored[name] for name in rest], ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS
+            sorted(stored[name] for name in rest), ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS
         )
         at = dict(zip(keys, ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS, strict=False))
         built = {name: build_column(name, fields[name], options.get(name), at.get(name) or physical[stored[name]])

@@ -1,0 +1,38 @@
+"""Typed ontology: entities and relations that keep their history, reconciled, queried at any commit, migrated."""
+
+from ontolake.ontology.aggregates import avg, avg_len, count, count_where, left, max_, min_, right, sum_
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import (
+    BatchSizeExceededError,
+    DanglingRelationError,
+    EventLoopLimitError,
+    HandlerError,
+    HeadMismatchError,
+    LeaseExpiredError,
+    LockContentionError,
+    MetadataUnavailableError,
+    MigrationError,
+    MigrationTokenError,
+    MissingUpgraderError,
+    OntologyError,
+    QueryError,
+    SchemaOutdatedError,
+    SchemaValidationError,
+    StorageBackendError,
+    TypeDroppedError,
+    UninitializedStorageError,
+    UnknownCommitError,
+)
+from ontolake.ontology.query import Query
+from ontolake.ontology.repository import Repository, SqliteRepositoryV1, SqliteRepositoryV2, open_repository
+from ontolake.ontology.results import Path, Results
+from ontolake.ontology.session import Session
+
+__all__ = [
+    "BatchSizeExceededError", "Config", "DanglingRelationError", "EventLoopLimitError", "HandlerError",
+    "HeadMismatchError", "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError",
+    "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError", "Repository",
+    "Results", "SchemaOutdatedError", "SchemaValidationError", "Session", "SqliteRepositoryV1", "SqliteRepositoryV2",
+    "StorageBackendError", "TypeDroppedError", "UninitializedStorageError", "UnknownCommitError", "avg", "avg_len",
+    "count", "count_where", "left", "max_", "min_", "open_repository", "right", "sum_",
+]  # fmt: skip

@@ -1,0 +1,105 @@
+"""Rows from Arrow tables: cast, checked and encoded column by column, never value by value where Arrow can do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ontolake.model.codecs import NAN
+from ontolake.model.columns import Column
+from ontolake.model.field import UNSET
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.errors import SchemaValidationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DIRECT = ("str", "int", "bool", "bytes")
+
+
+def rows_from_arrow(info: TypeInfo, table: pa.Table) -> tuple[list[tuple[Any, ...]], bool]:
+    """Encoded rows, and whether no key repeats. Columns may be called by the stored name or by the attribute's.
+
+    Raises `SchemaValidationError` for unknown or missing columns and for values that do not fit.
+    """
+    import pyarrow as pa
+
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise SchemaValidationError(f"an Arrow table is needed, not {type(table).__name__}", type_name=info.name)
+    places = {column.name: column for column in info.all_columns}
+    places.update({column.stored: column for column in info.all_columns})
+    given: dict[str, Any] = {}
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        column = places.get(name)
+        if column is None:
+            raise SchemaValidationError("there is no such field", type_name=info.name, field=name)
+        if column.name in given:
+            raise SchemaValidationError("the table has this column twice", type_name=info.name, field=name)
+        given[column.name] = values
+    parts = [_encoded(info, column, given.get(column.name), table.num_rows) for column in (*info.keys, *info.columns)]
+    for column, values in zip(info.keys, parts, strict=False):
+        if "" in values:
+            raise SchemaValidationError("a key must not be empty", type_name=info.name, field=column.name)
+    rows = list(zip(*parts, strict=True))
+    return rows, _unique(parts[: len(info.keys)], len(rows))
+
+
+def _unique(keys: list[list[Any]], size: int) -> bool:
+    return len(set(keys[0] if len(keys) == 1 else zip(*keys, strict=True))) == size
+
+
+def _encoded(info: TypeInfo, column: Column, values: pa.ChunkedArray | None, size: int) -> list[Any]:
+    import pyarrow as pa
+
+    if values is None:
+        return [column.encode(_default(info, column), info.name) for _ in range(size)]
+    if values.null_count and not column.nullable:
+        raise SchemaValidationError(f"{values.null_count} values are missing", type_name=info.name, field=column.name)
+    wanted = column.arrow_type
+    try:
+        cast = values if values.type == wanted else values.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if column.scalar is not None:
+            raise SchemaValidationError(f"{values.type} does not fit: {error}", type_name=info.name,
+                                        field=column.name) from error
+        return [column.encode(value, info.name) for value in values.to_pylist()]  # lists and structs become JSON
+    return _columnwise(info, column, cast)
+
+
+def _columnwise(info: TypeInfo, column: Column, values: pa.ChunkedArray) -> list[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.scalar == "datetime":
+        text = pc.strftime(values, format="%Y-%m-%dT%H:%M:%S+00:00")
+        found: list[Any] = text.to_pylist()
+        return found
+    if column.scalar == "date":
+        dates: list[Any] = values.cast(pa.string()).to_pylist()
+        return dates
+    plain: list[Any] = values.to_pylist()
+    if column.scalar == "float":
+        has_nan = pc.any(pc.is_nan(values)).as_py()
+        return [NAN if value != value else value for value in plain] if has_nan else plain
+    if column.scalar in _DIRECT and column.spec["kind"] in ("primitive", "union"):
+        return plain
+    return [None if value is None else _again(info, column, value) for value in plain]
+
+
+def _again(info: TypeInfo, column: Column, value: Any) -> Any:
+    """A value in its stored form, checked by going through the field's type."""
+    try:
+        decoded = column.decode(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise SchemaValidationError(f"{value!r} does not fit: {error}", type_name=info.name,
+                                    field=column.name) from error
+    return column.encode(decoded, info.name)
+
+
+def _default(info: TypeInfo, column: Column) -> Any:
+    value = column.default_value()
+    if value is UNSET:
+        raise SchemaValidationError("the table has no such column, and there is no default", type_name=info.name,
+                                    field=column.name)
+    return value

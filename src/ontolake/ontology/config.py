@@ -1,0 +1,49 @@
+"""`Config`: how a store is opened and how a session behaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ontolake.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of a session or repository. All have defaults that suit most."""
+
+    create: bool = True
+    """Start a store where there is none; otherwise that is an `UninitializedStorageError`."""
+    readonly: bool = False
+    check_endpoints: bool = False
+    """Refuse a commit whose relations lead to entities that are not there."""
+    max_batch_size: int | None = None
+    """The most rows that one commit may declare."""
+    lock_timeout: float = 5.0
+    """How many seconds to wait for another writer."""
+    lease_ttl: float = 30.0
+    """For how many seconds a held write lock is good without being renewed."""
+    branch: str = "main"
+    """Which branch of a database over the seam to work on."""
+    connect: Mapping[str, Any] = field(default_factory=dict)
+    """What else `ontolake.engine.connect` is given, such as `takeover`."""
+
+    def __post_init__(self) -> None:
+        if self.lock_timeout < 0 or self.lease_ttl <= 0:
+            raise Invalid("lock_timeout must not be negative, and lease_ttl must be positive")
+        if self.max_batch_size is not None and self.max_batch_size < 1:
+            raise Invalid("max_batch_size must be at least 1")
+
+    @classmethod
+    def of(cls, given: Config | Mapping[str, Any] | None) -> Config:
+        """A configuration from what a caller passed. Raises `Invalid` for a setting that does not exist."""
+        if given is None:
+            return cls()
+        if isinstance(given, Config):
+            return given
+        known = {setting.name for setting in fields(cls)}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise Invalid(f"unknown settings: {', '.join(unknown)}", hint=f"known are {', '.join(sorted(known))}")
+        return replace(cls(), **given)

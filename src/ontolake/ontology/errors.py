@@ -1,0 +1,140 @@
+"""What can go wrong with typed stores, each class one thing that a caller would do differently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ontolake.errors import Conflict, Invalid, NotFound, StorageError
+from ontolake.model.errors import MetadataUnavailableError, ModelError, SchemaValidationError
+
+if TYPE_CHECKING:
+    from ontolake.model.schema import SchemaDiff
+
+
+class OntologyError(ModelError):
+    """The root of what goes wrong in typed stores."""
+
+
+class QueryError(OntologyError, ValueError):
+    """A query asks for something that is not there, or that means nothing. Names the field or type."""
+
+    exit_code = 2
+
+
+class SchemaOutdatedError(OntologyError):
+    """The types in code are not those of the store: migrate. `diffs` says what differs, type by type."""
+
+    exit_code = 3
+
+    def __init__(self, diffs: Sequence[SchemaDiff]) -> None:
+        self.diffs = tuple(diffs)
+        super().__init__(f"the store has other schemas than the code: {'; '.join(str(diff) for diff in diffs)}",
+                         hint="look at session.migrate(), then apply it with its token")
+
+
+class TypeDroppedError(OntologyError):
+    """A type was dropped, and takes no writes any more."""
+
+    exit_code = 3
+
+    def __init__(self, type_name: str) -> None:
+        super().__init__(f"the type {type_name} was dropped: nothing can be written to it",
+                         hint="declare it under another name")
+        self.type_name = type_name
+
+
+class DanglingRelationError(SchemaValidationError):
+    """A relation leads to an entity that is not there, and endpoints were to be checked."""
+
+
+class MigrationError(OntologyError):
+    """A migration could not be done; the store is as it was."""
+
+    exit_code = 4
+
+
+class MigrationTokenError(MigrationError):
+    """The token is not that of the migration as it would be done now: look at the preview again."""
+
+    exit_code = 7
+
+
+class MissingUpgraderError(MigrationError):
+    """Nothing says how rows become rows of the next version. `missing` has (type name, from version) pairs."""
+
+    exit_code = 3
+
+    def __init__(self, missing: Sequence[tuple[str, int]]) -> None:
+        self.missing = tuple(missing)
+        told = ", ".join(f"{name} from version {version}" for name, version in missing)
+        super().__init__(f"no upgrader for {told}", hint="write one with @upgrader(Type, from_version=N)")
+
+
+class BatchSizeExceededError(OntologyError, ValueError):
+    """More rows in one commit than the configuration allows."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{size} rows in one commit, and max_batch_size is {limit}",
+                         hint="commit more often, or raise Config.max_batch_size")
+        self.size = size
+        self.limit = limit
+
+
+class EventLoopLimitError(OntologyError):
+    """Handlers went on emitting events beyond the limit."""
+
+
+class HandlerError(OntologyError):
+    """A handler raised. The cause is chained."""
+
+
+class LockContentionError(OntologyError, Conflict):
+    """Another writer held the write lock for as long as we were ready to wait. Nothing was changed."""
+
+    exit_code = 6
+
+
+class LeaseExpiredError(OntologyError, Conflict):
+    """This writer's hold on the write lock ran out, or somebody else has it now. Nothing was changed."""
+
+    exit_code = 6
+
+
+class HeadMismatchError(OntologyError, Conflict):
+    """Another commit came first. The difference must be worked out again."""
+
+    exit_code = 6
+
+
+class StorageBackendError(OntologyError, StorageError):
+    """What is stored cannot be used: an unknown or other engine, foreign data, damage."""
+
+    exit_code = 5
+
+
+class UninitializedStorageError(OntologyError, NotFound):
+    """There is no typed store at this place, and none was to be made."""
+
+    exit_code = 5
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"there is no typed store at {uri!r}", hint="make one with onto init, or open a Session on it")
+        self.uri = uri
+
+
+class UnknownCommitError(OntologyError, NotFound):
+    """There is no such commit."""
+
+    def __init__(self, commit_id: Any) -> None:
+        super().__init__(f"there is no commit {commit_id!r}", hint="see list_commits()")
+        self.commit_id = commit_id
+
+
+__all__ = [
+    "BatchSizeExceededError", "DanglingRelationError", "EventLoopLimitError", "HandlerError", "HeadMismatchError",
+    "Invalid", "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError",
+    "MigrationTokenError", "MissingUpgraderError", "OntologyError", "QueryError", "SchemaOutdatedError",
+    "SchemaValidationError", "StorageBackendError", "TypeDroppedError", "UninitializedStorageError",
+    "UnknownCommitError",
+]  # fmt: skip

@@ -1,0 +1,68 @@
+"""A query as data: what to read, when, by which filters, and in what form. An engine turns it into its language.
+
+A plan has no values in it, so that an engine can keep what it made of one; `Values` stand beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from ontolake.model.filters import Measure, Order, Ref, Shape
+
+
+class Hop(NamedTuple):
+    """One step of a traversal: over a relation, from left to right or the other way."""
+
+    relation: Any
+    forward: bool
+
+
+class Plan(NamedTuple):
+    """What a query asks for.
+
+    `history` asks for every state of a row, else for the last one; `as_of` and `since` say whether there is a bound,
+    which stands in the values. `output` is `rows`, `keys` (endpoints of paths without relations), `measures` for the
+    whole, or `groups`.
+    """
+
+    root: Any
+    hops: tuple[Hop, ...] = ()
+    relations: bool = True
+    """Whether a traversal gives the relations that it went over."""
+    where: Shape | None = None
+    order: tuple[Order, ...] = ()
+    history: bool = False
+    as_of: bool = False
+    since: bool = False
+    limit: bool = False
+    offset: bool = False
+    output: Literal["rows", "measures", "groups"] = "rows"
+    measures: tuple[Measure, ...] = ()
+    groups: tuple[Ref, ...] = ()
+    having: Shape | None = None
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types along the path: the root, then relation and entity of each hop."""
+        found = [self.root]
+        for hop in self.hops:
+            found += [hop.relation, end_of(hop)]
+        return tuple(found)
+
+
+def end_of(hop: Hop) -> Any:
+    """The type that a hop leads to."""
+    ends = hop.relation.__ontolake_ends__
+    return ends[1] if hop.forward else ends[0]
+
+
+class Values(NamedTuple):
+    """The values of a plan, each part in the order in which the plan mentions them."""
+
+    where: tuple[Any, ...] = ()
+    measures: tuple[Any, ...] = ()
+    having: tuple[Any, ...] = ()
+    as_of: int | None = None
+    since: int | None = None
+    limit: int | None = None
+    offset: int | None = None

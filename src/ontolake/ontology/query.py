@@ -1,0 +1,326 @@
+"""Queries: built step by step, each step a new query, answered by the repository in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
+
+from ontolake.model.entity import Entity, Relation
+from ontolake.model.filters import Aggregate, Condition, FieldRef, Junction, Measure, Order
+from ontolake.model.types import type_info
+from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
+from ontolake.ontology.errors import QueryError
+from ontolake.ontology.hydrating import hydrator
+from ontolake.ontology.plan import Hop, Plan, Values
+from ontolake.ontology.repository.protocol import Repository
+from ontolake.ontology.results import Path, Results
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Entity)
+Rel = TypeVar("Rel", bound=Relation[Any, Any])
+Check = Callable[[Any], object]
+
+
+class QueryStart:
+    """What `session.query()` gives: say whether you want entities or relations."""
+
+    __slots__ = ("_check", "_repository")
+
+    def __init__(self, repository: Repository, check: Check) -> None:
+        self._repository = repository
+        self._check = check
+
+    def entities(self, cls: type[E]) -> Query[E]:
+        """Entities of a type."""
+        return self._start(cls, "entity")
+
+    def relations(self, cls: type[Rel]) -> Query[Rel]:
+        """Relations of a type."""
+        return self._start(cls, "relation")
+
+    def _start(self, cls: Any, kind: str) -> Query[Any]:
+        if getattr(cls, "__ontolake_kind__", None) != kind:
+            raise QueryError(f"{cls!r} is not a type of {'entities' if kind == 'entity' else 'relations'}")
+        self._check(cls)
+        return Query(self._repository, self._check, Plan(cls), Values())
+
+
+class Query(Generic[T]):
+    """A query for objects of one type, or for paths once it goes `via` a relation."""
+
+    __slots__ = ("_check", "_plan", "_repository", "_values")
+
+    def __init__(self, repository: Repository, check: Check, plan: Plan, values: Values) -> None:
+        self._repository = repository
+        self._check = check
+        self._plan = plan
+        self._values = values
+
+    def _with(self, plan: Plan, values: Values | None = None) -> Self:
+        return type(self)(self._repository, self._check, plan, self._values if values is None else values)
+
+    # what to read
+    def where(self, *conditions: Condition) -> Self:
+        """Only rows that fulfil all of these, and what was asked for before."""
+        shape, found = self._plan.where, self._values.where
+        for condition in conditions:
+            if not isinstance(condition, Condition):
+                raise QueryError(f"{condition!r} is not a filter", hint='write Type.field == "value"')
+            shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
+            found += condition.values
+        return self._with(self._plan._replace(where=shape), self._values._replace(where=found))
+
+    def order_by(self, *fields: FieldRef[Any] | Order) -> Self:
+        """Sort by these, the first one first; `Type.field.desc()` sorts downwards."""
+        order = tuple(field if isinstance(field, Order) else Order(ref_of(field), False) for field in fields)
+        return self._with(self._plan._replace(order=self._plan.order + order))
+
+    def limit(self, number: int) -> Self:
+        return self._with(self._plan._replace(limit=True), self._values._replace(limit=_natural(number, "limit")))
+
+    def offset(self, number: int) -> Self:
+        """Leave out so many at the start; works without a limit too."""
+        return self._with(self._plan._replace(offset=True), self._values._replace(offset=_natural(number, "offset")))
+
+    def via(self, relation: type[Relation[Any, Any]], *, direction: Literal["forward", "reverse"] | None = None
+            ) -> Query[Path]:
+        """Go on over a relation: from its left end to its right one, or `reverse`; from where we are if that is clear.
+
+        Results are `Path`s from then on.
+        """
+        info = type_info(relation)
+        if info.kind != "relation":
+            raise QueryError(f"{info.name} is not a relation")
+        self._check(relation)
+        here = self._plan.types[-1]
+        if type_info(here).kind != "entity":
+            raise QueryError("a traversal starts from entities", hint="begin with .entities(Type)")
+        ends = {"forward": info.left, "reverse": info.right}
+        fitting = [way for way, start in ends.items() if start is here and direction in (None, way)]
+        if not fitting:
+            raise QueryError(f"{info.name} leads from {info.left.__name__} to {info.right.__name__}, "
+                             f"and cannot be taken {direction or 'either way'} from {here.__name__}")
+        hop = Hop(relation, fitting[0] == "forward")
+        self._check(info.right if hop.forward else info.left)
+        plan = self._plan._replace(hops=(*self._plan.hops, hop))
+        return Query(self._repository, self._check, plan, self._values)
+
+    def without_relations(self) -> Self:
+        """Paths with their entities only."""
+        return self._with(self._plan._replace(relations=False))
+
+    # when
+    def as_of(self, commit_id: int) -> Self:
+        """As it was after this commit."""
+        return self._with(self._plan._replace(as_of=True), self._values._replace(as_of=_natural(commit_id, "as_of")))
+
+    def with_history(self) -> Self:
+        """Every state of every row, in the order of commits."""
+        return self._with(self._plan._replace(history=True))
+
+    def history_since(self, commit_id: int) -> Self:
+        """Every state that came after this commit."""
+        return self._with(self._plan._replace(history=True, since=True),
+                          self._values._replace(since=_natural(commit_id, "history_since")))
+
+    # answers
+    def collect(self) -> Results[T]:
+        """All results."""
+        plan = self._plan
+        if not plan.hops:
+            found = hydrator(plan.root)(self._repository.run(plan, self._values))
+            return Results(found, self._diagnostics())
+        return Results(cast(Any, self._paths()), self._diagnostics())
+
+    def first(self) -> T | None:
+        """The first result, or None."""
+        plan = self._plan
+        if not plan.limit:
+            plan = plan._replace(limit=True)
+            values = self._values._replace(limit=1)
+        else:
+            values = self._values._replace(limit=min(1, self._values.limit or 0))
+        if plan.hops:
+            found: Any = self._with(plan, values)._paths()
+        else:
+            found = hydrator(plan.root)(self._repository.run(plan, values))
+        return found[0] if found else None
+
+    def to_arrow(self) -> pa.Table:
+        """All results as an Arrow table: the fields under their stored names, and `commit_id`."""
+        if self._plan.hops:
+            raise QueryError("paths have no Arrow form", hint="query the relation, or collect() the paths")
+        return self._repository.run_arrow(self._plan, self._values)
+
+    def _paths(self) -> list[Path]:
+        plan = self._plan
+        shown = [cls for n, cls in enumerate(plan.types) if plan.relations or n % 2 == 0]
+        rows = list(self._repository.run(plan, self._values))
+        parts, start = [], 0
+        for cls in shown:
+            info = type_info(cls)
+            width = len(info.all_columns) + 1
+            parts.append(_shared(cls, [row[start : start + width] for row in rows], info.kind == "entity"))
+            start += width
+        if plan.relations:
+            entities, relations = parts[::2], parts[1::2]
+            return [Path(way, over) for way, over in
+                    zip(zip(*entities, strict=True), zip(*relations, strict=True), strict=True)]
+        return [Path(way) for way in zip(*parts, strict=True)]
+
+    def _diagnostics(self) -> dict[str, Any]:
+        if self._values.as_of is None:
+            return {}
+        activation = max(self._repository.activation(type_info(cls)) for cls in self._plan.types)
+        if self._values.as_of >= activation:
+            return {}
+        return {"reason": "commit_before_activation", "activation_commit_id": activation}
+
+    # aggregates
+    def count(self) -> int:
+        """How many results there are."""
+        return int(self._measured(count()))
+
+    def count_where(self, condition: Condition) -> int:
+        """How many results also fulfil this."""
+        return int(self._measured(count_where(condition)))
+
+    def sum(self, field: FieldRef[Any]) -> Any:
+        """The sum of a field; None if there is no value."""
+        return self._measured(sum_(field))
+
+    def avg(self, field: FieldRef[Any]) -> Any:
+        return self._measured(avg(field))
+
+    def min(self, field: FieldRef[Any]) -> Any:
+        return self._measured(min_(field))
+
+    def max(self, field: FieldRef[Any]) -> Any:
+        return self._measured(max_(field))
+
+    def avg_len(self, field: FieldRef[Any]) -> float | None:
+        """How long text is, or how many elements lists and dicts have, on average."""
+        return cast("float | None", self._measured(avg_len(field)))
+
+    def group_by(self, *fields: FieldRef[Any]) -> Grouped:
+        """Aggregate by these fields."""
+        if not fields:
+            raise QueryError("group_by() needs a field")
+        return Grouped(self._plan._replace(output="groups", groups=tuple(ref_of(field) for field in fields)),
+                       self._values, self._repository)
+
+    def _measured(self, aggregate: Aggregate) -> Any:
+        plan = self._plan
+        if plan.limit or plan.offset:
+            raise QueryError(f"limit and offset mean nothing for {aggregate.ref.op}",
+                             hint="collect() the results, or leave them out")
+        plan = plan._replace(output="measures", measures=(aggregate.ref,), order=())
+        rows = list(self._repository.run(plan, self._values._replace(measures=aggregate.values)))
+        return decode_measure(plan, aggregate.ref, rows[0][0])
+
+
+class Grouped:
+    """A query by groups: narrow them with `having`, measure them with `agg`."""
+
+    __slots__ = ("_plan", "_repository", "_values")
+
+    def __init__(self, plan: Plan, values: Values, repository: Repository) -> None:
+        self._plan = plan
+        self._values = values
+        self._repository = repository
+
+    def having(self, *conditions: Condition) -> Grouped:
+        """Only groups that fulfil this: `having(count() > 5)`."""
+        shape, found = self._plan.having, self._values.having
+        for condition in conditions:
+            shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
+            found += condition.values
+        return Grouped(self._plan._replace(having=shape), self._values._replace(having=found), self._repository)
+
+    def agg(self, *unnamed: Aggregate, **named: Aggregate) -> Results[dict[str, Any]]:
+        """One dict per group: its fields by name, then the aggregates by theirs.
+
+        An aggregate without a name is called after what it does: `count`, `sum_total`.
+        """
+        measures = {_alias(aggregate): aggregate for aggregate in unnamed} | named
+        if not measures:
+            measures = {"count": count()}
+        for name, aggregate in measures.items():
+            if not isinstance(aggregate, Aggregate):
+                raise QueryError(f"{name}={aggregate!r} is not an aggregate", hint="write n=count(), t=sum_(Type.f)")
+        if self._plan.limit or self._plan.offset:
+            raise QueryError("limit and offset mean nothing for groups", hint="slice the list of groups")
+        plan = self._plan._replace(measures=tuple(aggregate.ref for aggregate in measures.values()))
+        given: tuple[Any, ...] = ()
+        for aggregate in measures.values():
+            given += aggregate.values
+        rows = self._repository.run(plan, self._values._replace(measures=given))
+        keys = [_key_name(ref, plan) for ref in plan.groups]
+        width = len(keys)
+        return Results(
+            {
+                **{name: _decoded(ref, value) for name, ref, value in zip(keys, plan.groups, row[:width], strict=True)},
+                **{name: decode_measure(plan, one.ref, value)
+                   for (name, one), value in zip(measures.items(), row[width:], strict=True)},
+            }
+            for row in rows
+        )  # fmt: skip
+
+
+def _shared(cls: Any, rows: list[tuple[Any, ...]], share: bool) -> list[Any]:
+    """Objects of rows; of the same entity only one, however often paths go through it."""
+    if not share:
+        return hydrator(cls)(rows)
+    places: dict[tuple[Any, ...], int] = {}
+    order = [places.setdefault(row, len(places)) for row in rows]
+    objects = hydrator(cls)(places)
+    return [objects[place] for place in order]
+
+
+def decode_measure(plan: Plan, measure: Measure, value: Any) -> Any:
+    """The value of an aggregate as Python has it."""
+    if value is None or measure.ref is None or measure.op in ("count", "count_where", "avg_len"):
+        return value
+    column = _column(measure.ref)
+    if column is None:
+        return value
+    if measure.op in ("min", "max"):
+        return column.decode(value)
+    return column.decode(value) if column.scalar in ("Decimal", "float") else value
+
+
+def _column(ref: Any) -> Any:
+    if ref.path:
+        return None
+    owner = ref.owner
+    if ref.side:
+        info = type_info(owner)
+        owner = info.left if ref.side == "left" else info.right
+    return type_info(owner).by_name[ref.name]
+
+
+def _decoded(ref: Any, value: Any) -> Any:
+    column = _column(ref)
+    return value if column is None else column.decode(value)
+
+
+def _alias(aggregate: Aggregate) -> str:
+    if not isinstance(aggregate, Aggregate):
+        raise QueryError(f"{aggregate!r} is not an aggregate", hint="write count(), sum_(Type.field)")
+    return aggregate.ref.op if aggregate.ref.ref is None else f"{aggregate.ref.op}_{aggregate.ref.ref.name}"
+
+
+def _key_name(ref: Any, plan: Plan) -> str:
+    """What a group's field is called: by its name, with more in front where two have the same."""
+    name = ".".join([ref.name, *map(str, ref.path)])
+    alike = [other for other in plan.groups if other.name == ref.name and other.path == ref.path]
+    return name if len(alike) < 2 else f"{ref.side or ref.owner.__name__}.{name}"
+
+
+def _natural(number: Any, what: str) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
+        raise QueryError(f"{what} takes a number from 0 on, not {number!r}")
+    return number

@@ -1,0 +1,137 @@
+"""`open_repository`: the repository of what is at a place, as its stamp says; never converting silently."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import apsw
+
+from ontolake import urls
+from ontolake.engine import connect
+from ontolake.errors import Invalid, NotFound, OntolakeError
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
+from ontolake.ontology.repository.protocol import Repository
+from ontolake.ontology.repository.sqlite_base import SqliteRepository
+from ontolake.ontology.repository.sqlite_control import create_control_tables
+from ontolake.ontology.repository.sqlite_v1 import SqliteRepositoryV1
+from ontolake.ontology.repository.sqlite_v2 import SqliteRepositoryV2
+
+LATEST_ENGINE = "v2"
+SQLITE_ENGINES: dict[str, type[SqliteRepository]] = {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2}
+
+
+def open_repository(
+    uri: str, *, engine_version: str | None = None, config: Config | Mapping[str, Any] | None = None
+) -> Repository:  # fmt: skip
+    """The typed store at `uri`, which is started where there is none, with the latest engine unless one is named.
+
+    Raises `StorageBackendError` if what is there is no typed store, of an unknown engine or of another one than
+    `engine_version`; `UninitializedStorageError` if there is nothing and `config.create` is off; and what
+    `ontolake.engine.connect` raises.
+    """
+    settings = Config.of(config)
+    location = urls.parse(uri)
+    if location.holds_objects and not location.seam:
+        return _open_objects(uri, engine_version, settings)
+    _known(SQLITE_ENGINES, engine_version, uri)
+    return _open_sqlite(uri, location, engine_version, settings)
+
+
+def _known(engines: Mapping[str, object], version: str | None, uri: str) -> None:
+    if version is not None and version not in engines:
+        raise StorageBackendError(f"the engine version {version!r} asked for at {uri!r} is not known",
+                                  hint=f"known are {', '.join(engines)}")
+
+
+def _open_objects(uri: str, engine_version: str | None, config: Config) -> Repository:
+    try:
+        module = import_module("ontolake.ontology.repository.s3_opening")
+    except ModuleNotFoundError:
+        raise StorageBackendError(f"typed stores on objects are not part of this version: {uri!r}",
+                                  hint="use a .db file, or sqlite+s3://, sqlite+memory://") from None
+    repository: Repository = module.open_objects(uri, engine_version, config)
+    return repository
+
+
+def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, config: Config) -> Repository:
+    readonly = config.readonly or not config.create
+    try:
+        db = connect(uri, readonly=readonly, **_connecting(location, config))
+    except NotFound:
+        if readonly:
+            raise UninitializedStorageError(uri) from None
+        raise
+    except Invalid as error:
+        if isinstance(error.__cause__, apsw.NotADBError):
+            raise StorageBackendError(f"{uri!r} is not a SQLite database", hint="choose another path") from error
+        raise
+    try:
+        found = _stamp(db, uri)
+        if found is None:
+            if readonly:
+                raise UninitializedStorageError(uri)
+            found = _initialize(db, uri, engine_version or LATEST_ENGINE)
+        if engine_version is not None and found != engine_version:
+            raise StorageBackendError(f"{uri!r} has the engine {found}, not {engine_version}",
+                                      hint=f"open it without engine_version or with {found!r}; "
+                                           "onto convert makes a copy with another engine")
+        if readonly and not config.readonly:
+            db.close()
+            db = connect(uri, **_connecting(location, config))
+        if location.place is urls.Place.SQLITE and not config.readonly:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+        return SQLITE_ENGINES[found](db, uri, config)
+    except apsw.Error as error:
+        db.close()
+        raise StorageBackendError(f"{uri!r} cannot be read: {error}", hint="restore it from a copy") from error
+    except OntolakeError:
+        with contextlib.suppress(apsw.Error):
+            db.close()
+        raise
+
+
+def _connecting(location: urls.Location, config: Config) -> dict[str, Any]:
+    native = location.place is urls.Place.SQLITE
+    return dict(config.connect) if native and config.branch == "main" else {"branch": config.branch, **config.connect}
+
+
+def _stamp(db: apsw.Connection, uri: str) -> str | None:
+    """The engine version of what is there; None if nothing is. A database without a stamp is v1, if it is ours."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {name for name in tables if not name.startswith("sqlite_")}
+    if not tables:
+        return None
+    if "storage_meta" not in tables:
+        if {"commits", "entity_history"} <= tables:
+            return "v1"
+        raise StorageBackendError(f"{uri!r} holds other tables, such as {min(tables)!r}, and no typed store",
+                                  hint="choose another path")
+    meta = {str(key): value for key, value in db.execute("SELECT key, value FROM storage_meta")}
+    backend, version = meta.get("backend"), meta.get("engine_version")
+    if backend != "sqlite" or version not in SQLITE_ENGINES:
+        raise StorageBackendError(
+            f"{uri!r} says that its engine is {backend}/{version}, which this version of Ontolake does not know",
+            hint=f"it knows {', '.join(f'sqlite/{one}' for one in SQLITE_ENGINES)}; use a newer version")
+    return str(version)
+
+
+def _initialize(db: apsw.Connection, uri: str, version: str) -> str:
+    """Make a new store, unless another process has made one meanwhile."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = _stamp(db, uri)
+        if found is None:
+            create_control_tables(db, version)
+            SQLITE_ENGINES[version].create_layout(db)
+            found = version
+        db.execute("COMMIT")
+    except BaseException:
+        if not db.get_autocommit():
+            db.execute("ROLLBACK")
+        raise
+    return found

@@ -1,0 +1,160 @@
+"""What a typed store offers to sessions, whichever backend and engine version it has.
+
+A session works out nothing by itself: it hands encoded rows to a `Transaction`, which writes those that differ from
+the latest state, and plans to `run`, which answers with encoded rows. Rows are tuples as `TypeInfo.encode` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ontolake.history import Commit
+from ontolake.model.schema import Schema
+from ontolake.model.types import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ontolake.ontology.plan import Plan, Values
+
+Row = tuple[Any, ...]
+WRITE_LOCK = "ontology_write"
+
+
+class SchemaVersion(NamedTuple):
+    """One version of a type's schema. `reason` is `initial`, `migration` or `bootstrap`."""
+
+    type_kind: Kind
+    type_name: str
+    schema_version_id: int
+    schema: Schema
+    schema_hash: str
+    created_at: str
+    runtime_id: str | None
+    reason: str
+
+
+class Lease(NamedTuple):
+    """Who holds the write lock, and until when (seconds since the epoch)."""
+
+    owner_id: str
+    expires_at: float
+
+
+class RowChange(NamedTuple):
+    """One row of a commit: its key, and the encoded rows before (None for a new one) and after."""
+
+    key: Any
+    before: Row | None
+    after: Row
+
+
+class Transaction(Protocol):
+    """A commit in the making. Nothing is visible before `finish`."""
+
+    @property
+    def commit_id(self) -> int:
+        """The commit that this will be."""
+        ...
+
+    def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
+        """The current schema version of a type, which becomes known by it. Raises `TypeDroppedError`."""
+        ...
+
+    def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
+        """Write those of the rows that differ from the latest state, and return how many. Keys are unique."""
+        ...
+
+    def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
+        """Relations written by this transaction that lead nowhere: side, missing key, key of the relation."""
+        ...
+
+    def finish(self, metadata: Mapping[str, Any]) -> int:
+        """Make the commit. Raises `HeadMismatchError` if it must be worked out again."""
+        ...
+
+
+class Repository(Protocol):
+    """A typed store."""
+
+    backend: str
+    engine_version: str
+    uri: str
+
+    def storage_info(self) -> dict[str, Any]:
+        """Backend, engine version, place, and with v2 the layout of every type."""
+        ...
+
+    def head(self) -> int:
+        """The newest commit; 0 if there is none."""
+        ...
+
+    def state(self) -> object:
+        """Something that differs once another connection has committed; cheap to ask."""
+        ...
+
+    # schemas
+    def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:
+        """The current version of every type that was not dropped."""
+        ...
+
+    def schema_versions(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        """All versions of a type, oldest first; dropped ones too."""
+        ...
+
+    def dropped(self) -> Collection[tuple[Kind, str]]:
+        """The types that were dropped."""
+        ...
+
+    def drop_type(self, kind: Kind, name: str) -> None:
+        """Let a type go: reads are empty from now on, writes refused, what is stored stays."""
+        ...
+
+    def activation(self, info: TypeInfo) -> int:
+        """The first commit that typed reads of a type can see; 0 if all are."""
+        ...
+
+    # writing
+    def transaction(self, owner: str) -> AbstractContextManager[Transaction]:
+        """Begin a commit; leaving the block without `finish` takes everything back.
+
+        Raises `LockContentionError` if another writer has the lock for too long, `LeaseExpiredError` if `owner` had it
+        and lost it.
+        """
+        ...
+
+    def acquire_lease(self, owner: str) -> Lease:
+        """Hold the write lock over several commits. Raises `LockContentionError`."""
+        ...
+
+    def renew_lease(self, owner: str) -> Lease:
+        """Raises `LeaseExpiredError` if the lock is no longer held."""
+        ...
+
+    def release_lease(self, owner: str) -> None: ...
+
+    # reading
+    def reading(self) -> AbstractContextManager[None]:
+        """Everything read inside the block is of one moment."""
+        ...
+
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        """The answer, row by row, encoded. For rows: the columns of `plan.types` one after the other, in the order of
+        `TypeInfo.all_columns`, each with the commit behind it."""
+        ...
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
+        """The rows of a plan without hops as an Arrow table, typed, with `commit_id` as the last column."""
+        ...
+
+    def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
+        """Commits in `(since, until]`, newest first."""
+        ...
+
+    def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
+        """What a commit did to rows of a type, as far as typed reads can see them."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,80 @@
+"""Rows as Arrow tables and Arrow tables as rows, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ontolake.model.columns import Column
+from ontolake.model.types import type_info
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH = 65_536
+
+
+def arrow_table(cls: Any, rows: Iterator[tuple[Any, ...]]) -> pa.Table:
+    """Encoded rows of a type, the commit behind them, as a table."""
+    import pyarrow as pa
+
+    columns = type_info(cls).all_columns
+    schema = arrow_schema(cls)
+    batches = []
+    while True:
+        batch = _some(rows)
+        if not batch:
+            break
+        parts = list(zip(*batch, strict=True))
+        arrays = [_array(column, part) for column, part in zip(columns, parts, strict=False)]
+        batches.append(pa.record_batch([*arrays, pa.array(parts[-1], pa.int64())], schema=schema))
+    return pa.Table.from_batches(batches, schema)
+
+
+def _some(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for row in rows:
+        found.append(row)
+        if len(found) == _BATCH:
+            break
+    return found
+
+
+def arrow_schema(cls: Any) -> pa.Schema:
+    """The fields of a type under their stored names, and `commit_id`."""
+    import pyarrow as pa
+
+    info = type_info(cls)
+    fields = [pa.field(column.stored, column.arrow_type, column.nullable) for column in info.all_columns]
+    taken = {column.stored for column in info.all_columns}
+    commit = "commit_id" if "commit_id" not in taken else "_commit_id"
+    return pa.schema([*fields, pa.field(commit, pa.int64(), False)])
+
+
+def _array(column: Column, values: tuple[Any, ...]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.scalar == "float":
+        return _floats(values)
+    if column.scalar == "bool":
+        return pa.array(values, pa.int64()).cast(pa.bool_())
+    if column.scalar == "date":
+        return pa.array(values, pa.string()).cast(pa.date32())
+    if column.scalar == "datetime":
+        # Fixed width up to the microseconds; what follows can only be +00:00.
+        return pc.assume_timezone(
+            pc.utf8_slice_codeunits(pa.array(values, pa.string()), 0, 26).cast(pa.timestamp("us")), "UTC"
+        )
+    if column.decimal is not None:
+        return pa.array([column.decode(value) for value in values], column.arrow_type)
+    return pa.array(values, column.arrow_type)
+
+
+def _floats(values: tuple[Any, ...]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # NaN is stored as text
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())

@@ -1,0 +1,368 @@
+"""What both SQLite engines share: one connection, transactions under the write lock, commits, schemas, reading.
+
+An engine adds where rows of a type are (`source`), how they get there (`_write`), and what it keeps of its layout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from ontolake import faults, urls
+from ontolake.history import Commit
+from ontolake.model.schema import schema_hash, schema_of
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import LockContentionError, SchemaOutdatedError, StorageBackendError, TypeDroppedError
+from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository import sqlite_control as control
+from ontolake.ontology.repository import sqlite_lock as lock
+from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.sqlite_arrow import arrow_table
+from ontolake.ontology.repository.sqlite_functions import install
+from ontolake.ontology.repository.sqlite_latest import quoted
+from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PAUSE = 0.005
+
+
+class SqliteRepository(ABC):
+    """A typed store in a SQLite database, whichever engine version it has."""
+
+    backend = "sqlite"
+    engine_version: str
+
+    def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
+        self.db = db
+        self.uri = uri
+        self.config = config
+        self.runtime_id = uuid.uuid4().hex
+        self._statements: dict[Plan, Statement] = {}
+        self._schemas: dict[tuple[Kind, str], SchemaVersion] | None = None
+        self._dropped: set[tuple[Kind, str]] = set()
+        self._hashes: dict[TypeInfo, str] = {}
+        self._state: object = None
+        self._leased = False
+        self._transaction: SqliteTransaction | None = None
+        install(db)
+        db.set_busy_timeout(int(config.lock_timeout * 1000))
+        db.execute("PRAGMA temp_store = MEMORY")
+
+    # the engine's part
+    @classmethod
+    @abstractmethod
+    def create_layout(cls, db: apsw.Connection) -> None:
+        """Make the engine's own tables in a new store, inside the caller's transaction."""
+
+    @abstractmethod
+    def source(self, info: TypeInfo) -> str:
+        """SQL of something with the key columns, `commit_id`, `rowid` and the fields of a type as columns."""
+
+    @abstractmethod
+    def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
+        """See to it that rows of a version can be written, inside a transaction."""
+
+    @abstractmethod
+    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str, unchanged: str) -> int:
+        """Write the rows of `stage` for which `unchanged` is false, and return how many."""
+
+    @abstractmethod
+    def activation(self, info: TypeInfo) -> int: ...
+
+    @abstractmethod
+    def forget_layout(self) -> None:
+        """Let go of what is remembered of the layout: it may have changed."""
+
+    @abstractmethod
+    def drop_layout(self, kind: Kind, name: str) -> None:
+        """Make the rows of a type unreachable, inside a transaction."""
+
+    def storage_info(self) -> dict[str, Any]:
+        location = urls.parse(self.uri)
+        local = location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE)
+        return {"backend": self.backend, "engine_version": self.engine_version,
+                "db_path": location.path if local else self.uri}
+
+    # what others may have changed
+    def state(self) -> object:
+        return self.db.data_version()
+
+    def refresh(self) -> None:
+        """Look again at schemas and layout if another connection has committed."""
+        state = self.db.data_version()
+        if state != self._state:
+            self.forget()
+            self._state = state
+
+    def forget(self) -> None:
+        self._schemas = None
+        self._statements.clear()
+        self.forget_layout()
+
+    # schemas
+    def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:
+        self.refresh()
+        if self._schemas is None:
+            self._schemas = control.current_schemas(self.db)
+            self._dropped = control.dropped_types(self.db)
+        return self._schemas
+
+    def schema_versions(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        return control.schema_versions(self.db, kind, name)
+
+    def dropped(self) -> Collection[tuple[Kind, str]]:
+        self.schemas()
+        return self._dropped
+
+    def hash_of(self, info: TypeInfo) -> str:
+        found = self._hashes.get(info)
+        if found is None:
+            found = self._hashes[info] = schema_hash(schema_of(info.cls))
+        return found
+
+    def current_version(self, info: TypeInfo) -> int | None:
+        """The current version of a type if it is that of the code; None for a type that is not known (any more).
+
+        Raises `SchemaOutdatedError` if the store has another schema.
+        """
+        known = self.schemas().get((info.kind, info.name))
+        if known is None:
+            return None
+        if known.schema_hash != self.hash_of(info):
+            from ontolake.model.schema import diff
+
+            raise SchemaOutdatedError([diff(known.schema, schema_of(info.cls))])
+        return known.schema_version_id
+
+    def drop_type(self, kind: Kind, name: str) -> None:
+        with self.transaction(self.runtime_id):
+            if (kind, name) not in self.schemas():
+                raise StorageBackendError(f"there is no {kind} type {name} in {self.uri!r}",
+                                          hint="storage_info() and onto schema history list the types")
+            control.unregister(self.db, kind, name)
+            self.drop_layout(kind, name)
+            self.db.execute("COMMIT")
+            self.forget()
+
+    # writing
+    @contextlib.contextmanager
+    def transaction(self, owner: str) -> Iterator[SqliteTransaction]:
+        self._begin(owner)
+        current = self._transaction = SqliteTransaction(self)
+        try:
+            yield current
+        finally:
+            self._transaction = None
+            if not self.db.get_autocommit():
+                self.db.execute("ROLLBACK")
+                self.forget()
+
+    def _begin(self, owner: str) -> None:
+        """Begin a write transaction while nobody else holds the write lock."""
+        deadline = time.monotonic() + self.config.lock_timeout
+        while True:
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+            except apsw.BusyError as error:
+                raise LockContentionError(f"another writer is at {self.uri!r}, and did not end within "
+                                          f"{self.config.lock_timeout:g} s", hint="try again") from error
+            except apsw.ReadOnlyError as error:
+                raise StorageBackendError(f"{self.uri!r} is open for reading only") from error
+            found = lock.holder(self.db)
+            if found is None and not self._leased:
+                return
+            if found is not None and found.owner_id == owner:
+                if found.expires_at - time.time() < self.config.lease_ttl / 2:
+                    lock.extend(self.db, owner, self.config.lease_ttl)
+                return
+            self.db.execute("ROLLBACK")
+            if self._leased:
+                self._leased = False
+                raise lock.lost(found)
+            if time.monotonic() >= deadline:
+                assert found is not None
+                raise LockContentionError(f"{found.owner_id!r} holds the write lock of {self.uri!r}",
+                                          hint="try again, or wait until its lease runs out")
+            time.sleep(_PAUSE)
+
+    def acquire_lease(self, owner: str) -> Lease:
+        self._leased = False
+        self._begin(owner)
+        try:
+            lease = lock.take(self.db, owner, self.config.lease_ttl)
+            self.db.execute("COMMIT")
+        except BaseException:
+            if not self.db.get_autocommit():
+                self.db.execute("ROLLBACK")
+            raise
+        self._leased = True
+        return lease
+
+    def renew_lease(self, owner: str) -> Lease:
+        with self.transaction(owner):
+            lease = lock.extend(self.db, owner, self.config.lease_ttl)
+            self.db.execute("COMMIT")
+        return lease
+
+    def release_lease(self, owner: str) -> None:
+        self._leased = False
+        self.db.execute("BEGIN IMMEDIATE")
+        lock.drop(self.db, owner)
+        self.db.execute("COMMIT")
+
+    # reading
+    def head(self) -> int:
+        return control.head(self.db)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        if not self.db.get_autocommit():
+            yield
+            return
+        self.db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if not self.db.get_autocommit():
+                self.db.execute("COMMIT")
+
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        statement = self.prepared(plan)
+        return self.db.execute(statement.sql, statement.parameters(values))
+
+    def prepared(self, plan: Plan) -> Statement:
+        """The statement for a plan, made once for as long as the layout stays."""
+        self.refresh()
+        statement = self._statements.get(plan)
+        if statement is None:
+            statement = self._statements[plan] = compile_plan(plan, self)
+        return statement
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
+        return arrow_table(plan.root, self.run(plan, values))
+
+    def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
+        return control.commits(self.db, since, until, limit)
+
+    def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
+        self.refresh()
+        source = self.source(info)
+        same = " AND ".join(f"old.{quoted(key)} = new.{quoted(key)}" for key in key_columns(info))
+        previous = f"(SELECT max(old.commit_id) FROM {source} AS old WHERE {same} AND old.commit_id < new.commit_id)"
+        rows = self.db.execute(
+            f"SELECT {columns_of(info, 'new')}, {columns_of(info, 'old')} FROM {source} AS new "
+            f"LEFT JOIN {source} AS old ON {same} AND old.commit_id = {previous} "
+            "WHERE new.commit_id = ? ORDER BY new.rowid", (commit_id,),
+        ).fetchall()  # fmt: skip
+        width = len(info.all_columns) + 1
+        places = [info.all_columns.index(column) for column in info.keys]
+        for row in rows:
+            after, before = row[:width], row[width:]
+            key = after[places[0]] if info.kind == "entity" else tuple(after[place] for place in places)
+            yield RowChange(key, None if before[-1] is None else before, after)
+
+    def close(self) -> None:
+        self.db.close()
+
+    # the methods that seed 000 names, one row at a time
+    def begin_transaction(self) -> None:
+        """Begin a commit that is made of single inserts; end it with `commit_transaction` or `rollback_transaction`."""
+        self._begin(self.runtime_id)
+        self._transaction = SqliteTransaction(self)
+
+    def create_commit(self, metadata: Mapping[str, Any] | None = None) -> int:
+        """The id of the commit in the making."""
+        transaction = self._transaction
+        if transaction is None:
+            raise StorageBackendError("no transaction has begun", hint="call begin_transaction() first")
+        control.insert_commit(self.db, transaction.commit_id, metadata or {})
+        return transaction.commit_id
+
+    def commit_transaction(self) -> None:
+        self._transaction = None
+        self.db.execute("COMMIT")
+
+    def rollback_transaction(self) -> None:
+        self._transaction = None
+        if not self.db.get_autocommit():
+            self.db.execute("ROLLBACK")
+        self.forget()
+
+
+class SqliteTransaction:
+    """A commit in the making: one SQLite transaction."""
+
+    def __init__(self, repository: SqliteRepository) -> None:
+        self._repository = repository
+        self._db = repository.db
+        self._commit_id: int | None = None
+        self._versions: dict[TypeInfo, int] = {}
+
+    @property
+    def commit_id(self) -> int:
+        if self._commit_id is None:
+            self._commit_id = control.next_commit(self._db)
+        return self._commit_id
+
+    def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
+        version = self._versions.get(info)
+        if version is None:
+            repository = self._repository
+            known = repository.current_version(info)
+            if known is None:
+                if (info.kind, info.name) in repository.dropped():
+                    raise TypeDroppedError(info.name)
+                known = 1
+                control.put_schema(self._db, schema_of(info.cls), known, reason, repository.runtime_id)
+                repository.forget()
+            version = self._versions[info] = known
+        return version
+
+    def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
+        version = self.register(info)
+        self._repository.prepare(info, version, self.commit_id)
+        return reconcile(self._repository, info, version, self.commit_id, rows)
+
+    def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
+        found: list[tuple[str, Any, Row]] = []
+        repository = self._repository
+        from ontolake.model.types import type_info
+
+        for side, end in (("left", info.left), ("right", info.right)):
+            entities = repository.source(type_info(end))
+            rows = self._db.execute(
+                f"SELECT r.{side}_key, r.left_key, r.right_key FROM {repository.source(info)} AS r "
+                f"WHERE r.commit_id = ? AND NOT EXISTS (SELECT 1 FROM {entities} AS e "
+                f"WHERE e.entity_key = r.{side}_key) LIMIT ?", (self.commit_id, limit))  # fmt: skip
+            found += [(side, key, (left, right)) for key, left, right in rows]
+        return found[:limit]
+
+    def finish(self, metadata: Mapping[str, Any]) -> int:
+        control.insert_commit(self._db, self.commit_id, metadata)
+        faults.reach("ontology: commit written, not yet durable")
+        self._db.execute("COMMIT")
+        faults.reach("ontology: commit durable")
+        return self.commit_id
+
+
+def reconcile(
+    repository: SqliteRepository, info: TypeInfo, version: int, commit_id: int, rows: Collection[Row]
+) -> int:  # fmt: skip
+    """Write the rows that differ from the latest state: one staging, one comparison, one insert."""
+    from ontolake.ontology.repository.sqlite_stage import stage, unchanged
+
+    with stage(repository.db, info, rows) as table:
+        faults.reach("ontology: rows staged")
+        written = repository.write_staged(info, version, commit_id, table,
+                                          unchanged(info, repository.source(info), table))
+        faults.reach("ontology: rows written")
+        return written

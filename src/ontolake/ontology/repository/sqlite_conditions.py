@@ -1,0 +1,210 @@
+"""Filters as SQL. Values never become part of the text: each becomes a slot, which says how it is encoded."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ontolake.model.codecs import encode_float, failure, inside_json
+from ontolake.model.columns import Column
+from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test
+from ontolake.ontology.errors import QueryError
+from ontolake.ontology.repository.sqlite_functions import DECIMAL
+from ontolake.ontology.repository.sqlite_latest import literal, quoted
+
+Encode = Callable[[Any], Any]
+_OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_NUMBERS = "('integer', 'real')"
+
+
+class Operand(NamedTuple):
+    """A value in SQL: its text, its column if it is a whole one, and its JSON type if it lies inside one."""
+
+    sql: str
+    column: Column | None
+    json_type: str | None = None
+
+    @property
+    def ordered(self) -> str:
+        """The text for comparing, ordering and grouping."""
+        if self.column is not None and self.column.scalar == "Decimal":
+            return f"{self.sql} COLLATE {DECIMAL}"
+        return self.sql
+
+
+class Resolver(Protocol):
+    """What knows where a plan has its types, and gives out slots."""
+
+    def locate(self, ref: Ref) -> tuple[str, Column]:
+        """The alias of the row that a field belongs to, and its column."""
+        ...
+
+    def slot(self, encode: Encode | None) -> str:
+        """A placeholder for the next value of the part of the plan that is being written."""
+        ...
+
+    def again(self, encode: Encode) -> str:
+        """A placeholder for the value of the last slot, encoded in another way."""
+        ...
+
+    def measure(self, measure: Measure) -> tuple[str, Encode | None]:
+        """SQL of an aggregate, and how a value to compare with it is encoded."""
+        ...
+
+
+def condition(shape: Shape, to: Resolver) -> str:
+    """SQL for a filter."""
+    if isinstance(shape, Junction):
+        return f"({condition(shape.left, to)} {shape.op.upper()} {condition(shape.right, to)})"
+    if isinstance(shape, Negation):
+        return f"(NOT {condition(shape.part, to)})"
+    if isinstance(shape, Compare) and isinstance(shape.ref, Measure):
+        sql, encode = to.measure(shape.ref)
+        return f"({sql} {_OPERATORS[shape.op]} {to.slot(encode)})"
+    ref: Ref = shape.ref  # type: ignore[assignment]
+    if ref.any_path is None:
+        return _simple(shape, operand(ref, to), to)
+    source, value = _any_of(ref, to)
+    return f"EXISTS (SELECT 1 FROM {source} WHERE {_simple(shape, value, to)})"
+
+
+def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
+    if isinstance(shape, Compare):
+        return _compare(shape, left, to)
+    if isinstance(shape, Match):
+        return _match(shape.op, left, to)
+    if isinstance(shape, Member):
+        if not shape.size:
+            return "(0)"
+        encode = comparand(left.column)
+        return f"({left.ordered} IN ({', '.join(to.slot(encode) for _ in range(shape.size))}))"
+    assert isinstance(shape, Test)
+    if shape.op in ("is_null", "is_not_null"):
+        return f"({left.sql} {'IS NULL' if shape.op == 'is_null' else 'IS NOT NULL'})"
+    truth = shape.op == "is_true"
+    if left.json_type is not None:
+        return f"({left.json_type} = '{'true' if truth else 'false'}')"
+    if left.column is None or left.column.scalar != "bool":
+        raise QueryError(f"{_name(left)} is not a bool", hint="is_true() and is_false() are for bools")
+    return f"({left.sql} = {int(truth)})"
+
+
+def operand(ref: Ref, to: Resolver) -> Operand:
+    """SQL for a field, or for the value at a path inside it."""
+    alias, column = to.locate(ref)
+    sql = f"{alias}.{quoted(column.column)}"
+    if not ref.path:
+        if column.scalar is None:
+            return Operand(sql, column, f"json_type({sql})")
+        return Operand(sql, column)
+    if column.scalar is not None:
+        raise QueryError(f"{column.name} is a {column.scalar}: there is no path into it")
+    path = literal(json_path(ref.path))
+    return Operand(f"json_extract({sql}, {path})", None, f"json_type({sql}, {path})")
+
+
+def json_path(steps: tuple[str | int, ...]) -> str:
+    """A path as SQLite's JSON functions take it. Quotes in keys are written as JSON escapes them."""
+    found = "$"
+    for step in steps:
+        found += f"[{step}]" if isinstance(step, int) else '."' + step.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return found
+
+
+def _any_of(ref: Ref, to: Resolver) -> tuple[str, Operand]:
+    """A source of all values at a path that goes through lists, and the value of its rows."""
+    alias, column = to.locate(ref)
+    if column.scalar is not None:
+        raise QueryError(f"{column.name} is a {column.scalar}: there is no path into it")
+    start = f"{alias}.{quoted(column.column)}"
+    if ref.path:
+        start = f"({start} -> {literal(json_path(ref.path))})"
+    sources = [f"json_each({_spread(start)}) AS any0"]
+    for depth, step in enumerate(ref.any_path or ()):
+        path = literal(json_path((step,)))
+        within = f"(CASE any{depth}.type WHEN 'object' THEN any{depth}.value ELSE '{{}}' END -> {path})"
+        sources.append(f"json_each({_spread(within)}) AS any{depth + 1}")
+    last = f"any{len(sources) - 1}"
+    return ", ".join(sources), Operand(f"{last}.value", None, f"{last}.type")
+
+
+def _spread(json: str) -> str:
+    """A list as it is, anything else as a list of one."""
+    return (f"CASE WHEN {json} IS NULL THEN NULL WHEN json_type({json}) = 'array' THEN {json} "
+            f"ELSE json_array(json({json})) END")
+
+
+def _compare(shape: Compare, left: Operand, to: Resolver) -> str:
+    operator = _OPERATORS[shape.op]
+    if shape.other is not None:
+        return f"({left.ordered} {operator} {operand(shape.other, to).ordered})"
+    slot = to.slot(comparand(left.column))
+    if left.column is not None or shape.op in ("==", "!="):
+        return f"({left.ordered} {operator} {slot})"
+    # Inside JSON a value may be of any type; text and numbers have no order between them.
+    alike = f"(typeof({left.sql}) IN {_NUMBERS}) = (typeof({slot}) IN {_NUMBERS})"
+    return f"({alike} AND {left.sql} {operator} {slot})"
+
+
+def _match(op: str, left: Operand, to: Resolver) -> str:
+    if left.column is not None and left.column.scalar != "str":
+        raise QueryError(f"{_name(left)} is not text", hint=f"{op}() is for str, or for a path inside JSON")
+    text = f"typeof({left.sql}) = 'text' AND " if left.column is None else ""
+    if op == "startswith":
+        # A range, so that an index can be used.
+        low, high = to.slot(None), to.again(_successor)
+        return f"({text}{left.sql} >= {low} AND ({high} IS NULL OR {left.sql} < {high}))"
+    # Bytes of UTF-8 match where characters do, and neither wildcards nor NULs mean anything in them.
+    raw, slot = f"CAST({left.sql} AS BLOB)", to.slot(str.encode)
+    if op == "contains":
+        return f"({text}instr({raw}, {slot}) > 0)"
+    return f"({text}(length({slot}) = 0 OR substr({raw}, -length({slot})) = {slot}) AND {left.sql} IS NOT NULL)"
+
+
+def _successor(prefix: str) -> str | None:
+    """The first text behind all that start with this; None if there is none."""
+    while prefix:
+        last = ord(prefix[-1])
+        if last < 0x10FFFF:
+            return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+        prefix = prefix[:-1]
+    return None
+
+
+def comparand(column: Column | None) -> Encode:
+    """How a value to compare with a column is encoded. Raises `QueryError` for one of another type."""
+    if column is None:
+        return inside_json
+    if column.scalar in ("int", "float") and column.codec.types in (frozenset({int}), frozenset({float})):
+        return lambda value: _number(value, column)
+    return lambda value: _value(value, column)
+
+
+def _number(value: Any, column: Column) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise QueryError(f"{column.name} is a number and cannot be compared with {value!r}")
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else float(value)
+    return encode_float(value)
+
+
+def _value(value: Any, column: Column) -> Any:
+    types = column.codec.types
+    if types is not None and type(value) not in types:
+        if any(issubclass(kind, enum.Enum) for kind in types) and not isinstance(value, enum.Enum):
+            return value  # the value of a member stands for the member
+        if isinstance(value, str) and column.scalar == "UUID":
+            return str(column.decode(value))
+        if isinstance(value, int) and not isinstance(value, bool) and column.scalar == "Decimal":
+            return str(value)
+        wrong = f"{column.name} is a {column.scalar} and cannot be compared with {value!r}"
+        raise QueryError(wrong, hint=None if column.scalar != "str" else "compare it with text")
+    try:
+        return value if column.codec.encode is None else column.codec.encode(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise QueryError(f"{column.name} cannot be compared with {value!r}: {failure(error)}") from error
+
+
+def _name(left: Operand) -> str:
+    return left.column.name if left.column is not None else "the value"

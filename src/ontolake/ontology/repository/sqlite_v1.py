@@ -1,0 +1,140 @@
+"""sqlite/v1: all types in two history tables with their fields as JSON; reads see rows of every schema version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import apsw
+
+from ontolake.model.codecs import json_text
+from ontolake.model.columns import Column
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.config import Config
+from ontolake.ontology.repository.sqlite_base import SqliteRepository
+from ontolake.ontology.repository.sqlite_conditions import json_path
+from ontolake.ontology.repository.sqlite_latest import literal, quoted
+from ontolake.ontology.repository.sqlite_stage import staged
+from ontolake.ontology.repository.sqlite_statements import key_columns
+from ontolake.ontology.repository.sqlite_tables import empty_source
+
+HISTORY = (
+    """CREATE TABLE entity_history (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, entity_type TEXT NOT NULL, entity_key TEXT NOT NULL,
+    fields_json TEXT NOT NULL, commit_id INTEGER NOT NULL REFERENCES commits (id), schema_version_id INTEGER)""",
+    "CREATE INDEX entity_history_latest ON entity_history (entity_type, entity_key, commit_id DESC)",
+    "CREATE INDEX entity_history_commit ON entity_history (commit_id)",
+    """CREATE TABLE relation_history (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, relation_type TEXT NOT NULL, left_key TEXT NOT NULL, right_key TEXT NOT NULL,
+    instance_key TEXT NOT NULL DEFAULT '', fields_json TEXT NOT NULL,
+    commit_id INTEGER NOT NULL REFERENCES commits (id), schema_version_id INTEGER)""",
+    """CREATE INDEX relation_history_latest
+    ON relation_history (relation_type, left_key, right_key, instance_key, commit_id DESC)""",
+    "CREATE INDEX relation_history_reverse ON relation_history (relation_type, right_key)",
+    "CREATE INDEX relation_history_commit ON relation_history (commit_id)",
+)
+
+
+class SqliteRepositoryV1(SqliteRepository):
+    """A typed store with one history for all types."""
+
+    engine_version = "v1"
+
+    def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
+        super().__init__(db, uri, config)
+        db.create_scalar_function("ontolake_fields", _fields, -1, deterministic=True)
+
+    @classmethod
+    def create_layout(cls, db: apsw.Connection) -> None:
+        for statement in HISTORY:
+            db.execute(statement)
+
+    def activation(self, info: TypeInfo) -> int:
+        return 0
+
+    def forget_layout(self) -> None:
+        """Nothing: the layout never changes."""
+
+    def drop_layout(self, kind: Kind, name: str) -> None:
+        """Nothing: what is not registered is not read."""
+
+    def source(self, info: TypeInfo) -> str:
+        if self.current_version(info) is None:
+            return empty_source(info)
+        keys = [*(_key(info, key) for key in key_columns(info)), "commit_id", "schema_version_id", "id AS rowid"]
+        fields = [f"{_value(column)} AS {quoted(column.column)}" for column in info.columns]
+        return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
+                f"WHERE {info.kind}_type = {literal(info.name)})")
+
+    def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
+        """Nothing: rows of every type and version go to one table."""
+
+    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str, unchanged: str) -> int:
+        keys = key_columns(info)
+        parts: list[str] = []
+        for column in (*info.keys, *info.columns):
+            parts += [literal(column.stored), literal(column.scalar or "json"), f"new.{quoted(column.column)}"]
+        self.db.execute(
+            f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, commit_id, "
+            f"schema_version_id) SELECT {literal(info.name)}, {', '.join(staged(info, 'new', key) for key in keys)}, "
+            f"ontolake_fields({', '.join(parts)}), ?1, {version} FROM {stage} AS new "
+            f"WHERE NOT {unchanged} ORDER BY new.rowid", (commit_id,))  # fmt: skip
+        return self.db.changes()
+
+    # one row at a time, as seed 000 names it
+    def insert_entity(
+        self, type_name: str, key: Any, fields: Mapping[str, Any], commit_id: int,
+        schema_version_id: int | None = None,
+    ) -> None:  # fmt: skip
+        """Write one row. A version may be left out in v1."""
+        self.db.execute("INSERT INTO entity_history (entity_type, entity_key, fields_json, commit_id, "
+                        "schema_version_id) VALUES (?, ?, ?, ?, ?)",
+                        (type_name, str(key), json_text(dict(fields)), commit_id, schema_version_id))
+
+    def insert_relation(
+        self, type_name: str, left_key: Any, right_key: Any, fields: Mapping[str, Any], commit_id: int,
+        schema_version_id: int | None = None, *, instance_key: str = "",
+    ) -> None:  # fmt: skip
+        self.db.execute("INSERT INTO relation_history (relation_type, left_key, right_key, instance_key, fields_json, "
+                        "commit_id, schema_version_id) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                        (type_name, str(left_key), str(right_key), instance_key, json_text(dict(fields)), commit_id,
+                         schema_version_id))
+
+
+def _key(info: TypeInfo, key: str) -> str:
+    """A key column, as the type that the field has: v1 holds all keys as text."""
+    scalar = next((column.scalar for column in info.keys if column.column == key), "str")
+    return f"CAST({key} AS INTEGER) AS {key}" if scalar == "int" else key
+
+
+def _value(column: Column) -> str:
+    """A field out of the JSON, as a typed column would hold it."""
+    path = literal(json_path((column.stored,)))
+    if column.scalar is None:
+        # `->` keeps JSON as it is; a JSON null is a missing value.
+        return f"nullif(fields_json -> {path}, 'null')"
+    value = f"fields_json ->> {path}"
+    if column.scalar == "bytes":
+        return f"unhex({value})"
+    if column.scalar == "float":
+        return f"CASE json_type(fields_json, {path}) WHEN 'integer' THEN CAST({value} AS REAL) ELSE {value} END"
+    return value
+
+
+def _fields(*parts: Any) -> str:
+    """The JSON of a row from (name, type, encoded value) triples."""
+    members = []
+    for name, scalar, value in sorted(zip(parts[::3], parts[1::3], parts[2::3], strict=True)):
+        if value is None:
+            text = "null"
+        elif scalar == "json":
+            text = value
+        elif scalar == "bool":
+            text = "true" if value else "false"
+        elif scalar == "bytes":
+            text = f'"{value.hex()}"'
+        else:
+            text = json_text(value)
+        members.append(f"{json.dumps(name, ensure_ascii=False)}:{text}")
+    return "{" + ",".join(members) + "}"
