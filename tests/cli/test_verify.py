@@ -20,7 +20,8 @@ def flip(url: str) -> Flip:
         place = Path(url.removeprefix("file://"))
         files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
         # What was moved into a blob may still be in the log for a while, where nobody looks for it.
-        path, *_ = sorted((path for path in files if piece in path.read_bytes()), key=lambda p: p.parent.name != "blobs")
+        found = [path for path in files if piece in path.read_bytes()]
+        path = min(found, key=lambda path: path.parent.name != "blobs")
         data = bytearray(path.read_bytes())
         data[data.rindex(piece) + len(piece) // 2] ^= 0x40
         path.write_bytes(data)
