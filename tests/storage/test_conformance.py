@@ -9,15 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from ontolake.errors import StorageError
+from ontolake.storage import open_storage
 from ontolake.storage.conformance import RawFile, RawObjects, StorageConformance
 
 SWEEP = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
+"""Index and compact within the append that made it due, often, and throw away at once what is not needed."""
 
 
 class TestLocalFile(RawFile, StorageConformance):
     """`file:///….db`: everything in one file."""
 
     sweep_knobs = SWEEP
+    crash_runs = 400
+    flips = 600
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:
@@ -41,8 +46,56 @@ class TestMemory(RawObjects, StorageConformance):
 
     processes = False
     sweep_knobs = SWEEP
+    flips = 1500
 
     @pytest.fixture
     def fresh(self) -> Callable[[], str]:
         numbers, name = itertools.count(), secrets.token_hex(6)
         return lambda: f"memory://{name}/{next(numbers)}"
+
+
+class OnServer(RawObjects, StorageConformance):
+    """What holds for both S3 servers: every request counts, so checks read less."""
+
+    sweep_knobs = SWEEP
+    reads = 3
+    crash_steps = 10
+    recovery_runs = 8
+    history_examples = 10
+    flips = 60
+    batches_per_thread = 6
+    batches_per_process = 10
+
+    def test_a_bucket_that_does_not_exist_is_named(self, where: str) -> None:
+        with pytest.raises(StorageError) as refused:
+            open_storage("s3://no-such-bucket-here/prefix")
+        assert "no-such-bucket-here" in str(refused.value)
+
+    def test_missing_credentials_are_named(self, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(StorageError) as refused:
+            open_storage(where)
+        assert "AWS_ACCESS_KEY_ID" in str(refused.value)
+
+
+@pytest.mark.slow
+class TestMinistack(OnServer):
+    """`s3://…` on ministack."""
+
+    @pytest.fixture
+    def fresh(self, ministack_url: str) -> Callable[[], str]:
+        numbers = itertools.count()
+        return lambda: f"{ministack_url}/{next(numbers)}"
+
+
+@pytest.mark.slow
+class TestSeaweed(OnServer):
+    """`s3://…` on SeaweedFS."""
+
+    racers = 3
+
+    @pytest.fixture
+    def fresh(self, seaweed_url: str) -> Callable[[], str]:
+        numbers = itertools.count()
+        return lambda: f"{seaweed_url}/{next(numbers)}"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ontolake.storage.conformance.observe import Observation, observe
+from ontolake.storage.conformance.observe import Observation, glance, observe
 from ontolake.storage.conformance.peers import PATIENCE, Forker, Peer, Task, ThreadPeer
 from ontolake.storage.conformance.workload import EVERYTHING, image
 from ontolake.storage.protocol import Storage
@@ -23,6 +23,8 @@ Start = Callable[..., Peer]
 class Base:
     """Settings and fixtures. A subclass gives `fresh`, and changes the settings where its backend differs."""
 
+    title: ClassVar[str]
+    """What this part of the suite is about, for reports."""
     processes: ClassVar[bool] = True
     """False for a store that lives and dies with its process: peers are then threads, and crashes exceptions."""
     page_size: ClassVar[int] = 4096
@@ -31,10 +33,17 @@ class Base:
     sweep_knobs: ClassVar[Mapping[str, Any]] = {}
     """Passed as well where crashes are swept: such that background work is done at once, at points that do not vary."""
     crash_runs: ClassVar[int] = 208
+    """How many runs end in a crash, over all workloads."""
+    crash_steps: ClassVar[int] = 14
+    """How many steps such a workload has."""
+    recovery_runs: ClassVar[int] = 18
+    """How many runs end in a second crash, while the first one is recovered from."""
     history_examples: ClassVar[int] = 30
+    """How many random histories are played."""
     flips: ClassVar[int] = 150
+    """How many single bytes are flipped."""
     reads: ClassVar[int | None] = None
-    """The most LSNs of a branch that a check of everything reads; None for all. For backends that are far away."""
+    """How many LSNs of a branch a check of everything reads; None for all. For backends where each read is dear."""
 
     @classmethod
     def open(cls, where: str, **knobs: Any) -> Storage:
@@ -56,8 +65,8 @@ class Base:
         return None
 
     @classmethod
-    def raw_write(cls, where: str, name: str, data: bytes) -> None:
-        """Put bytes under a name of the store at `where`, which need not be there."""
+    def raw_write(cls, where: str, blobs: Mapping[str, bytes]) -> None:
+        """Write these bytes, by name, to `where`, a fresh place: a store that was copied there is the same store."""
         raise NotImplementedError("a suite with raw_blobs has raw_write as well")
 
     @pytest.fixture
@@ -122,6 +131,10 @@ class Base:
     def observe(self, storage: Storage) -> Observation:
         """Everything the store answers about the pages that tests write."""
         return observe(storage, EVERYTHING, reads=self.reads)
+
+    def observe_again(self, storage: Storage) -> Observation:
+        """The same, but less of it where each read is dear."""
+        return self.observe(storage) if self.reads is None else glance(storage)
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:

@@ -27,6 +27,8 @@ class Stored(NamedTuple):
 class Damage(Base):
     """Needs `raw_blobs` and `raw_write`; the mixins `RawFile` and `RawObjects` give them."""
 
+    title = "Damage"
+
     @pytest.fixture
     def stored(self, fresh: Fresh) -> Stored:
         """Pages and records on three branches, part of them indexed and compacted, part in the tail of the log."""
@@ -48,7 +50,7 @@ class Damage(Base):
         kinds = ["acquire", *["append"] * 2, "branch", *["append"] * 4, "branch", *["append"] * 3, "floor", "compact"]
         kinds += ["append", "append", "renew", "append", "reopen", "append"]
         chance = random.Random(11)
-        return spell([(kind, chance.getrandbits(128)) for kind in kinds], self.page_size)
+        return spell([(kind, chance.randbytes(20)) for kind in kinds], self.page_size)
 
     def test_one_flipped_byte_anywhere_is_noticed_or_harmless(self, fresh: Fresh, stored: Stored) -> None:
         """Positions spread over every blob: whatever is read is right, or `Corruption` says that it cannot be read."""
@@ -62,6 +64,7 @@ class Damage(Base):
     def test_a_flipped_byte_in_a_live_record_is_corruption(self, fresh: Fresh, stored: Stored) -> None:
         """Wherever a record's bytes lie, at least one of the places is looked at when everything is read."""
         records = live_records(stored.seen)
+        records = records[:: 1 + 10 * len(records) // self.flips]
         places = {record: list(occurrences(stored.blobs, record.bytes)) for record in records}
         if not any(places.values()):
             pytest.skip("this backend does not store records as they are")
@@ -99,10 +102,9 @@ class Damage(Base):
             raise
 
     def _copy(self, where: str, blobs: Mapping[str, bytes], name: str, position: int, bit: int) -> None:
-        for other, blob in blobs.items():
-            if other == name:
-                blob = blob[:position] + bytes([blob[position] ^ bit]) + blob[position + 1 :]
-            self.raw_write(where, other, blob)
+        blob = bytearray(blobs[name])
+        blob[position] ^= bit
+        self.raw_write(where, {**blobs, name: bytes(blob)})
 
     def _judge(self, where: str, seen: Observation, appended: bytes | None = None) -> str:
         """Read everything. Anything but `Corruption` or the same answers fails the test."""

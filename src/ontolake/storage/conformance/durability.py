@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from ontolake.storage.conformance import crashes
@@ -17,6 +20,8 @@ SEEDS = 8
 
 class Durability(Base):
     """C1 and C5."""
+
+    title = "C1, C5 durability"
 
     def test_acknowledged_records_are_there_after_every_reopen(self, opener: Opener) -> None:
         """Each append is read back by a handle that did not make it, in the log and as a page."""
@@ -67,43 +72,59 @@ class Durability(Base):
         A first run counts the fault points of a seeded workload; each further run, on a new store, ends at one
         of them. Every distinct step of the workload is among them.
         """
-        ops = program(seed, 14, self.page_size)
+        ops = program(seed, self.crash_steps, self.page_size)
         counted = crashes.run(start, fresh(), ops, -1)
         assert counted.steps is not None
         appends = sum(op.kind == "append" for op in ops)
         assert len(counted.steps) > appends > 0, "a backend has a fault point at every step of an append"
         points = crashes.choose_points(counted.steps, -(-self.crash_runs // SEEDS), seed)
-        assert {counted.steps[n] for n in points} == set(counted.steps)
-        for n in points:
-            where = fresh()
-            ended = crashes.run(start, where, ops, n)
+        steps = counted.steps
+        kinds = {crashes.kind_of(step) for step in steps}
+        assert {crashes.kind_of(steps[n]) for n in points} == kinds
+
+        def attempt(n: int, where: str) -> None:
             try:
-                crashes.check_recovered(self, where, ops, ended)
+                crashes.check_recovered(self, where, ops, crashes.run(start, where, ops, n))
             except BaseException as error:
-                error.add_note(f"seed {seed}, ended at fault point {n} ({counted.steps[n]}), after {ops}")
+                error.add_note(f"seed {seed}, ended at fault point {n} ({steps[n]}), in {ops}")
                 raise
+
+        self._all(attempt, points, [fresh() for _ in points])
+
+    def _all(self, attempt: Callable[..., None], *arguments: Iterable[object]) -> None:
+        """Make all attempts, two at a time if each has a process of its own."""
+        if self.processes:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(attempt, *arguments))
+        else:
+            list(map(attempt, *arguments))
 
     def test_killed_while_recovering(self, fresh: Fresh, start: Start) -> None:
         """A crash while the store is opened after a crash harms nothing: the next open finishes the work."""
         ops = [Op("acquire"), *program(99, 8, self.page_size)]
         steps = crashes.run(start, fresh(), ops, -1).steps
         assert steps is not None
-        for n in crashes.choose_points(steps, 6, seed=1):
-            for m in range(3):
-                where = fresh()
-                ended = crashes.run(start, where, ops, n)
-                crashes.run(start, where, [Op("reopen"), Op("compact")], m)
-                crashes.check_recovered(self, where, ops, ended)
+        firsts = crashes.choose_points(steps, self.recovery_runs, seed=1)[: self.recovery_runs]
+        points = [(n, i % 4) for i, n in enumerate(firsts)]
+
+        def attempt(point: tuple[int, int], where: str) -> None:
+            ended = crashes.run(start, where, ops, point[0])
+            crashes.run(start, where, [Op("reopen"), Op("compact")], point[1])
+            crashes.check_recovered(self, where, ops, ended)
+
+        self._all(attempt, points, [fresh() for _ in points])
 
     def test_killed_at_any_moment(self, fresh: Fresh, start: Start) -> None:
         """Ended from outside, at whatever it does, its own background work included."""
         if not self.processes:
             pytest.skip("the store ends with its process")
-        for seed in range(10):
-            where = fresh()
+
+        def attempt(seed: int, where: str) -> None:
             ops = program(1000 + seed, 30, self.page_size)
             ended = crashes.listen(start(play, where, ops, -1, False), ops, kill_after=3 + 2 * seed)
             crashes.check_recovered(self, where, ops, ended)
+
+        self._all(attempt, range(10), [fresh() for _ in range(10)])
 
     def test_replay_gives_the_same_answer_every_time(self, opener: Opener) -> None:
         """Opening and reading is a function of what is stored: it changes nothing, whichever handle does it."""

@@ -17,6 +17,8 @@ from ontolake.storage.types import FenceToken, Lsn, WalRecord
 class Fencing(Base):
     """C4, in one process."""
 
+    title = "C4 fencing"
+
     racers = 4
 
     def test_a_new_writer_fences_the_old_one(self, opener: Opener) -> None:

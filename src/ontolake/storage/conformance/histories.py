@@ -11,11 +11,13 @@ from ontolake.storage.conformance.workload import MISUSE, WEIGHTS, Op, Player, o
 from ontolake.storage.protocol import Storage
 
 KINDS = ["append"] * 5 + ["branch"] * 2 + [kind for kind in WEIGHTS if kind not in ("append", "branch")] + MISUSE
-STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 2**64)), min_size=8, max_size=40)
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.binary(min_size=12, max_size=12)), min_size=8, max_size=40)
 
 
 class Histories(Base):
     """Whole programs, made up and shrunk by Hypothesis."""
+
+    title = "Histories"
 
     def test_random_histories_match_the_oracle(self, fresh: Fresh) -> None:
         """Writes, branches, fences, floors, compactions and reopens: each outcome, and everything that can be
@@ -30,8 +32,8 @@ class Histories(Base):
             suppress_health_check=list(HealthCheck),
         )
         @given(steps=STEPS)
-        def check(steps: list[tuple[str, int]]) -> None:
-            ops = spell([("acquire", 0), *steps], self.page_size)
+        def check(steps: list[tuple[str, bytes]]) -> None:
+            ops = spell([("acquire", b""), *steps], self.page_size)
             note(f"steps: {ops}")
             self._check(fresh(), ops)
 

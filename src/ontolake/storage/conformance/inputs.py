@@ -87,6 +87,8 @@ MISTAKES = [
 class Inputs(Base):
     """Mistakes of the caller."""
 
+    title = "Bad input"
+
     @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
     def test_a_mistake_is_named_and_changes_nothing(self, storage: Storage, mistake: Mistake) -> None:
         token = storage.acquire_fence("writer")
@@ -108,6 +110,8 @@ class Inputs(Base):
 
 class Opening(Base):
     """Opening a store: with the wrong settings, in the wrong place, twice."""
+
+    title = "Opening"
 
     def test_another_page_size_is_refused(self, opener: Opener) -> None:
         with opener() as storage:

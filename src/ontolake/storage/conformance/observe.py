@@ -27,27 +27,34 @@ class Observation(NamedTuple):
 def observe(storage: Storage, ids: Iterable[PageId], *, reads: int | None = None) -> Observation:
     """Read everything: every branch's log, and the pages `ids` at every LSN on every branch.
 
-    With `reads`, at most about that many LSNs of a branch are read, evenly spread. Raises what the store
-    raises, and an error that stands for a page in a batch unless it is `NotFound`.
+    With `reads`, at most about that many LSNs of a branch are read, evenly spread, and of a log what lies above
+    the branch's base. Raises what the store raises, and an error that stands for a page unless it is `NotFound`.
     """
-    asked = list(ids)
+    asked, seen = list(ids), glance(storage)
+    for name, (base, _, _) in seen.branches.items():
+        after = seen.floor if reads is None else max(seen.floor, base)
+        seen.logs[name] = list(storage.scan_wal(Lsn(after), branch=name))
+        beyond = [seen.durable + 1000] if reads is None else []
+        for lsn in [*spread(seen.floor, seen.durable, reads), *beyond]:
+            found = storage.get_pages(asked, Lsn(lsn), branch=name)
+            seen.pages[name, lsn] = {page_id: version(page) for page_id, page in zip(asked, found, strict=True)}
+    return seen
+
+
+def glance(storage: Storage) -> Observation:
+    """What a store says without reading pages, and of the logs only that of `main`."""
     refs = storage.list_branches()
     names = {ref.id: ref.name for ref in refs}
-    floor, durable = storage.pitr_floor(), storage.durable_lsn()
-    pages: dict[tuple[str, int], dict[int, Version]] = {}
-    for ref in refs:
-        for lsn in [*spread(floor, durable, reads), durable + 1000]:
-            found = storage.get_pages(asked, Lsn(lsn), branch=ref.id)
-            pages[ref.name, lsn] = {page_id: version(page) for page_id, page in zip(asked, found, strict=True)}
+    floor = storage.pitr_floor()
     return Observation(
-        durable=durable,
+        durable=storage.durable_lsn(),
         commit=storage.get_commit_lsn(),
         floor=floor,
         branches={
             ref.name: (ref.base_lsn, ref.head_lsn, None if ref.parent is None else names[ref.parent]) for ref in refs
         },
-        logs={ref.name: list(storage.scan_wal(floor, branch=ref.name)) for ref in refs},
-        pages=pages,
+        logs={"main": list(storage.scan_wal(floor))},
+        pages={},
     )
 
 

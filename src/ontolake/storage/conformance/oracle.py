@@ -68,7 +68,7 @@ class Oracle:
     """A handle on a model. Handles of one process share it with its lock."""
 
     def __init__(
-        self, model: Model, lock: AbstractContextManager[object] | None = None, *, lease_ms: int = 10_000
+        self, model: Model, lock: AbstractContextManager[object] | None = None, *, lease_ms: float = 10_000
     ) -> None:
         self.trait_version = STORAGE_TRAIT_VERSION
         self.page_size = model.page_size

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -34,6 +35,8 @@ FOREIGN = {
 class RawFile(Damage):
     """For a store in one local file, at a URL that ends in its path. `class TestMine(RawFile, StorageConformance)`."""
 
+    title = "Torn tails, foreign files"
+
     @classmethod
     def path(cls, where: str) -> Path:
         """The file of the store at `where`."""
@@ -44,8 +47,8 @@ class RawFile(Damage):
         return {"": cls.path(where).read_bytes()}
 
     @classmethod
-    def raw_write(cls, where: str, name: str, data: bytes) -> None:
-        cls.path(where).write_bytes(data)
+    def raw_write(cls, where: str, blobs: Mapping[str, bytes]) -> None:
+        cls.path(where).write_bytes(blobs[""])
 
     def test_the_store_is_one_file(self, fresh: Fresh) -> None:
         """At rest nothing lies beside it."""
@@ -61,7 +64,7 @@ class RawFile(Damage):
         for size in (1, 7, 8, 100, 4096, 50_000):
             for garbage in (bytes(size), b"\xff" * size, random.Random(size).randbytes(size)):
                 where = fresh()
-                self.raw_write(where, "", data + garbage)
+                self.raw_write(where, {"": data + garbage})
                 with self.connect(where) as storage:
                     assert difference(self.observe(storage), seen) is None
                     lsn = storage.append_wal(storage.acquire_fence("writer"), [WalRecord(b"more")])
@@ -74,7 +77,7 @@ class RawFile(Damage):
         data, seen = self._at_rest(fresh(), self.story())
         for size in (50, 500, 5000, 20_000, len(data) - 4096):
             where = fresh()
-            self.raw_write(where, "", data + data[-size:])
+            self.raw_write(where, {"": data + data[-size:]})
             assert self._judge(where, seen)
 
     def test_a_file_cut_short_never_gives_wrong_data(self, fresh: Fresh) -> None:
@@ -85,7 +88,7 @@ class RawFile(Damage):
         back = [*range(1, 64, 3), *range(64, 3 * self.page_size, 331), *range(3 * self.page_size, len(data), 9973)]
         for cut in back:
             where = fresh()
-            self.raw_write(where, "", data[:-cut])
+            self.raw_write(where, {"": data[:-cut]})
             try:
                 with self.connect(where) as storage:
                     found = self.observe(storage)
@@ -114,7 +117,7 @@ class RawFile(Damage):
     @pytest.mark.parametrize("kind", FOREIGN)
     def test_a_file_that_is_not_ours_is_refused(self, fresh: Fresh, kind: str) -> None:
         where = fresh()
-        self.raw_write(where, "", FOREIGN[kind])
+        self.raw_write(where, {"": FOREIGN[kind]})
         with pytest.raises(Invalid) as refused:
             self.connect(where)
         assert self.path(where).name in str(refused.value)
@@ -141,6 +144,8 @@ class RawFile(Damage):
 class RawObjects(Damage):
     """For a store of objects, at a URL that `ontolake.objects.open_store` takes."""
 
+    title = "Lost and foreign objects"
+
     @classmethod
     def objects(cls, where: str) -> ObjectStore:
         """The objects of the store at `where`."""
@@ -151,11 +156,16 @@ class RawObjects(Damage):
     @classmethod
     def raw_blobs(cls, where: str) -> Mapping[str, bytes] | None:
         objects = cls.objects(where)
-        return {info.key: objects.get(info.key).data for info in objects.list()}
+        blobs = {info.key: objects.get(info.key).data for info in objects.list()}
+        objects.close()
+        return blobs
 
     @classmethod
-    def raw_write(cls, where: str, name: str, data: bytes) -> None:
-        cls.objects(where).put(name, data)
+    def raw_write(cls, where: str, blobs: Mapping[str, bytes]) -> None:
+        objects = cls.objects(where)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(objects.put, blobs.keys(), blobs.values()))
+        objects.close()
 
     def test_a_lost_object_never_gives_wrong_data(self, fresh: Fresh) -> None:
         """With any one object gone an error says so, or every answer is right; only what was written last may be
@@ -172,9 +182,7 @@ class RawObjects(Damage):
         assert blobs is not None
         for lost in blobs:
             place = fresh()
-            for name, data in blobs.items():
-                if name != lost:
-                    self.raw_write(place, name, data)
+            self.raw_write(place, {name: data for name, data in blobs.items() if name != lost})
             try:
                 with self.connect(place) as storage:
                     found = self.observe(storage)
@@ -187,7 +195,7 @@ class RawObjects(Damage):
     def test_a_prefix_that_is_not_ours_is_refused(self, fresh: Fresh, name: str) -> None:
         """Something else lies there: it is named, and left alone."""
         where = fresh()
-        self.raw_write(where, name, b'{"dear": "diary"}')
+        self.raw_write(where, {name: b'{"dear": "diary"}'})
         with pytest.raises((Invalid, Corruption)) as refused:
             self.connect(where)
         assert where.rpartition("/")[2] in str(refused.value)

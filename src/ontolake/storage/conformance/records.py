@@ -24,6 +24,8 @@ OPAQUE = [
 class Records(Base):
     """What goes in comes out."""
 
+    title = "Records"
+
     def test_opaque_records_come_back_byte_for_byte(self, opener: Opener) -> None:
         """Empty ones, long ones, and ones that look like the store's own bookkeeping; also after a reopen."""
         batch = [WalRecord(data) for data in OPAQUE]

@@ -21,6 +21,8 @@ BATCH = [WalRecord(b"one"), WalRecord(b"two")]
 class Requests(Base):
     """Lost responses and retries."""
 
+    title = "Retries"
+
     def test_the_same_request_is_applied_once(self, opener: Opener) -> None:
         """The first answer is given again: at once, after other appends, after a reopen, under a new token."""
         storage = opener()

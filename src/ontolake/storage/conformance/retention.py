@@ -15,6 +15,8 @@ from ontolake.storage.types import FenceToken, Lsn, PageId
 class Retention(Base):
     """C8."""
 
+    title = "C8 retention"
+
     def _fill(self, storage: Storage, count: int = 12) -> FenceToken:
         token = storage.acquire_fence("writer")
         for seed in range(1, count + 1):
@@ -86,7 +88,7 @@ class Retention(Base):
         pages = {
             key: versions
             for key, versions in seen.pages.items()
-            if key[1] >= floor and (names is None or key[0] in names) and (self.reads is None or key[1] > seen.durable)
+            if key[1] >= (floor if self.reads is None else seen.durable) and (names is None or key[0] in names)
         }
         logs = {
             name: [entry for entry in log if entry[0] > floor]

@@ -16,6 +16,8 @@ from ontolake.storage.types import Lsn, Page, PageId, WalRecord
 class Snapshots(Base):
     """C3 and C6."""
 
+    title = "C3, C6 snapshots"
+
     def test_a_page_is_read_as_it_was_at_an_lsn(self, storage: Storage) -> None:
         """Three versions with other writes between them: each LSN gives the greatest version at or below it."""
         token = storage.acquire_fence("writer")

@@ -21,6 +21,8 @@ BATCH = 3
 class Takeover(Base):
     """C4, between processes."""
 
+    title = "C4 takeover"
+
     pause = 0.3
     """How long a takeover may take before it is held to be waiting for the paused writer, in seconds."""
 

@@ -58,24 +58,23 @@ def image(seed: int, size: int) -> bytes:
 
 
 class Choices:
-    """A number read as a series of choices. 0 always chooses the first, so that programs shrink well."""
+    """Bytes read as a series of choices, each a byte. 0 chooses the first, so that programs shrink well."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, data: bytes) -> None:
+        self._left = iter(data)
 
     def below(self, count: int) -> int:
-        self._number, chosen = divmod(self._number, count)
-        return chosen
+        return next(self._left, 0) % count
 
     def of(self, options: Sequence[T]) -> T:
         return options[self.below(len(options))]
 
 
-def step(kind: str, number: int, oracle: Oracle, serial: int) -> Op:
-    """The step of this kind that `number` chooses, given what the store holds by now."""
+def step(kind: str, data: bytes, oracle: Oracle, serial: int) -> Op:
+    """The step of this kind that `data` chooses, given what the store holds by now."""
     if kind not in _SPELLED:
         return Op(kind)
-    return _SPELLED[kind](Choices(number), oracle, serial)
+    return _SPELLED[kind](Choices(data), oracle, serial)
 
 
 def _append(choose: Choices, oracle: Oracle, serial: int) -> Op:
@@ -162,16 +161,16 @@ def program(seed: int, length: int, page_size: int) -> list[Op]:
     """`length` steps that all succeed, the same for the same seed. The first acquires the fence."""
     chance = random.Random(seed)
     kinds = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length - 1)
-    return spell((("acquire", 0), *((kind, chance.getrandbits(128)) for kind in kinds)), page_size)
+    return spell((("acquire", b""), *((kind, chance.randbytes(20)) for kind in kinds)), page_size)
 
 
-def spell(steps: Iterable[tuple[str, int]], page_size: int) -> list[Op]:
-    """Steps given by kind and number, spelled out one after the other against an oracle."""
+def spell(steps: Iterable[tuple[str, bytes]], page_size: int) -> list[Op]:
+    """Steps given by kind and choices, spelled out one after the other against an oracle."""
     player = oracle_player(page_size)
     assert isinstance(player.storage, Oracle)
     ops = []
-    for serial, (kind, number) in enumerate(steps, 1):
-        ops.append(step(kind, number, player.storage, serial))
+    for serial, (kind, data) in enumerate(steps, 1):
+        ops.append(step(kind, data, player.storage, serial))
         player.do(ops[-1])
     return ops
 
