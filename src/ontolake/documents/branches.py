@@ -18,7 +18,7 @@ from ontolake.documents.database import Database, row, rows
 from ontolake.documents.errors import BranchError, BranchExistsError, BranchNameError, UnknownBranchError
 from ontolake.documents.merging import Diff, MergePlan, Merger, MergeResult, Resolve
 from ontolake.documents.requests import check_branch_text, check_session
-from ontolake.documents.writing import check_active, check_repeated, insert_commit
+from ontolake.documents.writing import check_active, check_repeated
 from ontolake.faults import reach
 from ontolake.history import Branch
 
@@ -144,7 +144,7 @@ class Branches:
                 return
             seq = self._database.last_seq() + 1
             decided = commits.resolution(seq, ())
-            insert_commit(connection, seq, name, session, number, original, decided)
+            connection.execute(commits.INSERT, (seq, name, session, number, original, decided, None))
             change(connection, seq)
         reach("documents: branch committed")
         self._database.announce()

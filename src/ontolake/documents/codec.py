@@ -62,22 +62,29 @@ def seal(value: Json) -> tuple[str, Json]:
     That the copy is equal proves that nothing was converted on the way; the long way through `inspect` is only taken
     to say what is wrong, or when the text looks as if something might be.
     """
+    text = write(value)
+    copy = decode(text)
+    # The first two comparisons are cheap, and rule out most of what could be too deep.
+    if len(text) > 2 * MAX_DEPTH and text.count("{") + text.count("[") > MAX_DEPTH and height(copy) > MAX_DEPTH:
+        inspect(value)
+    if copy != value:
+        inspect(value)
+        raise Unstorable("", "it does not come back from JSON as it is")
+    return text, copy
+
+
+def write(value: Json) -> str:
+    """JSON text for a value that the caller compares with what the text says. Raises `Unstorable`."""
     try:
         data = _encode(value)
-        copy = _decode(data)
     except (TypeError, ValueError, RecursionError) as error:
         inspect(value)
         raise Unstorable("", str(error)) from None
     if len(data) > MAX_BYTES:
         raise Unstorable("", too_long(len(data)))
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and height(copy) > MAX_DEPTH:
-        inspect(value)
     if _LONG_NUMBER in data.translate(_DIGITS):
         inspect(value)
-    if copy != value:
-        inspect(value)
-        raise Unstorable("", "it does not come back from JSON as it is")
-    return data.decode(), copy
+    return data.decode()
 
 
 def too_long(size: int) -> str:
@@ -97,7 +104,9 @@ def size(value: Json) -> int:
 
 def height(value: Json) -> int:
     """How deep a value is nested: 0 for a scalar, 1 for `{}`, 2 for `[{}]`. Stops counting beyond the limit."""
-    level = [value] if type(value) is dict or type(value) is list else []
+    if type(value) is not dict and type(value) is not list:
+        return 0
+    level = [value]
     reached = 0
     while level and reached <= MAX_DEPTH:
         reached += 1
@@ -162,6 +171,8 @@ def _inspect_text(text: str, at: tuple[str | int, ...], what: str) -> None:
 
 def is_unicode(text: str) -> bool:
     """Whether a text can be written as UTF-8: Python's may hold halves of surrogate pairs."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

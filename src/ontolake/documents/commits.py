@@ -13,8 +13,9 @@ from ontolake.documents import codec
 from ontolake.documents.database import Database, row, rows
 
 INSERT = """\
-INSERT INTO "commit" (seq, branch, session_id, local_seq, invocation_ref, authorization_ref, original, resolution)
-VALUES (?, ?, ?, ?, NULL, NULL, ?, ?) RETURNING created_at"""
+INSERT INTO "commit" (
+  seq, branch, session_id, local_seq, invocation_ref, authorization_ref, original, resolution, created_at)
+VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, coalesce(?, datetime('now')))"""
 
 _COLUMNS = "seq, branch, session_id, local_seq, resolution, created_at"
 _ONE = f'SELECT {_COLUMNS} FROM "commit" WHERE seq = ?'

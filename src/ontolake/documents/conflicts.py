@@ -1,4 +1,4 @@
-"""Whether what a transaction read has changed since: which paths a patch writes, and which reads they meet.
+"""Whether what a transaction read has changed since: which of the later revisions meet its reads.
 
 A conflict may be reported where none is, but none is ever missed.
 """
@@ -6,14 +6,14 @@ A conflict may be reported where none is, but none is ever missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, patches, pointers
+from ontolake.documents import edits, patches, pointers
 from ontolake.documents.codec import Document, Json
 from ontolake.documents.database import View, rows
-from ontolake.documents.pointers import END, Tokens
+from ontolake.documents.pointers import Tokens
 
 
 class Later(NamedTuple):
@@ -31,29 +31,6 @@ WHERE branch = ? AND id = ? AND seq > ? AND seq <= ?
 ORDER BY seq, op_index"""
 
 
-def written(patch: dict[str, Any]) -> tuple[Tokens, ...]:
-    """The paths below which a patch may have changed something.
-
-    What is put into an array or taken out of it moves what stands behind, so then the whole array counts as written.
-    Whether a number in a path is an index or a key cannot be told from the patch: it is taken for an index.
-    """
-    path = pointers.parse(patch["path"])
-    match patch["op"]:
-        case "test":
-            return ()
-        case "add" | "copy" | "remove":
-            return (_shifting(path),)
-        case "move":
-            return _shifting(pointers.parse(patch["from"])), _shifting(path)
-    return (path,)
-
-
-def _shifting(path: Tokens) -> Tokens:
-    if path and (path[-1] == END or pointers.index(path[-1]) is not None):
-        return path[:-1]
-    return path
-
-
 def first_conflict(
     revisions: Iterable[Later], path: Tokens, *, shallow: bool, before: Callable[[], Document | None]
 ) -> int | None:
@@ -68,8 +45,8 @@ def first_conflict(
     for revision in revisions:
         if revision.op != "patch" or revision.data is None:
             return revision.seq
-        listed = codec.decode(revision.data)
-        paths = [tokens for patch in listed for tokens in written(patch)]
+        listed = patches.load(revision.data)
+        paths = [tokens for patch in listed for tokens in patch.written()]
         if not shallow:
             if any(pointers.overlap(tokens, path) for tokens in paths):
                 return revision.seq
@@ -91,7 +68,7 @@ _MISSING = object()
 def _keys(document: Document | None, path: Tokens) -> object:
     """What a shallow read of a path sees."""
     try:
-        found: Json = patches.look_up({} if document is None else document, path)
+        found: Json = edits.look_up({} if document is None else document, path)
     except KeyError:
         return _MISSING
     if isinstance(found, dict):

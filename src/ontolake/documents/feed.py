@@ -88,7 +88,7 @@ def _told(
 def applied(document: Document | None, op: str, data: str | None) -> Document | None:
     """What a stored operation makes of a document."""
     if op == "patch":
-        return patches.apply(document, codec.decode(data or "[]"))
+        return patches.apply(document, patches.load(data or ""))
     return None if data is None else codec.decode(data)
 
 

@@ -19,7 +19,7 @@ class Set(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """Change parts of an entity. One that is absent or deleted counts as `{}`; see `patches.OPERATIONS`."""
+    """Change parts of an entity. One that is absent or deleted counts as `{}`; see `ontolake.documents.patches`."""
 
     id: str
     patches: Patches

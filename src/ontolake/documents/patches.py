@@ -1,334 +1,325 @@
-"""Patch lists: `check` says whether one is well-formed, `apply` gives the document that it makes of another.
+"""Patches: what each kind says, which paths it may write, and the document that a list of them makes of another.
 
-`apply` is pure: it copies the containers on the way to a change, shares all others with the document that it was
-given, and changes neither that document nor the patches. A patch is a dict such as
-`{"op": "replace", "path": "/value/x", "value": 1}`; `OPERATIONS` lists them all.
+Applying is pure: the containers on the way to a change are copied, all others are shared with the document that was
+given, and neither that document nor the patches change. Outside, a patch is a dict such as
+`{"op": "replace", "path": "/value/x", "value": 1}`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, TypeVar
 
-from ontolake.documents import codec, pointers
-from ontolake.documents.codec import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, Document, Json
+import msgspec
+from msgspec import Meta, Struct
+
+from ontolake.documents import codec, edits, pointers
+from ontolake.documents.codec import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, Document, Json, Unstorable
+from ontolake.documents.edits import Unfit
 from ontolake.documents.errors import InvalidOperationError, PatchError
 from ontolake.documents.pointers import END, Tokens
 
-Patches = Sequence[dict[str, Any]]
+T = TypeVar("T")
 
+Patches = Sequence[dict[str, Any]]
+"""A patch list as callers write it."""
+
+_Count = Annotated[int, Meta(ge=0)]
 _TOO_DEEP = f"the document would be nested deeper than {MAX_DEPTH} levels"
 
 
-class _Unfit(Exception):
-    """A patch does not fit; `apply` says which one it was."""
+class PatchOp(Struct, frozen=True, gc=False, tag_field="op", forbid_unknown_fields=True):
+    """One patch. `path` is a JSON pointer from the root of the document, which is always an object."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    path: str
+
+    def problem(self) -> str | None:
+        """Why no document could take this, or None. Raises `ValueError` for a malformed pointer."""
+        return None if pointers.parse(self.path) else "the whole document stays an object"
+
+    def run(self, document: Document) -> Document:
+        """The document after it. Raises `Unfit`."""
+        raise AssertionError(self)
+
+    def written(self) -> tuple[Tokens, ...]:
+        """The paths below which it may have changed something."""
+        return (self.tokens(),)
+
+    def tokens(self) -> Tokens:
+        return pointers.parse(self.path)
 
 
-def apply(document: Document | None, patches: Patches) -> Document:
-    """The document after all patches; None, absent or deleted, counts as `{}`. Raises `PatchError`.
+class Replace(PatchOp, frozen=True, tag="replace"):
+    """Put a value where one may be: the parent must exist, and so must the index of an array."""
 
-    The patches must be well-formed: those of others go through `check` first.
+    value: Json
+
+    def problem(self) -> str | None:
+        return _unplaceable(self.tokens(), self.value)
+
+    def run(self, document: Document) -> Document:
+        return edits.put(document, self.path, self.value)
+
+
+class Add(PatchOp, frozen=True, tag="add"):
+    """Put a value in: missing objects on the way are made, an array grows at an index up to its length or at `-`."""
+
+    value: Json
+
+    def problem(self) -> str | None:
+        return _unplaceable(self.tokens(), self.value)
+
+    def run(self, document: Document) -> Document:
+        return edits.insert(document, self.path, self.value)
+
+    def written(self) -> tuple[Tokens, ...]:
+        return (_shifting(self.tokens()),)
+
+
+class Remove(PatchOp, frozen=True, tag="remove"):
+    """Take out what must be there."""
+
+    def run(self, document: Document) -> Document:
+        return edits.remove(document, self.path)
+
+    def written(self) -> tuple[Tokens, ...]:
+        return (_shifting(self.tokens()),)
+
+
+class Move(PatchOp, frozen=True, tag="move", rename={"source": "from"}):
+    """Take out what is at `from`, and add it at `path`."""
+
+    source: str
+
+    def problem(self) -> str | None:
+        source, target = pointers.parse(self.source), self.tokens()
+        if not source:
+            return "the whole document cannot be moved"
+        if len(target) > len(source) and target[: len(source)] == source:
+            return "nothing can be moved into its own descendant"
+        return None
+
+    def run(self, document: Document) -> Document:
+        value = edits.value_at(document, self.source)
+        if len(self.tokens()) > len(pointers.parse(self.source)):
+            _check_depth(self.path, value)
+        return edits.insert(edits.remove(document, self.source), self.path, value)
+
+    def written(self) -> tuple[Tokens, ...]:
+        return _shifting(pointers.parse(self.source)), _shifting(self.tokens())
+
+
+class Copy(PatchOp, frozen=True, tag="copy", rename={"source": "from"}):
+    """Add at `path` what is at `from` too."""
+
+    source: str
+
+    def problem(self) -> str | None:
+        pointers.parse(self.source)
+        return _unplaceable(self.tokens(), {})
+
+    def run(self, document: Document) -> Document:
+        # A deep copy, so that whoever changes the document they got finds nothing at two paths at once.
+        value = codec.duplicate(edits.value_at(document, self.source))
+        _check_depth(self.path, value)
+        return edits.insert(document, self.path, value)
+
+    def written(self) -> tuple[Tokens, ...]:
+        return (_shifting(self.tokens()),)
+
+
+class Test(PatchOp, frozen=True, tag="test"):
+    """Fail unless this value is there."""
+
+    value: Json
+
+    def problem(self) -> str | None:
+        return _unplaceable(self.tokens(), {})
+
+    def run(self, document: Document) -> Document:
+        if not codec.same(edits.value_at(document, self.path), self.value):
+            raise Unfit(self.path, "the value is not the one that was tested for")
+        return document
+
+    def written(self) -> tuple[Tokens, ...]:
+        return ()
+
+
+class Splice(PatchOp, frozen=True, tag="splice"):
+    """In an array, put the elements of `add` in place of `remove` elements from `index` on."""
+
+    index: _Count
+    remove: _Count
+    add: list[Json]
+
+    def problem(self) -> str | None:
+        return PatchOp.problem(self) or _unplaceable(self.tokens(), self.add)
+
+    def run(self, document: Document) -> Document:
+        array, end = edits.array_at(document, self.path), self.index + self.remove
+        if end > len(array):
+            raise Unfit(self.path, f"{self.index} + {self.remove} is beyond the end of an array of {len(array)}")
+        return edits.put(document, self.path, array[: self.index] + self.add + array[end:])
+
+
+class Append(PatchOp, frozen=True, tag="append"):
+    """Add an element at the end of an array."""
+
+    value: Json
+
+    def problem(self) -> str | None:
+        return PatchOp.problem(self) or _unplaceable(self.tokens(), [self.value])
+
+    def run(self, document: Document) -> Document:
+        return edits.put(document, self.path, [*edits.array_at(document, self.path), self.value])
+
+
+class AddUnique(Append, frozen=True, tag="add-unique"):
+    """Add an element at the end of an array, unless an equal one is there."""
+
+    def run(self, document: Document) -> Document:
+        if any(codec.same(element, self.value) for element in edits.array_at(document, self.path)):
+            return document
+        return Append.run(self, document)
+
+
+class RemoveByValue(PatchOp, frozen=True, tag="remove-by-value"):
+    """Take all elements out of an array that equal a value; there may be none."""
+
+    value: Json
+
+    def run(self, document: Document) -> Document:
+        array = edits.array_at(document, self.path)
+        kept = [element for element in array if not codec.same(element, self.value)]
+        return edits.put(document, self.path, kept) if len(kept) < len(array) else document
+
+
+class Increment(PatchOp, frozen=True, tag="increment"):
+    """Add to a number."""
+
+    by: int | float
+
+    def problem(self) -> str | None:
+        return PatchOp.problem(self) if self.by else "'by' must not be zero"
+
+    def run(self, document: Document) -> Document:
+        number = edits.value_at(document, self.path)
+        if type(number) is not int and type(number) is not float:
+            raise Unfit(self.path, "this is not a number")
+        total = number + self.by
+        if not (MIN_INTEGER <= total <= MAX_INTEGER if type(total) is int else math.isfinite(total)):
+            raise Unfit(self.path, "the sum is beyond what JSON readers keep")
+        return edits.put(document, self.path, total)
+
+
+AnyPatch = Replace | Add | Remove | Move | Copy | Test | Splice | Append | AddUnique | RemoveByValue | Increment
+
+_decode_list = msgspec.json.Decoder(list[AnyPatch]).decode
+_decode_lists = msgspec.json.Decoder(list[list[AnyPatch]]).decode
+
+
+# From outside to inside.
+
+
+def seal(patches: Any, operation: int | None = None) -> tuple[str, list[AnyPatch]]:
+    """The JSON text of a patch list that some document could take, and the patches.
+
+    Raises `InvalidOperationError`, which names the operation that the list belongs to and the place in the list.
     """
+    if not isinstance(patches, list | tuple) or not patches:
+        raise InvalidOperationError("a patch operation needs a list of at least one patch", operation=operation)
+    try:
+        text = codec.write(patches)
+        sealed = _decode_list(text)
+        for number, patch in enumerate(sealed):
+            if problem := _problem(patches[number], patch):
+                codec.inspect(patches)  # which may know better where it is
+                raise Unstorable(f"/{number}", problem)
+    except Unstorable as error:
+        raise InvalidOperationError(error.reason, operation=operation, path=error.path) from None
+    except msgspec.ValidationError as error:
+        reason, path = _described(error)
+        raise InvalidOperationError(reason, operation=operation, path=path,
+                                    hint=f"patches are {', '.join(NAMES)}") from None  # fmt: skip
+    except RecursionError:
+        raise InvalidOperationError(_TOO_DEEP, operation=operation) from None
+    return text, sealed
+
+
+def _problem(given: Any, patch: AnyPatch) -> str | None:
+    """Why a patch is not one that some document could take, or not the one that was given."""
+    if not isinstance(given, dict):
+        return f"a patch is a dict, not {type(given).__name__}"
+    if given.get("value") != getattr(patch, "value", None) or given.get("add") != getattr(patch, "add", None):
+        return "it does not come back from JSON as it is"
+    try:
+        return patch.problem()
+    except ValueError as error:  # a malformed pointer
+        return str(error)
+
+
+NAMES = tuple(str(kind.__struct_config__.tag) for kind in AnyPatch.__args__)
+
+
+def _described(error: msgspec.ValidationError) -> tuple[str, str]:
+    """What the decoder found, and where as a pointer."""
+    reason, _, place = str(error).partition(" - at `$")
+    return reason, re.sub(r"[.\[]", "/", place.rstrip("`")).replace("]", "")
+
+
+def load(text: str) -> list[AnyPatch]:
+    """The patches of a list that was stored. Raises `Unstorable` if it is none."""
+    return _loaded(_decode_list, text)
+
+
+def load_many(texts: Sequence[str]) -> list[list[AnyPatch]]:
+    """`load` for many at once."""
+    return _loaded(_decode_lists, f"[{','.join(texts)}]")
+
+
+def _loaded(decode: Callable[[str], T], text: str) -> T:
+    try:
+        return decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Unstorable("", f"not a patch list: {error}") from None
+
+
+# Applying.
+
+
+def apply(document: Document | None, patches: Sequence[AnyPatch]) -> Document:
+    """The document after all patches; None, absent or deleted, counts as `{}`. Raises `PatchError`."""
     result: Document = {} if document is None else document
-    room = MAX_BYTES  # copies can double a document again and again: what they add is limited
+    room = MAX_BYTES  # copies can double a document again and again, so what they add is limited
     for number, patch in enumerate(patches):
         try:
-            if patch["op"] == "copy" and (room := room - codec.size(_found(result, patch["from"]))) < 0:
-                _unfit(patch["path"], f"the copies of one patch list would take more than {MAX_BYTES:,} bytes")
-            result = OPERATIONS[patch["op"]].run(result, patch)
-        except _Unfit as unfit:
+            if type(patch) is Copy and (room := room - codec.size(edits.value_at(result, patch.source))) < 0:
+                raise Unfit(patch.path, f"the copies of one patch list would take more than {MAX_BYTES:,} bytes")
+            result = patch.run(result)
+        except Unfit as unfit:
             raise PatchError(unfit.reason, patch=number, path=unfit.path) from None
     return result
 
 
-def look_up(document: Json, tokens: Tokens) -> Json:
-    """What stands at a path. Raises `KeyError` if nothing does."""
-    node = document
-    for token in tokens:
-        if type(node) is dict:
-            node = node[token]
-        elif type(node) is list and (at := pointers.index(token)) is not None and at < len(node):
-            node = node[at]
-        else:
-            raise KeyError(token)
-    return node
-
-
-# The edits. Each gives a new document, and raises _Unfit when it cannot.
-
-
-def _found(document: Document, path: str) -> Json:
-    try:
-        return look_up(document, pointers.parse(path))
-    except KeyError:
-        _unfit(path, "there is nothing at this path")
-
-
-def _unfit(path: str, reason: str) -> NoReturn:
-    raise _Unfit(path, reason)
-
-
-def _edited(document: Document, path: str, edit: Callable[[Json, str, str], None], create: bool = False) -> Document:
-    """A copy of the document in which `edit(parent, last token, path)` has changed the parent of what `path` names."""
-    tokens = pointers.parse(path)
-    root: Document = dict(document)
-    node: Json = root
-    for depth, token in enumerate(tokens[:-1]):
-        key: str | int = token
-        if type(node) is list:
-            key = _existing(node, token, path)
-        elif token not in node:
-            if not create:
-                _unfit(path, f"{pointers.format(tokens[: depth + 1])!r} does not exist")
-            node[key] = {}
-        child = node[key]
-        if type(child) is dict:
-            node[key] = child = dict(child)
-        elif type(child) is list:
-            node[key] = child = list(child)
-        else:
-            _unfit(path, f"{pointers.format(tokens[: depth + 1])!r} is neither an object nor an array")
-        node = child
-    edit(node, tokens[-1], path)
-    return root
-
-
-def _existing(array: list[Json], token: str, path: str) -> int:
-    at = pointers.index(token)
-    if at is None:
-        _unfit(path, f"{token!r} is not an array index")
-    if at >= len(array):
-        _unfit(path, f"index {at} is beyond the end of an array of {len(array)}")
-    return at
-
-
-def _root(value: Json, path: str) -> Document:
-    if type(value) is not dict:
-        _unfit(path, "a document stays an object")
-    return value
+def _unplaceable(tokens: Tokens, value: Json) -> str | None:
+    """Why a value can stand at a path in no document, or None."""
+    if not tokens and type(value) is not dict:
+        return "a document stays an object"
+    return _TOO_DEEP if len(tokens) + codec.height(value) > MAX_DEPTH else None
 
 
 def _check_depth(path: str, value: Json) -> None:
     if len(pointers.parse(path)) + codec.height(value) > MAX_DEPTH:
-        _unfit(path, _TOO_DEEP)
+        raise Unfit(path, _TOO_DEEP)
 
 
-def _placed(document: Document, path: str, value: Json) -> Document:
-    """`add`: what `move` and `copy` end with too."""
-    if not path:
-        return _root(value, path)
+def _shifting(path: Tokens) -> Tokens:
+    """What is written when something is put in or taken out here: in an array, all that stands behind moves.
 
-    def insert(parent: Json, token: str, path: str) -> None:
-        if type(parent) is dict:
-            parent[token] = value
-        elif token == END:
-            parent.append(value)
-        else:
-            at = pointers.index(token)
-            if at is None:
-                _unfit(path, f"{token!r} is not an array index")
-            if at > len(parent):
-                _unfit(path, f"index {at} would leave a gap in an array of {len(parent)}")
-            parent.insert(at, value)
-
-    return _edited(document, path, insert, create=True)
-
-
-def _stored(document: Document, path: str, value: Json) -> Document:
-    """`replace`: the array index must be there, a key of an object need not."""
-    if not path:
-        return _root(value, path)
-
-    def put(parent: Json, token: str, path: str) -> None:
-        parent[token if type(parent) is dict else _existing(parent, token, path)] = value
-
-    return _edited(document, path, put)
-
-
-def _removed(document: Document, path: str) -> Document:
-    def take(parent: Json, token: str, path: str) -> None:
-        if type(parent) is list:
-            del parent[_existing(parent, token, path)]
-        elif token in parent:
-            del parent[token]
-        else:
-            _unfit(path, "there is nothing at this path")
-
-    return _edited(document, path, take)
-
-
-def _moved(document: Document, patch: dict[str, Any]) -> Document:
-    value = _found(document, patch["from"])
-    if len(pointers.parse(patch["path"])) > len(pointers.parse(patch["from"])):
-        _check_depth(patch["path"], value)
-    return _placed(_removed(document, patch["from"]), patch["path"], value)
-
-
-def _copied(document: Document, patch: dict[str, Any]) -> Document:
-    """A deep copy, so that whoever changes the document they got finds nothing at two paths at once."""
-    value = codec.duplicate(_found(document, patch["from"]))
-    _check_depth(patch["path"], value)
-    return _placed(document, patch["path"], value)
-
-
-def _tested(document: Document, patch: dict[str, Any]) -> Document:
-    if not codec.same(_found(document, patch["path"]), patch["value"]):
-        _unfit(patch["path"], "the value is not the one that was tested for")
-    return document
-
-
-def _array(document: Document, path: str) -> list[Json]:
-    found = _found(document, path)
-    if type(found) is not list:
-        _unfit(path, "this is not an array")
-    return found
-
-
-def _spliced(document: Document, patch: dict[str, Any]) -> Document:
-    array, start, end = _array(document, patch["path"]), patch["index"], patch["index"] + patch["remove"]
-    if end > len(array):
-        _unfit(patch["path"], f"{start} + {patch['remove']} is beyond the end of an array of {len(array)}")
-    return _stored(document, patch["path"], array[:start] + patch["add"] + array[end:])
-
-
-def _appended(document: Document, patch: dict[str, Any]) -> Document:
-    return _stored(document, patch["path"], [*_array(document, patch["path"]), patch["value"]])
-
-
-def _united(document: Document, patch: dict[str, Any]) -> Document:
-    if any(codec.same(element, patch["value"]) for element in _array(document, patch["path"])):
-        return document
-    return _appended(document, patch)
-
-
-def _without(document: Document, patch: dict[str, Any]) -> Document:
-    array = _array(document, patch["path"])
-    kept = [element for element in array if not codec.same(element, patch["value"])]
-    return _stored(document, patch["path"], kept) if len(kept) < len(array) else document
-
-
-def _incremented(document: Document, patch: dict[str, Any]) -> Document:
-    number = _found(document, patch["path"])
-    if type(number) is not int and type(number) is not float:
-        _unfit(patch["path"], "this is not a number")
-    try:
-        total = number + patch["by"]
-    except OverflowError:  # an integer too big for the float it meets
-        total = math.inf
-    if not (MIN_INTEGER <= total <= MAX_INTEGER if type(total) is int else math.isfinite(total)):
-        _unfit(patch["path"], "the sum is beyond what JSON readers keep")
-    return _stored(document, patch["path"], total)
-
-
-# The shapes of patches: the members that each one has, and what they must be.
-
-
-def _is_pointer(value: Json) -> str | None:
-    if not isinstance(value, str):
-        return "must be a JSON pointer, which is text"
-    try:
-        pointers.parse(value)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _is_count(value: Json) -> str | None:
-    return None if type(value) is int and value >= 0 else "must be an integer, 0 or more"
-
-
-def _is_list(value: Json) -> str | None:
-    return None if isinstance(value, list) else "must be an array"
-
-
-def _is_step(value: Json) -> str | None:
-    if type(value) is not int and type(value) is not float:
-        return "must be a number"
-    return None if value else "must not be zero"
-
-
-def _is_anything(value: Json) -> str | None:
-    return None
-
-
-class Operation(NamedTuple):
-    """One kind of patch: its members beside `op` and `path`, and what it does."""
-
-    members: dict[str, Callable[[Json], str | None]]
-    run: Callable[[Document, dict[str, Any]], Document]
-
-
-_VALUE: dict[str, Callable[[Json], str | None]] = {"value": _is_anything}
-
-OPERATIONS = {
-    "replace": Operation(_VALUE, lambda document, patch: _stored(document, patch["path"], patch["value"])),
-    "add": Operation(_VALUE, lambda document, patch: _placed(document, patch["path"], patch["value"])),
-    "remove": Operation({}, lambda document, patch: _removed(document, patch["path"])),
-    "move": Operation({"from": _is_pointer}, _moved),
-    "copy": Operation({"from": _is_pointer}, _copied),
-    "test": Operation(_VALUE, _tested),
-    "splice": Operation({"index": _is_count, "remove": _is_count, "add": _is_list}, _spliced),
-    "append": Operation(_VALUE, _appended),
-    "add-unique": Operation(_VALUE, _united),
-    "remove-by-value": Operation(_VALUE, _without),
-    "increment": Operation({"by": _is_step}, _incremented),
-}
-
-
-def check(patches: Json, operation: int | None = None) -> None:
-    """Raise `InvalidOperationError` unless this is a patch list that some document could take.
-
-    `operation` is the index that the error names; values inside are taken to be JSON.
+    Whether a number in a path is an index or a key cannot be told from the patch; it is taken for an index.
     """
-    if not isinstance(patches, list) or not patches:
-        raise InvalidOperationError("a patch operation needs a list of at least one patch", operation=operation)
-    for number, patch in enumerate(patches):
-        if problem := _problem(patch):
-            member, reason = problem
-            path = f"/{number}/{member}" if member else f"/{number}"
-            raise InvalidOperationError(f"patch {number}: {reason}", operation=operation, path=path)
-
-
-def _problem(patch: Json) -> tuple[str, str] | None:
-    """The member of a patch that is wrong (or "" for all of it), and why; None for a good patch."""
-    if not isinstance(patch, dict):
-        return "", "a patch is an object"
-    name = patch.get("op")
-    if not isinstance(name, str) or name not in OPERATIONS:
-        return "op", f"the operation {name!r} is not known; known are {', '.join(OPERATIONS)}"
-    kind = OPERATIONS[name]
-    for member, problem_of in (("path", _is_pointer), *kind.members.items()):
-        if member not in patch:
-            return member, f"{name} needs {member!r}"
-        if reason := problem_of(patch[member]):
-            return member, reason
-    if len(patch) > 2 + len(kind.members):
-        known = {"op", "path", *kind.members}
-        stray = next(member for member in patch if member not in known)
-        return stray, f"{name} does not take {stray!r}"
-    return _impossible(name, patch)
-
-
-def _impossible(name: str, patch: dict[str, Any]) -> tuple[str, str] | None:
-    """What no document could take, whatever is in it."""
-    tokens = pointers.parse(patch["path"])
-    if not tokens and name in ("remove", "splice", "append", "add-unique", "remove-by-value", "increment"):
-        return "path", f"{name} cannot work on the whole document, which stays an object"
-    if not tokens and name in ("replace", "add") and not isinstance(patch["value"], dict):
-        return "value", "a document stays an object"
-    if name == "move":
-        source = pointers.parse(patch["from"])
-        if not source:
-            return "from", "the whole document cannot be moved"
-        if len(tokens) > len(source) and tokens[: len(source)] == source:
-            return "path", "nothing can be moved into its own descendant"
-    added = patch.get("add", [patch["value"]] if name in ("append", "add-unique") else patch.get("value"))
-    if len(tokens) + codec.height(added) > MAX_DEPTH:
-        return "path", _TOO_DEEP
-    return None
+    if path and (path[-1] == END or pointers.index(path[-1]) is not None):
+        return path[:-1]
+    return path

@@ -8,9 +8,10 @@ Every function here runs inside a transaction, and on rows that never change onc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from ontolake.documents import codec, patches
 from ontolake.documents.codec import Document, Unstorable
@@ -22,12 +23,16 @@ Row = tuple[int, int, str, str | None]
 """A revision: seq, op_index, op, data."""
 
 
-class Found(NamedTuple):
-    """An entity at some moment: what it is, which seq touched it last, how many patches were replayed."""
+class Found(Struct, frozen=True, gc=False):
+    """An entity at some moment: what it is, and which seq touched it last.
+
+    `replayed` patches lie between it and a full document, and about `size` bytes were read for it.
+    """
 
     document: Document | None
-    changed: int
-    replayed: int
+    changed: int = 0
+    replayed: int = 0
+    size: int = 0
 
 
 _CHUNK = 500
@@ -35,7 +40,7 @@ _CHUNK = 500
 NOW = 2**63 - 1
 """A seq that no commit reaches: a view up to here shows the current state."""
 
-NEVER = Found(None, 0, 0)
+NEVER = Found(None)
 """An entity that no commit has touched."""
 
 _HEAD = """\
@@ -98,13 +103,15 @@ class Replay:
         """The result: this document, or none, and what the patches have made of it since."""
         try:
             document: Document | None = None if text is None else codec.decode(text)
+            size = 0 if text is None else len(text)
             if self.patches:
-                for listed in codec.decode(f"[{','.join(reversed(self.patches))}]"):
+                for listed in patches.load_many(self.patches[::-1]):
                     document = patches.apply(document, listed)
+                size += sum(map(len, self.patches))
         except (Unstorable, PatchError) as error:
             raise Corruption(f"the revisions up to seq {self.changed} do not fit together: {error}",
                              hint="space.verify() lists the damage") from None
-        return Found(document, self.changed, len(self.patches))
+        return Found(document, self.changed, len(self.patches), size)
 
 
 def find(connection: apsw.Connection, view: View, id: str, *, current: bool = False) -> Found:

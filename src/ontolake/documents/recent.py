@@ -16,12 +16,15 @@ _MOST_COMMITS_TO_FOLLOW = 1000
 
 
 class Recent:
-    """The newest state of some entities, each under its branch and id. Used under the lock of the writer."""
+    """The newest state of some entities, by branch and id. Used under the lock of the writer.
 
-    def __init__(self, most_bytes: int = 32 * 2**20, most: int = 10_000) -> None:
+    When more than `most_bytes` have been taken in, it starts again from nothing: keeping account of every entity
+    would cost more than reading a few again.
+    """
+
+    def __init__(self, most_bytes: int = 32 * 2**20) -> None:
         self._most_bytes = most_bytes
-        self._most = most
-        self._states: dict[tuple[str, str], tuple[Found, int]] = {}
+        self._states: dict[str, dict[str, Found]] = {}
         self._bytes = 0
         self._seq = 0
 
@@ -31,30 +34,26 @@ class Recent:
             return
         if 0 < last - self._seq <= _MOST_COMMITS_TO_FOLLOW:
             for branch, id in rows(connection, _TOUCHED, (self._seq,)):
-                self._forget((branch, id))
+                self.of(branch).pop(id, None)
         else:
             self.clear()
         self._seq = last
 
-    def get(self, branch: str, id: str) -> tuple[Found, int] | None:
-        """The state of an entity and its size in bytes, as far as that is known; None if it has to be read."""
-        return self._states.get((branch, id))
+    def of(self, branch: str) -> dict[str, Found]:
+        """What is known of the entities of a branch; all others have to be read."""
+        known = self._states.get(branch)
+        if known is None:
+            known = self._states[branch] = {}
+        return known
 
-    def keep(self, branch: str, seq: int, states: dict[str, tuple[Found, int]]) -> None:
+    def keep(self, branch: str, seq: int, states: dict[str, Found]) -> None:
         """Remember what the commit `seq`, which is ours, has made of some entities."""
-        for id, (found, size) in states.items():
-            self._forget((branch, id))
-            self._states[branch, id] = (found, size)
-            self._bytes += size
+        self._bytes += sum([found.size for found in states.values()])
+        if self._bytes > self._most_bytes:
+            self.clear()
+        self.of(branch).update(states)
         self._seq = seq
-        while self._states and (self._bytes > self._most_bytes or len(self._states) > self._most):
-            self._forget(next(iter(self._states)))
 
     def clear(self) -> None:
         self._states.clear()
         self._bytes = self._seq = 0
-
-    def _forget(self, entity: tuple[str, str]) -> None:
-        known = self._states.pop(entity, None)
-        if known is not None:
-            self._bytes -= known[1]

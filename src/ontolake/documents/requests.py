@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from ontolake.documents import codec, patches, pointers
 from ontolake.documents.codec import Json, Unstorable
 from ontolake.documents.errors import InvalidOperationError, ProtocolError
 from ontolake.documents.operations import (
     Absent,
-    Delete,
     Exists,
     HeadIs,
     Operation,
@@ -32,13 +33,13 @@ NO_READS = Reads()
 _NO_READS_TEXT = codec.encode(NO_READS)
 
 
-class Step(NamedTuple):
-    """One operation: its kind, the JSON text that is stored, and a private copy of what the text says."""
+class Step(Struct, frozen=True, gc=False):
+    """One operation: its kind, the JSON text that is stored, and what the text says: a document or patches."""
 
     op: str
     id: str
     data: str | None
-    value: Json
+    value: Any
 
 
 class Request(NamedTuple):
@@ -99,6 +100,8 @@ def check_branch_text(branch: str) -> None:
 
 def check_id(id: str, operation: int | None = None) -> str:
     """`id` itself; raises `InvalidOperationError` unless it can name an entity."""
+    if type(id) is str and 0 < len(id) <= MAX_ID_LENGTH and id.isascii() and "\0" not in id:
+        return id
     if not isinstance(id, str):
         raise InvalidOperationError(f"an id is text, not {type(id).__name__}", operation=operation)
     if not id or len(id) > MAX_ID_LENGTH:
@@ -117,38 +120,26 @@ def is_seq(value: object) -> bool:
 
 def _step(operation: Operation, index: int) -> tuple[Step, str]:
     """An operation made ready, and its part of the payload."""
-    kind = type(operation)
-    if kind is not Set and kind is not Patch and kind is not Delete:
-        raise InvalidOperationError(f"an operation is a Set, a Patch or a Delete, not {kind.__name__}", operation=index)
+    if not isinstance(operation, Operation):
+        raise InvalidOperationError(f"an operation is a Set, a Patch or a Delete, not {type(operation).__name__}",
+                                    operation=index)  # fmt: skip
     id = check_id(operation.id, index)
     name = codec.encode(id)
+    if isinstance(operation, Patch):
+        data, sealed = patches.seal(operation.patches, index)
+        return Step("patch", id, data, sealed), f'{{"op":"patch","id":{name},"patches":{data}}}'
     if isinstance(operation, Set):
         if not isinstance(operation.document, dict):
             raise InvalidOperationError(
                 f"a document is a JSON object, not {type(operation.document).__name__}", operation=index,
                 hint="only delete makes a tombstone; {} is a document",
             )  # fmt: skip
-        data, value = _sealed(operation.document, index)
-        return Step("set", id, data, value), f'{{"op":"set","id":{name},"value":{data}}}'
-    if isinstance(operation, Patch):
-        listed = operation.patches if isinstance(operation.patches, list) else _listed(operation.patches, index)
-        data, value = _sealed(listed, index)
-        patches.check(value, index)
-        return Step("patch", id, data, value), f'{{"op":"patch","id":{name},"patches":{data}}}'
+        try:
+            data, document = codec.seal(operation.document)
+        except Unstorable as error:
+            raise InvalidOperationError(error.reason, operation=index, path=error.path) from None
+        return Step("set", id, data, document), f'{{"op":"set","id":{name},"value":{data}}}'
     return Step("delete", id, None, None), f'{{"op":"delete","id":{name}}}'
-
-
-def _listed(given: Any, index: int) -> list[Any]:
-    if not isinstance(given, tuple):
-        raise InvalidOperationError(f"patches come in a list, not {type(given).__name__}", operation=index)
-    return list(given)
-
-
-def _sealed(value: Json, index: int) -> tuple[str, Json]:
-    try:
-        return codec.seal(value)
-    except Unstorable as error:
-        raise InvalidOperationError(error.reason, operation=index, path=error.path) from None
 
 
 def _checked(reads: Reads) -> Reads:

@@ -39,7 +39,6 @@ SELECT h.branch, h.id, h.seq, (
   WHERE op = 'patch')
 FROM head h WHERE (h.branch, h.id) > (?1, ?2) ORDER BY h.branch, h.id LIMIT ?4"""
 _BATCH = 200
-_PAUSE_SECONDS = 0.5
 
 Entity = tuple[str, str]
 """A branch and an id."""
@@ -94,6 +93,8 @@ class Snapshots:
     def __init__(self, database: Database) -> None:
         self.policy = Policy()
         """May be replaced at any time; holds for this process and from then on."""
+        self.pause = 5.0
+        """Seconds between two rounds of the background task: the longer, the less is read to remove the same."""
         self._database = database
         self._lock = threading.Lock()
         self._touched: set[Entity] = set()
@@ -176,7 +177,7 @@ class Snapshots:
                 self._thread.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(_PAUSE_SECONDS):
+        while not self._stop.wait(self.pause):
             with self._lock:
                 entities = list(self._touched)
                 self._touched.clear()

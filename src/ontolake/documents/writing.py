@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, commits, conflicts, patches, pointers, reading
+from ontolake.documents import codec, commits, conflicts, edits, patches, pointers, reading
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import Database, row
 from ontolake.documents.errors import (
@@ -31,10 +31,10 @@ from ontolake.documents.recent import Recent
 from ontolake.documents.requests import Request, Step
 from ontolake.faults import reach
 
+# One statement of lookups. A join, or RETURNING later on, would make SQLite build a table for the answer.
 _START = """\
 SELECT (SELECT max(seq) FROM "commit"), (SELECT seq FROM "commit" WHERE session_id = ?1 AND local_seq = ?2),
-  b.status, b.head_seq
-FROM (SELECT 1) LEFT JOIN branch b ON b.name = ?3"""
+  (SELECT status FROM branch WHERE name = ?3), (SELECT head_seq FROM branch WHERE name = ?3), datetime('now')"""
 
 _ACCEPTED = 'SELECT seq FROM "commit" WHERE session_id = ? AND local_seq = ?'
 _ORIGINAL = 'SELECT branch, original FROM "commit" WHERE seq = ?'
@@ -55,15 +55,11 @@ INSERT INTO snapshot (branch, id, seq, value)
 VALUES (?, ?, ?, ?)
 ON CONFLICT (branch, id, seq) DO NOTHING"""
 
-State = tuple[Found, int]
-"""An entity during a transaction, and about how many bytes it takes."""
-
-
 class _Accepted(NamedTuple):
     """A commit, and unless it is an old one what it has written: states by id, rows of snapshots."""
 
     commit: Commit
-    states: dict[str, State]
+    states: dict[str, Found]
     snapshots: list[tuple[str, str, int, str]]
 
 
@@ -102,25 +98,25 @@ class Writer:
     def _accept(
         self, connection: apsw.Connection, request: Request, merged: tuple[str, int] | None
     ) -> _Accepted:
-        last, repeated, status, head = row(connection, _START, (request.session_id, request.local_seq, request.branch))
-        last = last or 0
+        session_id, local_seq, branch = request.session_id, request.local_seq, request.branch
+        newest, repeated, status, head, now = row(connection, _START, (session_id, local_seq, branch))
+        last: int = newest or 0
         if repeated is not None:
-            check_repeated(connection, repeated, request.branch, request.original)
+            check_repeated(connection, repeated, branch, request.original)
             return _Accepted(commits.stored(self._database, connection, repeated), {}, [])
         if not request.steps:
             raise InvalidOperationError("a transaction needs at least one operation")
-        check_active(request.branch, status)
+        check_active(branch, status)
         self._recent.follow(connection, last)
         if request.preconditions:
             self._check_preconditions(connection, request, head)
         resolved = self._check_reads(connection, request, last)
 
-        branch, seq = request.branch, last + 1
+        seq = last + 1
         states = self._fold(connection, request, seq)
         snapshots = self._snapshots(branch, seq, request.steps, states)
         decided = commits.resolution(seq, resolved, merged)
-        created_at = insert_commit(connection, seq, branch, request.session_id, request.local_seq, request.original,
-                                   decided)  # fmt: skip
+        connection.execute(commits.INSERT, (seq, branch, session_id, local_seq, request.original, decided, now))
         reach("documents: commit row written")
         steps = request.steps
         connection.executemany(
@@ -135,52 +131,46 @@ class Writer:
             connection.executemany(SNAPSHOT, snapshots)
             reach("documents: snapshots written")
         parent = head or commits.parent(self._database, connection, branch, seq)
-        commit = commits.build(parent, seq, branch, request.session_id, request.local_seq, decided, created_at)
+        commit = commits.build(parent, seq, branch, session_id, local_seq, decided, now)
         return _Accepted(commit, states, snapshots)
 
-    def _state(self, connection: apsw.Connection, branch: str, id: str) -> State:
-        known = self._recent.get(branch, id)
-        if known is not None:
-            return known
-        view = self._database.view(branch, reading.NOW)
-        return reading.find(connection, view, id, current=True), 0
+    def _current(self, connection: apsw.Connection, branch: str, ids: Sequence[str]) -> dict[str, Found]:
+        """Entities as they are now, those that are not known read together."""
+        recent = self._recent.of(branch)
+        known = {id: recent[id] for id in ids if id in recent}
+        unknown = [id for id in ids if id not in known]
+        if unknown:
+            view = self._database.view(branch, reading.NOW)
+            if len(unknown) == 1:
+                known[unknown[0]] = reading.find(connection, view, unknown[0], current=True)
+            else:
+                known |= reading.find_many(connection, view, unknown)
+        return known
 
-    def _fold(self, connection: apsw.Connection, request: Request, seq: int) -> dict[str, State]:
+    def _fold(self, connection: apsw.Connection, request: Request, seq: int) -> dict[str, Found]:
         """What the operations make of the entities that they touch. Raises `PatchError`."""
-        states: dict[str, State] = {}
-        unread = self._read_ahead(connection, request)
+        patched = [step.id for step in request.steps if step.op == "patch"]
+        current = self._current(connection, request.branch, patched)
+        states: dict[str, Found] = {}
         for index, step in enumerate(request.steps):
             if step.op != "patch":
-                states[step.id] = (Found(step.value, seq, 0), len(step.data or ""))
+                states[step.id] = Found(step.value, seq, 0, len(step.data or ""))
                 continue
-            found, size = states.get(step.id) or unread.get(step.id) or self._state(connection, request.branch, step.id)
+            found = states.get(step.id) or current[step.id]
             try:
                 document = patches.apply(found.document, step.value)
             except PatchError as error:
                 raise PatchError(error.reason, patch=error.patch, path=error.path, operation=index) from None
-            states[step.id] = (Found(document, seq, found.replayed + 1), size + len(step.data or ""))
+            states[step.id] = Found(document, seq, found.replayed + 1, found.size + len(step.data or ""))
         return states
 
-    def _read_ahead(self, connection: apsw.Connection, request: Request) -> dict[str, State]:
-        """In one go, the entities that a transaction of many operations will patch and that are not known."""
-        if len(request.steps) == 1:
-            return {}
-        branch = request.branch
-        wanted = {
-            step.id for step in request.steps if step.op == "patch" and self._recent.get(branch, step.id) is None
-        }
-        if len(wanted) < 2:
-            return {}
-        found = reading.find_many(connection, self._database.view(branch, reading.NOW), wanted)
-        return {id: (state, 0) for id, state in found.items()}
-
     def _snapshots(
-        self, branch: str, seq: int, steps: Sequence[Step], states: dict[str, State]
+        self, branch: str, seq: int, steps: Sequence[Step], states: dict[str, Found]
     ) -> list[tuple[str, str, int, str]]:
         """Rows for the entities that have gathered enough patches; their states count from there."""
         every = self._snapshot_every()
         rows: list[tuple[str, str, int, str]] = []
-        for id, (found, _) in states.items():
+        for id, found in states.items():
             if found.replayed < every or found.document is None or not every:
                 continue
             text = codec.encode(found.document)
@@ -188,7 +178,7 @@ class Writer:
                 index = max(index for index, step in enumerate(steps) if step.id == id)
                 raise InvalidOperationError(codec.too_long(len(text)), operation=index)
             rows.append((branch, id, seq, text))
-            states[id] = (found._replace(replayed=0), len(text))
+            states[id] = Found(found.document, seq, 0, len(text))
         return rows
 
     def _check_preconditions(self, connection: apsw.Connection, request: Request, head: int) -> None:
@@ -200,7 +190,7 @@ class Writer:
     def _unmet(self, connection: apsw.Connection, branch: str, condition: Precondition, head: int) -> str | None:
         if isinstance(condition, HeadIs):
             return None if head == condition.seq else f"the branch is at seq {head}"
-        document = self._state(connection, branch, condition.id)[0].document
+        document = self._current(connection, branch, [condition.id])[condition.id].document
         if isinstance(condition, Absent):
             return None if document is None else "the entity is there"
         if document is None:
@@ -208,7 +198,7 @@ class Writer:
         if isinstance(condition, Exists):
             return None
         try:
-            value = patches.look_up(document, pointers.parse(condition.path))
+            value = edits.look_up(document, pointers.parse(condition.path))
         except KeyError:
             return "there is nothing at this path"
         return None if codec.same(value, condition.value) else "the value is another one"
@@ -280,11 +270,3 @@ def check_active(branch: str, status: str | None) -> None:
         raise UnknownBranchError(branch)
     if status != "active":
         raise BranchError(branch, "was deleted and can only be read", hint="create a new branch from it")
-
-
-def insert_commit(
-    connection: apsw.Connection, seq: int, branch: str, session_id: str, local_seq: int, original: str, decided: str
-) -> str:
-    """Write a `commit` row. Returns when it was made."""
-    (created_at,) = row(connection, commits.INSERT, (seq, branch, session_id, local_seq, original, decided))
-    return str(created_at)

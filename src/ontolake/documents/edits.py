@@ -1,0 +1,135 @@
+"""Edits of one place in a document, on copies: the containers on the way are copied, all others are shared.
+
+Nothing here changes what it is given. An edit that the document does not allow raises `Unfit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ontolake.documents import pointers
+from ontolake.documents.codec import Document, Json
+from ontolake.documents.pointers import END, Tokens
+
+
+class Unfit(Exception):
+    """The document has not what the edit needs, at `path`."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+
+def look_up(document: Json, tokens: Tokens) -> Json:
+    """What stands at a path. Raises `KeyError` if nothing does."""
+    node = document
+    for token in tokens:
+        if type(node) is dict:
+            node = node[token]
+        elif type(node) is list and (at := pointers.index(token)) is not None and at < len(node):
+            node = node[at]
+        else:
+            raise KeyError(token)
+    return node
+
+
+def value_at(document: Document, path: str) -> Json:
+    """What stands at a pointer."""
+    try:
+        return look_up(document, pointers.parse(path))
+    except KeyError:
+        raise Unfit(path, "there is nothing at this path") from None
+
+
+def array_at(document: Document, path: str) -> list[Json]:
+    """The array at a pointer."""
+    found = value_at(document, path)
+    if type(found) is not list:
+        raise Unfit(path, "this is not an array")
+    return found
+
+
+def put(document: Document, path: str, value: Json) -> Document:
+    """Put a value over another, or under a key that is new: the parent must exist, and so must an index."""
+    if not path:
+        return _root(value, path)
+
+    def edit(parent: Json, token: str) -> None:
+        parent[token if type(parent) is dict else _existing(parent, token, path)] = value
+
+    return _edited(document, path, edit)
+
+
+def insert(document: Document, path: str, value: Json) -> Document:
+    """Put a value in: missing objects on the way are made, an array grows at an index up to its length or at `-`."""
+    if not path:
+        return _root(value, path)
+
+    def edit(parent: Json, token: str) -> None:
+        if type(parent) is dict:
+            parent[token] = value
+        elif token == END:
+            parent.append(value)
+        elif (at := pointers.index(token)) is None:
+            raise Unfit(path, f"{token!r} is not an array index")
+        elif at > len(parent):
+            raise Unfit(path, f"index {at} would leave a gap in an array of {len(parent)}")
+        else:
+            parent.insert(at, value)
+
+    return _edited(document, path, edit, create=True)
+
+
+def remove(document: Document, path: str) -> Document:
+    """Take out what is there."""
+
+    def edit(parent: Json, token: str) -> None:
+        if type(parent) is list:
+            del parent[_existing(parent, token, path)]
+        elif token in parent:
+            del parent[token]
+        else:
+            raise Unfit(path, "there is nothing at this path")
+
+    return _edited(document, path, edit)
+
+
+def _edited(document: Document, path: str, edit: Callable[[Json, str], None], create: bool = False) -> Document:
+    """A copy of the document in which `edit(parent, last token)` has changed the parent of what `path` names."""
+    tokens = pointers.parse(path)
+    root: Document = dict(document)
+    node: Json = root
+    for depth, token in enumerate(tokens[:-1]):
+        key: str | int = token
+        if type(node) is list:
+            key = _existing(node, token, path)
+        elif token not in node:
+            if not create:
+                raise Unfit(path, f"{pointers.format(tokens[: depth + 1])!r} does not exist")
+            node[key] = {}
+        child = node[key]
+        if type(child) is dict:
+            node[key] = child = dict(child)
+        elif type(child) is list:
+            node[key] = child = list(child)
+        else:
+            raise Unfit(path, f"{pointers.format(tokens[: depth + 1])!r} is neither an object nor an array")
+        node = child
+    edit(node, tokens[-1])
+    return root
+
+
+def _existing(array: list[Json], token: str, path: str) -> int:
+    at = pointers.index(token)
+    if at is None:
+        raise Unfit(path, f"{token!r} is not an array index")
+    if at >= len(array):
+        raise Unfit(path, f"index {at} is beyond the end of an array of {len(array)}")
+    return at
+
+
+def _root(value: Json, path: str) -> Document:
+    if type(value) is not dict:
+        raise Unfit(path, "a document stays an object")
+    return value
