@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 ENTITY_COLUMNS = ("entity_key", "commit_id", "schema_version_id")
 RELATION_COLUMNS = ("left_key", "right_key", "instance_key", "commit_id", "schema_version_id")
-ROWID_NAMES = ("rowid", "oid", "_rowid_")
-"""What SQLite calls the place of a row; a column of that name would hide it."""
+ROWID_NAMES = ("rowid", "oid", "_rowid_", "row_id")
+"""What SQLite and we call the place of a row; a column of that name would hide it."""
 
 _SQLITE = {
     "str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "datetime": "TEXT", "date": "TEXT",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
@@ -24,53 +25,86 @@ _set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 @cache
 def hydrator(cls: Any) -> Hydrate:
-    """A function that makes objects of a type from rows of its columns, in the order of the fields, and the commit."""
+    """A function that makes objects of a type from rows of its columns, in the order of the fields, and the commit.
+
+    It is written for the type, since it runs once for every row that anybody reads.
+    """
     info = type_info(cls)
-    names = (*(column.name for column in info.all_columns), COMMIT)
-    decoders = tuple((c.name, c.codec.decode) for c in info.all_columns if c.codec.decode is not None)
-    required = tuple(column.name for column in info.all_columns if not column.nullable)
-    fields_set = {column.name for column in info.all_columns}
-    new = cls.__new__
+    columns = info.all_columns
+    names = [f"v{n}" for n in range(len(columns))]
+    scope: dict[str, Any] = {
+        "cls": cls, "new": cls.__new__, "set_dict": _set_dict, "set_fields": _set_fields, "set_extra": _set_extra,
+        "set_private": _set_private, "fields": {column.name for column in columns},
+        "complete": lambda values: _complete(info, values), "damaged": lambda row: _damaged(info, row),
+    }  # fmt: skip
+    parts = []
+    for name, column in zip(names, columns, strict=True):
+        part = name
+        if column.codec.decode is not None:
+            scope[f"decode_{name}"] = column.codec.decode
+            part = f"None if {name} is None else decode_{name}({name})"
+            if column.scalar == "float":
+                part = f"{name} if {name}.__class__ is float else ({part})"
+        parts.append(f"{column.name!r}: {part}")
+    required = " or ".join(f"{name} is None" for name, column in zip(names, columns, strict=True)
+                           if not column.nullable)
+    source = f"""
+def hydrate(rows):
+    found = []
+    keep = found.append
+    for row in rows:
+        {", ".join(names)}, commit = row
+        try:
+            values = {{{", ".join(parts)}, {COMMIT!r}: commit}}
+        except (ValueError, KeyError, TypeError):
+            raise damaged(row)
+        if {required}:
+            complete(values)
+        obj = new(cls)
+        set_dict(obj, values)
+        set_fields(obj, fields)
+        set_extra(obj, None)
+        set_private(obj, None)
+        keep(obj)
+    return found
+"""
+    exec(compile(source, f"<objects of {info.name}>", "exec"), scope)
+    hydrate: Hydrate = scope["hydrate"]
+    return lambda rows: _without_collector(hydrate, rows)
 
-    def hydrate(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-        found: list[Any] = []
-        keep = found.append
-        for row in rows:
-            values = dict(zip(names, row, strict=False))
-            for name, decode in decoders:
-                value = values[name]
-                if value is not None:
-                    try:
-                        values[name] = decode(value)
-                    except (ValueError, KeyError, TypeError) as error:
-                        raise _damaged(info, values, name, error) from error
-            if None in row:
-                _complete(info, values, required)
-            obj = new(cls)
-            _set_dict(obj, values)
-            _set_fields(obj, fields_set)
-            _set_extra(obj, None)
-            _set_private(obj, None)
-            keep(obj)
-        return found
 
-    return hydrate
+def _without_collector(hydrate: Hydrate, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Many objects at once, none of which can be garbage yet: looking for some would take longer than making them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return hydrate(rows)
+    finally:
+        if enabled:
+            gc.enable()
 
 
-def _complete(info: TypeInfo, values: dict[str, Any], required: tuple[str, ...]) -> None:
+def _complete(info: TypeInfo, values: dict[str, Any]) -> None:
     """Fill in what rows of an older schema lack, as far as there are defaults."""
-    for name in required:
-        if values[name] is None:
-            default = info.by_name[name].default_value()
+    for column in info.all_columns:
+        if values[column.name] is None and not column.nullable:
+            default = column.default_value()
             if default is UNSET:
                 raise SchemaValidationError(
                     f"commit {values[COMMIT]} has no value for it", type_name=info.name,
-                    key=tuple(values[column.name] for column in info.keys), field=name,
+                    key=tuple(values[key.name] for key in info.keys), field=column.name,
                     hint="it was written under another schema; migrate the type")  # fmt: skip
-            values[name] = default
+            values[column.name] = default
 
 
-def _damaged(info: TypeInfo, values: dict[str, Any], name: str, error: Exception) -> SchemaValidationError:
-    return SchemaValidationError(
-        f"the stored value {values[name]!r} of commit {values[COMMIT]} cannot be read: {failure(error)}",
-        type_name=info.name, key=tuple(values[column.name] for column in info.keys), field=name)  # fmt: skip
+def _damaged(info: TypeInfo, row: tuple[Any, ...]) -> SchemaValidationError:
+    """What to raise for a row that cannot be decoded: the first field that is wrong."""
+    keys = tuple(row[info.all_columns.index(key)] for key in info.keys)
+    for column, value in zip(info.all_columns, row, strict=False):
+        try:
+            column.decode(value)
+        except (ValueError, KeyError, TypeError) as error:
+            return SchemaValidationError(
+                f"the stored value {value!r} of commit {row[-1]} cannot be read: {failure(error)}",
+                type_name=info.name, key=keys, field=column.name)  # fmt: skip
+    raise AssertionError("every field can be read")

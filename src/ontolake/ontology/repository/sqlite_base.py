@@ -27,6 +27,7 @@ from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaV
 from ontolake.ontology.repository.sqlite_arrow import arrow_table
 from ontolake.ontology.repository.sqlite_functions import install
 from ontolake.ontology.repository.sqlite_latest import quoted
+from ontolake.ontology.repository.sqlite_stage import discard_unchanged, stage, staged_key
 from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class SqliteRepository(ABC):
         self._dropped: set[tuple[Kind, str]] = set()
         self._hashes: dict[TypeInfo, str] = {}
         self._state: object = None
+        self._shape: object = None
+        self.staged: set[str] = set()
         self._leased = False
         self._transaction: SqliteTransaction | None = None
         install(db)
@@ -72,8 +75,24 @@ class SqliteRepository(ABC):
         """See to it that rows of a version can be written, inside a transaction."""
 
     @abstractmethod
-    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str, unchanged: str) -> int:
-        """Write the rows of `stage` for which `unchanged` is false, and return how many."""
+    def key(self, alias: str, column: str) -> str:
+        """SQL of a key column in the form in which it is indexed."""
+
+    @abstractmethod
+    def key_column(self, column: str) -> str:
+        """The name of that form of a key column."""
+
+    @abstractmethod
+    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+        """A condition on a row of `source`: it is the latest of its key, up to a bound."""
+
+    @abstractmethod
+    def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
+        """SQL for the place of the latest row of a key, which is given as SQL."""
+
+    @abstractmethod
+    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str) -> int:
+        """Write the rows of `stage`, and return how many."""
 
     @abstractmethod
     def activation(self, info: TypeInfo) -> int: ...
@@ -94,17 +113,23 @@ class SqliteRepository(ABC):
 
     # what others may have changed
     def state(self) -> object:
-        return self.db.data_version()
+        # The pragma, not the file control of the same name: only the pragma looks at the file.
+        return self.db.execute("PRAGMA data_version").get
 
     def refresh(self) -> None:
-        """Look again at schemas and layout if another connection has committed."""
-        state = self.db.data_version()
+        """Look again at schemas and layout if another connection has committed a change of them."""
+        if self._transaction is not None:
+            return  # nobody else can commit now
+        state = self.state()
         if state != self._state:
-            self.forget()
-            self._state = state
+            shape = control.shape(self.db)
+            if shape != self._shape:
+                self.forget()
+            self._state, self._shape = state, shape
 
     def forget(self) -> None:
         self._schemas = None
+        self.staged.clear()
         self._statements.clear()
         self.forget_layout()
 
@@ -157,8 +182,9 @@ class SqliteRepository(ABC):
     @contextlib.contextmanager
     def transaction(self, owner: str) -> Iterator[SqliteTransaction]:
         self._begin(owner)
-        current = self._transaction = SqliteTransaction(self)
         try:
+            self.refresh()
+            current = self._transaction = SqliteTransaction(self)
             yield current
         finally:
             self._transaction = None
@@ -277,6 +303,7 @@ class SqliteRepository(ABC):
     def begin_transaction(self) -> None:
         """Begin a commit that is made of single inserts; end it with `commit_transaction` or `rollback_transaction`."""
         self._begin(self.runtime_id)
+        self.refresh()
         self._transaction = SqliteTransaction(self)
 
     def create_commit(self, metadata: Mapping[str, Any] | None = None) -> int:
@@ -358,11 +385,10 @@ def reconcile(
     repository: SqliteRepository, info: TypeInfo, version: int, commit_id: int, rows: Collection[Row]
 ) -> int:  # fmt: skip
     """Write the rows that differ from the latest state: one staging, one comparison, one insert."""
-    from ontolake.ontology.repository.sqlite_stage import stage, unchanged
-
-    with stage(repository.db, info, rows) as table:
+    newest = repository.newest(info, [staged_key(info, key) for key in key_columns(info)])
+    with stage(repository.db, info, rows, newest, repository.staged) as table:
         faults.reach("ontology: rows staged")
-        written = repository.write_staged(info, version, commit_id, table,
-                                          unchanged(info, repository.source(info), table))
+        discard_unchanged(repository.db, info, repository.source(info), table)
+        written = repository.write_staged(info, version, commit_id, table)
         faults.reach("ontology: rows written")
         return written

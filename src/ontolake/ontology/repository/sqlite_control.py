@@ -99,6 +99,12 @@ def commits(db: apsw.Connection, since: int, until: int | None, limit: int | Non
 # schemas
 
 
+def shape(db: apsw.Connection) -> object:
+    """Something that differs once a schema, a layout or the set of types has changed."""
+    return db.execute("""SELECT (SELECT max(id) FROM schema_versions), (SELECT count(*) FROM schema_registry),
+        (SELECT schema_version FROM pragma_schema_version)""").fetchone()
+
+
 def current_schemas(db: apsw.Connection) -> dict[tuple[Kind, str], SchemaVersion]:
     rows = db.execute(
         """SELECT v.type_kind, v.type_name, v.schema_version_id, v.schema_json, v.schema_hash, v.created_at,

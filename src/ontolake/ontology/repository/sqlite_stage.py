@@ -11,40 +11,48 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_functions import DECIMAL
-from ontolake.ontology.repository.sqlite_latest import is_latest, quoted
-from ontolake.ontology.repository.sqlite_statements import key_columns
+from ontolake.ontology.repository.sqlite_latest import quoted
 
 
 @contextlib.contextmanager
-def stage(db: apsw.Connection, info: TypeInfo, rows: Collection[Row], extra: str = "") -> Iterator[str]:
-    """A temporary table with these rows in it, gone at the end of the block. Its columns are those of the type."""
+def stage(
+    db: apsw.Connection, info: TypeInfo, rows: Collection[Row], newest: str, known: set[str]
+) -> Iterator[str]:  # fmt: skip
+    """A temporary table with these rows in it, gone at the end of the block.
+
+    Its columns are those of the type, and `old`: the place of the latest row of the same key, which `newest` finds,
+    SQL about the key columns of `new`. `known` has the tables that are there from before.
+    """
     table = f"temp.{quoted('stage_' + info.kind + '_' + info.name)}"
     columns = [quoted(column.column) for column in (*info.keys, *info.columns)]
-    db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(columns)})")
+    if table not in known:
+        db.execute(f"DROP TABLE IF EXISTS {table}")
+        db.execute(f"CREATE TABLE {table} ({', '.join(columns)}, old INTEGER)")
+        known.add(table)
     try:
-        slots = ", ".join("?" * len(columns))
-        db.executemany(f"INSERT INTO {table} VALUES ({slots})", rows)
+        # Not found while staging: a statement that runs once is much faster than one that runs for every row.
+        db.executemany(f"INSERT INTO {table} VALUES ({'?, ' * len(columns)}NULL)", rows)
+        db.execute(f"UPDATE {table} AS new SET old = {newest}")
         yield table
     finally:
         with contextlib.suppress(apsw.Error):
             db.execute(f"DELETE FROM {table}")
 
 
-def staged(info: TypeInfo, alias: str, column: str) -> str:
-    """A key column of a staged row: an instance key that was not declared is empty."""
+def staged_key(info: TypeInfo, column: str) -> str:
+    """A key column of `new`, a staged row: an instance key that was not declared is empty."""
     if column == "instance_key" and len(info.keys) < 3:
         return "''"
-    return f"{alias}.{quoted(column)}"
+    return f"new.{quoted(column)}"
 
 
-def unchanged(info: TypeInfo, source: str, table: str) -> str:
-    """A condition on `new`, a staged row: the latest row of its key in `source` is the same."""
-    keys = key_columns(info)
-    same = [f"old.{quoted(key)} = {staged(info, 'new', key)}" for key in keys]
-    same += [f"{_compared(column, 'old')} IS new.{quoted(column.column)}" for column in info.columns]
-    return f"EXISTS (SELECT 1 FROM {source} AS old WHERE {' AND '.join(same)} AND {is_latest('old', source, keys)})"
+def discard_unchanged(db: apsw.Connection, info: TypeInfo, source: str, table: str) -> None:
+    """Take staged rows out that say what the latest row of their key says."""
+    same = [f"{_compared(column)} IS new.{quoted(column.column)}" for column in info.columns] or ["1"]
+    db.execute(f"DELETE FROM {table} AS new WHERE old IS NOT NULL AND EXISTS "
+               f"(SELECT 1 FROM {source} AS old WHERE old.rowid = new.old AND {' AND '.join(same)})")
 
 
-def _compared(column: Column, alias: str) -> str:
-    name = f"{alias}.{quoted(column.column)}"
+def _compared(column: Column) -> str:
+    name = f"old.{quoted(column.column)}"
     return f"{name} COLLATE {DECIMAL}" if column.scalar == "Decimal" else name

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Junction, Measure, Ref, Shape
+from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.sqlite_conditions import Encode, Operand, comparand, condition, operand
-from ontolake.ontology.repository.sqlite_latest import is_latest, quoted
+from ontolake.ontology.repository.sqlite_latest import newest_of, quoted
 
 Slot = tuple[str, int, Encode | None]
 
@@ -40,6 +40,18 @@ class Sources(Protocol):
         """SQL of something with the key columns, `commit_id`, `rowid` and the fields of a type as columns."""
         ...
 
+    def key(self, alias: str, column: str) -> str:
+        """SQL of a key column in the form in which it is indexed."""
+        ...
+
+    def key_column(self, column: str) -> str:
+        """The name of that form of a key column."""
+        ...
+
+    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+        """A condition on a row of `source`: it is the latest of its key, up to a bound."""
+        ...
+
 
 def compile_plan(plan: Plan, sources: Sources) -> Statement:
     """The statement that answers a plan. Raises `QueryError` for what cannot be asked."""
@@ -63,6 +75,7 @@ class _Compiler:
         self._used: dict[str, int] = {}
         self._rows = [_Row(cls, type_info(cls), f"t{n}") for n, cls in enumerate(plan.types)]
         self._ends: dict[str, _Row] = {}
+        self._known_key: str | None = None
         self._as_of = self._bound("as_of") if plan.as_of else None
         self._since = self._bound("since") if plan.since else None
 
@@ -147,7 +160,7 @@ class _Compiler:
             having = f" HAVING {condition(plan.having, self)}"
         order = self._order(group)
         sql = f"SELECT {select} FROM {self._from()}"
-        conditions = [*self._bounds(0), *([where] if where else [])]
+        conditions = [*self._bounds(), *([where] if where else [])]
         if conditions:
             sql += f" WHERE {' AND '.join(conditions)}"
         sql += (f" GROUP BY {', '.join(group)}" if group else "") + having + order
@@ -159,7 +172,17 @@ class _Compiler:
     def _filter(self) -> str:
         self._part = "where"
         shape: Shape | None = self._plan.where
-        return "" if shape is None else _conjunction(shape, lambda part: condition(part, self))
+        return "" if shape is None else _conjunction(shape, self._conjunct)
+
+    def _conjunct(self, shape: Shape) -> str:
+        sql = condition(shape, self)
+        root = self._rows[0]
+        if (
+            root.info.kind == "entity" and isinstance(shape, Compare) and shape.op == "==" and shape.other is None
+            and shape.ref == Ref(root.cls, root.info.keys[0].name) and self._row_of(shape.ref) is root
+        ):  # fmt: skip
+            self._known_key = f"?{len(self._slots)}"
+        return sql
 
     def _select(self) -> tuple[str, list[str]]:
         plan = self._plan
@@ -175,7 +198,8 @@ class _Compiler:
         plan = self._plan
         self._part = "where"
         terms = [f"{operand(order.ref, self).ordered}{' DESC' if order.descending else ''}" for order in plan.order]
-        if plan.output == "rows" and (not plan.hops or terms or plan.limit or plan.offset):
+        single = self._known_key is not None and not plan.history and not plan.hops
+        if plan.output == "rows" and not single and (not plan.hops or terms or plan.limit or plan.offset):
             # In the order in which rows were written, if in no other; so that every answer has one order.
             terms += [f"{row.alias}.rowid" for row in self._rows]
         elif plan.output == "groups" and not terms:
@@ -188,27 +212,33 @@ class _Compiler:
         for number, hop in enumerate(self._plan.hops):
             near, relation, far = self._rows[2 * number : 2 * number + 3]
             here, there = ("left_key", "right_key") if hop.forward else ("right_key", "left_key")
-            for row, on in ((relation, f"{relation.alias}.{here} = {near.alias}.entity_key"),
-                            (far, f"{far.alias}.entity_key = {relation.alias}.{there}")):  # fmt: skip
-                bounds = " AND ".join([on, *self._bounds(self._rows.index(row))])
-                sql += f" JOIN {self._sources.source(row.info)} AS {row.alias} ON {bounds}"
+            key = self._sources.key
+            on = f"{key(relation.alias, here)} = {key(near.alias, 'entity_key')}"
+            latest = self._sources.latest(relation.info, relation.alias, self._as_of)
+            sql += f" JOIN {self._sources.source(relation.info)} AS {relation.alias} ON {on} AND {latest}"
+            sql += f" JOIN {self._entity(far, key(relation.alias, there))}"
         for side, row in self._ends.items():
-            source = self._sources.source(row.info)
-            latest = is_latest(row.alias, source, key_columns(row.info), self._as_of)
-            sql += (f" LEFT JOIN {source} AS {row.alias} ON {row.alias}.entity_key = {root.alias}.{side}_key "
-                    f"AND {latest}")
+            sql += f" LEFT JOIN {self._entity(row, self._sources.key(root.alias, f'{side}_key'))}"
         return sql
 
-    def _bounds(self, position: int) -> list[str]:
-        """When a row counts: all of history within the bounds for the root if asked for, else the latest state."""
-        row = self._rows[position]
+    def _entity(self, row: _Row, key: str) -> str:
+        """What to join for the latest state of the entity of a key."""
+        source, name = self._sources.source(row.info), self._sources.key_column("entity_key")
+        latest = newest_of(row.alias, source, [(name, key)], self._as_of)
+        return f"{source} AS {row.alias} ON {row.alias}.{name} = {key} AND {latest}"
+
+    def _bounds(self) -> list[str]:
+        """Which rows of the root count: all of history within the bounds if asked for, else the latest."""
+        row = self._rows[0]
         found = []
-        if position == 0 and self._plan.history:
-            if self._as_of:
-                found.append(f"{row.alias}.commit_id <= {self._as_of}")
+        if self._plan.history:
+            found += [f"{row.alias}.commit_id <= {self._as_of}"] if self._as_of else []
+        elif self._known_key is not None:
+            source = self._sources.source(row.info)
+            found.append(newest_of(row.alias, source, [("entity_key", self._known_key)], self._as_of))
         else:
-            found.append(is_latest(row.alias, self._sources.source(row.info), key_columns(row.info), self._as_of))
-        if position == 0 and self._since:
+            found.append(self._sources.latest(row.info, row.alias, self._as_of))
+        if self._since:
             found.append(f"{row.alias}.commit_id > {self._since}")
         return found
 

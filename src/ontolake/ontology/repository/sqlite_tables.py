@@ -23,16 +23,22 @@ def table_name(db: apsw.Connection, kind: Kind, name: str, version: int) -> str:
 def create_table(db: apsw.Connection, name: str, info: TypeInfo) -> None:
     """Make the table of a type and its indexes. Inside a transaction."""
     keys = key_columns(info)
-    columns = [_key_column(key, info) for key in keys]
+    columns = ["row_id INTEGER PRIMARY KEY", *(_key_column(key, info) for key in keys)]
     columns += ["commit_id INTEGER NOT NULL", "schema_version_id INTEGER NOT NULL"]
     columns += [_field_column(column) for column in info.columns]
     columns += _mirrors(info)
-    db.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)}, PRIMARY KEY ({', '.join(keys)}, commit_id))")
+    db.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)}, UNIQUE ({', '.join(keys)}, commit_id))")
+    db.execute(f"CREATE TABLE {superseded(name)} (row_id INTEGER PRIMARY KEY, superseded_by INTEGER NOT NULL)")
     db.execute(f"CREATE INDEX {quoted(name + '_commit')} ON {quoted(name)} (commit_id)")
     if info.kind == "relation":
         db.execute(f"CREATE INDEX {quoted(name + '_reverse')} ON {quoted(name)} "
                    "(right_key, left_key, instance_key, commit_id)")
     create_indexes(db, name, info)
+
+
+def superseded(name: str) -> str:
+    """The table of those rows of a table that have a successor, and the commit of that. Rows stay as they are."""
+    return f"main.{quoted(name + '_superseded')}"
 
 
 def create_indexes(db: apsw.Connection, name: str, info: TypeInfo) -> None:
@@ -63,6 +69,7 @@ def _mirrors(info: TypeInfo) -> list[str]:
 
 def empty_source(info: TypeInfo) -> str:
     """What stands for a type that has no rows to read."""
-    names = [*key_columns(info), "commit_id", "schema_version_id", "rowid",
+    keys = key_columns(info)
+    names = [*keys, *(f"raw_{key}" for key in keys), "commit_id", "schema_version_id", "rowid",
              *(column.column for column in info.columns)]
     return f"(SELECT {', '.join(f'NULL AS {quoted(name)}' for name in names)} WHERE 0)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -14,8 +14,8 @@ from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_conditions import json_path
-from ontolake.ontology.repository.sqlite_latest import literal, quoted
-from ontolake.ontology.repository.sqlite_stage import staged
+from ontolake.ontology.repository.sqlite_latest import literal, newest_row, no_newer, quoted
+from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 from ontolake.ontology.repository.sqlite_tables import empty_source
 
@@ -62,24 +62,39 @@ class SqliteRepositoryV1(SqliteRepository):
     def source(self, info: TypeInfo) -> str:
         if self.current_version(info) is None:
             return empty_source(info)
-        keys = [*(_key(info, key) for key in key_columns(info)), "commit_id", "schema_version_id", "id AS rowid"]
+        keys = [*(_key(info, key) for key in key_columns(info)), *(f"{key} AS raw_{key}" for key in key_columns(info)),
+                "commit_id", "schema_version_id", "id AS rowid"]
         fields = [f"{_value(column)} AS {quoted(column.column)}" for column in info.columns]
         return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
                 f"WHERE {info.kind}_type = {literal(info.name)})")
 
+    def key(self, alias: str, column: str) -> str:
+        return f"{alias}.raw_{column}"
+
+    def key_column(self, column: str) -> str:
+        return f"raw_{column}"
+
+    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+        keys = [(f"raw_{key}", f"{alias}.raw_{key}") for key in key_columns(info)]
+        return no_newer(alias, self.source(info), keys, as_of)
+
+    def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
+        given = [(f"raw_{key}", f"CAST({sql} AS TEXT)") for key, sql in zip(key_columns(info), keys, strict=True)]
+        return newest_row(self.source(info), given)
+
     def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
         """Nothing: rows of every type and version go to one table."""
 
-    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str, unchanged: str) -> int:
+    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str) -> int:
         keys = key_columns(info)
         parts: list[str] = []
         for column in (*info.keys, *info.columns):
             parts += [literal(column.stored), literal(column.scalar or "json"), f"new.{quoted(column.column)}"]
         self.db.execute(
             f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, commit_id, "
-            f"schema_version_id) SELECT {literal(info.name)}, {', '.join(staged(info, 'new', key) for key in keys)}, "
+            f"schema_version_id) SELECT {literal(info.name)}, {', '.join(staged_key(info, key) for key in keys)}, "
             f"ontolake_fields({', '.join(parts)}), ?1, {version} FROM {stage} AS new "
-            f"WHERE NOT {unchanged} ORDER BY new.rowid", (commit_id,))  # fmt: skip
+            "ORDER BY new.rowid", (commit_id,))  # fmt: skip
         return self.db.changes()
 
     # one row at a time, as seed 000 names it

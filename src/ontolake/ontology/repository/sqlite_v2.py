@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -11,10 +11,10 @@ from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
-from ontolake.ontology.repository.sqlite_latest import quoted
-from ontolake.ontology.repository.sqlite_stage import staged
+from ontolake.ontology.repository.sqlite_latest import newest_row, not_superseded, quoted
+from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
-from ontolake.ontology.repository.sqlite_tables import create_table, empty_source, table_name
+from ontolake.ontology.repository.sqlite_tables import create_table, empty_source, superseded, table_name
 
 CATALOG = """CREATE TABLE type_layout_catalog (
     type_kind TEXT NOT NULL, type_name TEXT NOT NULL, schema_version_id INTEGER NOT NULL, table_name TEXT NOT NULL,
@@ -111,6 +111,19 @@ class SqliteRepositoryV2(SqliteRepository):
         self.current_version(info)
         return f"main.{quoted(found.table_name)}"
 
+    def key(self, alias: str, column: str) -> str:
+        return f"{alias}.{column}"
+
+    def key_column(self, column: str) -> str:
+        return column
+
+    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+        found = self.layout(info.kind, info.name)
+        return not_superseded(alias, superseded(found.table_name), as_of) if found else "0"
+
+    def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
+        return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)))
+
     def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
         found = self.layout(info.kind, info.name)
         if found is None:
@@ -130,15 +143,17 @@ class SqliteRepositoryV2(SqliteRepository):
                 f"schema_version_id {version} is not the current one, {found.schema_version_id}", type_name=name)
         return found
 
-    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str, unchanged: str) -> int:
+    def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str) -> int:
+        layout = self.enforce(info.kind, info.name, version)
         keys = key_columns(info)
         fields = [quoted(column.column) for column in info.columns]
         target = ", ".join([*keys, "commit_id", "schema_version_id", *fields])
-        given = ", ".join([*(staged(info, "new", key) for key in keys), "?1", str(version),
+        given = ", ".join([*(staged_key(info, key) for key in keys), "?1", str(version),
                            *(f"new.{field}" for field in fields)])
-        self.db.execute(
-            f"INSERT INTO {self.source(info)} ({target}) SELECT {given} FROM {stage} AS new "
-            f"WHERE NOT {unchanged} ORDER BY new.rowid", (commit_id,))  # fmt: skip
+        self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT old, ?1 FROM {stage} "
+                        "WHERE old IS NOT NULL", (commit_id,))
+        self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({target}) SELECT {given} FROM {stage} AS new "
+                        "ORDER BY new.rowid", (commit_id,))
         return self.db.changes()
 
     # one row at a time, as seed 000 names it
@@ -165,5 +180,8 @@ class SqliteRepositoryV2(SqliteRepository):
         row = {**keys, **raw_columns(schema, fields), "commit_id": commit_id,
                "schema_version_id": layout.schema_version_id}
         names = ", ".join(quoted(name) for name in row)
+        old = newest_row(quoted(layout.table_name), [(key, f"?{n}") for n, key in enumerate(keys, 2)])
+        self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT old, ?1 FROM (SELECT {old} AS old) "
+                        "WHERE old IS NOT NULL", (commit_id, *keys.values()))
         self.db.execute(f"INSERT INTO {quoted(layout.table_name)} ({names}) VALUES ({', '.join('?' * len(row))})",
                         tuple(row.values()))
