@@ -20,15 +20,26 @@ _HEAD = struct.Struct(">BHHHBI")
 
 
 class Family:
-    """The pages below one inner page, in key order, and how far a scan over them has been foreseen."""
+    """The pages below one inner page, in key order; those from `low` to `high` were foreseen last."""
 
-    __slots__ = ("end", "pages", "parent", "window")
+    __slots__ = ("high", "low", "pages", "parent", "window")
 
-    def __init__(self, parent: int, pages: list[int], window: int) -> None:
+    def __init__(self, parent: int, pages: list[int]) -> None:
         self.parent = parent
         self.pages = pages
+        self.window = 0
+        self.low = self.high = 0
+
+    def enter(self, i: int, step: int, window: int) -> None:
+        """A scan comes to the i-th page, going forwards or backwards."""
         self.window = window
-        self.end = 0
+        self.low = self.high = i if step > 0 else i + 1
+
+    def direction(self, i: int) -> int:
+        """1 if a scan goes on forwards at the i-th page, -1 if backwards, 0 if there is none."""
+        if self.window and self.high <= i <= self.high + self.window:
+            return 1
+        return -1 if self.low - self.window <= i < self.low else 0
 
 
 class ReadAhead:
@@ -37,7 +48,7 @@ class ReadAhead:
     def __init__(self) -> None:
         self._places: dict[int, tuple[Family, int]] = {}
         self._families: dict[int, Family] = {}
-        self._heirs: dict[int, int] = {}
+        self._heirs: dict[int, tuple[int, int]] = {}
         self._runs: dict[int, int] = {}
 
     def learn(self, number: int, image: bytes, last: int) -> None:
@@ -49,7 +60,9 @@ class ReadAhead:
             return
         if len(self._places) + len(pages) > _PLACES:
             self._make_room()
-        family = self._families[number] = Family(number, pages, self._heirs.pop(number, 0))
+        family = self._families[number] = Family(number, pages)
+        step, window = self._heirs.pop(number, (1, 0))
+        family.enter(0 if step > 0 else len(pages) - 1, step, window)
         self._places.update((page, (family, i)) for i, page in enumerate(pages))
 
     def _make_room(self) -> None:
@@ -75,26 +88,29 @@ class ReadAhead:
         if place is None:
             return self._neighbours(number, last)
         family, i = place
-        scanning = family.window and family.end <= i <= family.end + family.window
-        family.window = min(2 * family.window, _MOST) if scanning else _FIRST
-        return list(islice(self._from(family, i, family.window), family.window))
+        step = family.direction(i)
+        window = min(2 * family.window, _MOST) if step else _FIRST
+        return list(islice(self._from(family, i, step or 1, window), window))
 
-    def _from(self, family: Family, i: int, window: int) -> Iterator[int]:
+    def _from(self, family: Family, i: int, step: int, window: int) -> Iterator[int]:
         """The pages of a scan from the i-th of a family on, and on over the families next to it that are known."""
         while True:
-            for page in family.pages[i:]:
-                i += 1
-                family.end = i
+            family.enter(i, step, window)
+            for page in family.pages[i:] if step > 0 else family.pages[i::-1]:
+                if step > 0:
+                    family.high += 1
+                else:
+                    family.low -= 1
                 yield page
-            parent = self._places.get(family.parent)
-            if parent is None or parent[1] + 1 >= len(parent[0].pages):
+            parent, place = self._places.get(family.parent, (None, 0))
+            if parent is None or not 0 <= place + step < len(parent.pages):
                 return
-            following = parent[0].pages[parent[1] + 1]
+            following = parent.pages[place + step]
             if following not in self._families:
-                self._heirs[following] = window
+                self._heirs[following] = step, window
                 return
-            family, i = self._families[following], 0
-            family.window = window
+            family = self._families[following]
+            i = 0 if step > 0 else len(family.pages) - 1
 
     def _neighbours(self, number: int, last: int) -> list[int]:
         window = min(2 * self._runs.pop(number, _FIRST // 2), _MOST)

@@ -9,6 +9,7 @@ import apsw
 
 from ontolake import urls
 from ontolake.engine import vfs as vfses
+from ontolake.engine.failing import PageConnection
 from ontolake.engine.moments import check_begins_at_commit, commit_at
 from ontolake.engine.pages import PageFile
 from ontolake.engine.sharing import shared
@@ -60,7 +61,7 @@ def connect(
             database.take_over()
         elif not readonly:
             database.refuse_if_held()
-        file = PageFile(database, found.id, moment, readonly, lambda: place.leave(writes=not readonly))
+        file = PageFile(database, found.id, moment, lambda: place.leave(writes=not readonly))
     except BaseException:
         place.leave(writes=not readonly)
         raise
@@ -83,9 +84,9 @@ def _connect_native(path: str, readonly: bool) -> apsw.Connection:
 def _connect_pages(url: str, file: PageFile, readonly: bool) -> apsw.Connection:
     vfs = vfses.registered()
     name = vfs.prepare(file)
-    connection: apsw.Connection | None = None
+    connection: PageConnection | None = None
     try:
-        connection = apsw.Connection(name, _READ if readonly else _WRITE, vfs=vfs.NAME)
+        connection = PageConnection(name, _READ if readonly else _WRITE, vfs=vfs.NAME)
         connection.set_busy_timeout(_BUSY_MS)
         for pragma in (f"page_size={file.xSectorSize()}", "journal_mode=MEMORY", "synchronous=FULL",
                        f"cache_size=-{_CACHE_KIB}", "schema_version"):

@@ -6,6 +6,8 @@ of any other class would leave SQLite believing that what it failed to write is 
 
 from __future__ import annotations
 
+from types import TracebackType
+
 import apsw
 
 _types: dict[type[BaseException], type[BaseException]] = {}
@@ -23,3 +25,25 @@ def for_sqlite(error: BaseException) -> BaseException:
     both.__dict__.update(error.__dict__)
     both.__cause__, both.__suppress_context__ = error.__cause__, True
     return both.with_traceback(error.__traceback__)
+
+
+def as_raised(error: apsw.IOError) -> BaseException:
+    """The error that one of our files raised, where SQLite's own report of it has come to the caller instead."""
+    found: BaseException | None = error
+    while found is not None:
+        if type(found) in _types.values():
+            return found
+        found = found.__context__
+    return error
+
+
+class PageConnection(apsw.Connection):
+    """A connection that reports our errors at the end of a `with` block too."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            return super().__exit__(kind, error, trace)
+        except apsw.IOError as reported:
+            raise as_raised(reported) from None

@@ -34,13 +34,17 @@ def check_begins_at_commit(storage: Storage, branch: BranchRef) -> None:
 
     Such a branch sees some pages of a transaction and not the others.
     """
-    while branch.parent is not None:
-        base, parent = branch.base_lsn, storage.resolve_branch(branch.parent)
-        commit = _commit_at(storage, parent, base)
-        if commit < base:
-            # LSNs count over all branches, so there may be nothing of this one in between.
+    if branch.parent is None:
+        return
+    base, parent = branch.base_lsn, storage.resolve_branch(branch.parent)
+    check_begins_at_commit(storage, parent)
+    commit = _commit_at(storage, parent, base)
+    if commit < base:
+        # LSNs count over all branches, so there may be nothing of this one in between.
+        try:
             following = next(storage.scan_wal(commit, branch=parent.id), None)
-            if following is not None and following[0] <= base:
-                raise Invalid(f"branch {branch.name!r} begins at LSN {base}, in the middle of a commit on "
-                              f"{parent.name!r}", hint=f"create it at LSN {commit}, where the commit before ended")
-        branch = parent
+        except NotFound:
+            return  # the log no longer tells
+        if following is not None and following[0] <= base:
+            raise Invalid(f"branch {branch.name!r} begins at LSN {base}, in the middle of a commit on {parent.name!r}",
+                          hint=f"create it at LSN {commit}, where the commit before ended")

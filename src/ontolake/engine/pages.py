@@ -17,7 +17,7 @@ from ontolake.engine.ahead import ReadAhead
 from ontolake.engine.database import Database
 from ontolake.engine.failing import for_sqlite
 from ontolake.engine.moments import HEADER_PAGE
-from ontolake.errors import Invalid, NotFound, StorageError, Transient
+from ontolake.errors import NotFound, StorageError, Transient
 from ontolake.storage import BranchId, Lsn, Page, PageId, WalRecord
 from ontolake.storage.cache import Cache
 
@@ -33,16 +33,13 @@ _ROLLBACK = b"\1\1"
 class PageFile:
     """The file that one connection has open. Called by SQLite, one call at a time."""
 
-    def __init__(
-        self, database: Database, branch: BranchId, at: Lsn | None, readonly: bool, leave: Callable[[], None]
-    ) -> None:
+    def __init__(self, database: Database, branch: BranchId, at: Lsn | None, leave: Callable[[], None]) -> None:
         self._database = database
         self._storage = database.storage
         self._remote = database.remote
         self._page_size = database.storage.page_size
         self._branch = branch
         self._at = at
-        self._readonly = readonly
         self._leave = leave
         self._level = _NONE
         self._lsn = at if at is not None else Lsn(-1)
@@ -120,9 +117,6 @@ class PageFile:
     def _look(self) -> None:
         """Read at the newest commit from now on."""
         try:
-            if self._database.orphaned:
-                raise Invalid("this connection belongs to the process that this one was forked from",
-                              hint="connect anew after a fork")
             lsn = self._database.snapshot()
         except (StorageError, OSError) as error:
             _refuse(error)
@@ -215,8 +209,6 @@ class PageFile:
         if self._level == _NONE and self._at is None:
             self._look()
         if level >= _RESERVED > self._level:
-            if self._readonly:
-                raise apsw.ReadOnlyError("this connection is for reading only")
             try:
                 self._database.begin_write(self, self._branch, self._lsn)
             except (StorageError, OSError) as error:

@@ -120,7 +120,8 @@ def _close_all() -> None:
         try:
             place.close()
         except Exception:
-            _log.exception("a database was not closed properly")
+            # Storage may need threads, which an interpreter that ends does not start. The lease lapses by itself.
+            _log.debug("a database was not closed properly", exc_info=True)
 
 
 def _start_anew() -> None:

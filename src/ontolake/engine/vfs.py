@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
 import apsw
 
@@ -39,6 +40,7 @@ class PageVfs(apsw.VFS):
         file = self._prepared.pop(filename, None)
         if file is None:
             raise apsw.CantOpenError(f"{filename} is not open here; use ontolake.engine.connect")
+        flags[1] = flags[0]
         return file
 
     def xFullPathname(self, name: str) -> str:
@@ -46,6 +48,11 @@ class PageVfs(apsw.VFS):
 
     def xAccess(self, path: str, flags: int) -> bool:
         return not path.startswith(_PREFIX) and super().xAccess(path, flags)
+
+    def xSleep(self, microseconds: int) -> int:
+        """Wait for a writer, and let the other threads run meanwhile, of which it may be one."""
+        time.sleep(microseconds / 1e6)
+        return microseconds
 
 
 _vfs: PageVfs | None = None
