@@ -16,11 +16,15 @@ from ontolake.storage.conformance import RawFile, RawObjects, StorageConformance
 SWEEP = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
 """Index and compact within the append that made it due, often, and throw away at once what is not needed."""
 
+BUSY = {"index_every": 2}
+"""Index in the background after every other append."""
+
 
 class TestLocalFile(RawFile, StorageConformance):
     """`file:///….db`: everything in one file."""
 
     sweep_knobs = SWEEP
+    busy_knobs = BUSY
     crash_runs = 400
     flips = 600
 
@@ -34,6 +38,7 @@ class TestDirectory(RawObjects, StorageConformance):
     """`file:///…`: objects in a directory."""
 
     sweep_knobs = SWEEP
+    busy_knobs = BUSY
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:
@@ -46,6 +51,7 @@ class TestMemory(RawObjects, StorageConformance):
 
     processes = False
     sweep_knobs = SWEEP
+    busy_knobs = BUSY
     flips = 1500
 
     @pytest.fixture
@@ -58,6 +64,7 @@ class OnServer(RawObjects, StorageConformance):
     """What holds for both S3 servers: every request counts, so checks read less."""
 
     sweep_knobs = SWEEP
+    busy_knobs = BUSY
     reads = 3
     crash_steps = 10
     recovery_runs = 8
@@ -65,6 +72,7 @@ class OnServer(RawObjects, StorageConformance):
     flips = 60
     batches_per_thread = 6
     batches_per_process = 10
+    busy_batches = 45
 
     def test_a_bucket_that_does_not_exist_is_named(self, where: str) -> None:
         with pytest.raises(StorageError) as refused:

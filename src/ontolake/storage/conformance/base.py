@@ -32,6 +32,8 @@ class Base:
     """Passed to every open."""
     sweep_knobs: ClassVar[Mapping[str, Any]] = {}
     """Passed as well where crashes are swept: such that background work is done at once, at points that do not vary."""
+    busy_knobs: ClassVar[Mapping[str, Any]] = {}
+    """Passed as well where many are at work: such that background work goes on beside it all the time."""
     crash_runs: ClassVar[int] = 208
     """How many runs end in a crash, over all workloads."""
     crash_steps: ClassVar[int] = 14

@@ -35,11 +35,11 @@ class Histories(Base):
         def check(steps: list[tuple[str, bytes]]) -> None:
             ops = spell([("acquire", b""), *steps], self.page_size)
             note(f"steps: {ops}")
-            self._check(fresh(), ops)
+            self._check_history(fresh(), ops)
 
         check()
 
-    def _check(self, where: str, ops: list[Op]) -> None:
+    def _check_history(self, where: str, ops: list[Op]) -> None:
         opened: list[Storage] = []
 
         def opener() -> Storage:

@@ -62,9 +62,10 @@ class Order(Base):
             assert storage.durable_lsn() == 2
             assert storage.append_wal(storage.acquire_fence("writer"), [WalRecord(b"c")]) == 3
 
-    def test_sixteen_threads_append_without_gap_or_repeat(self, storage: Storage) -> None:
+    def test_sixteen_threads_append_without_gap_or_repeat(self, opener: Opener) -> None:
         """Each thread's LSNs increase, all of them together are 1 … n, each batch lies whole in the log, and
         positions watched from aside never decrease."""
+        storage = opener(**self.busy_knobs)
         token = storage.acquire_fence("writer")
         with _Watcher(storage) as watcher, ThreadPoolExecutor(THREADS) as pool:
             batches = [

@@ -6,8 +6,8 @@ import pytest
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.storage.conformance.base import Base, Opener
-from ontolake.storage.conformance.observe import Observation
-from ontolake.storage.conformance.workload import compact
+from ontolake.storage.conformance.observe import Observation, version
+from ontolake.storage.conformance.workload import EVERYTHING, compact
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import FenceToken, Lsn, PageId
 
@@ -96,6 +96,27 @@ class Retention(Base):
             if names is None or name in names
         }
         return seen.durable, pages, logs
+
+    def test_the_window_takes_nothing_that_a_branch_needs(self, opener: Opener) -> None:
+        """A floor that rises by itself, because the past is older than is kept, stops at the branch as well."""
+        storage = opener(**self.sweep_knobs, pitr_window=0)
+        token = self._fill(storage)
+        before = self.observe(storage)
+        storage.create_branch("side", Lsn(storage.pitr_floor() + 1))
+        floor = storage.pitr_floor()
+        for seed in range(60, 66):
+            storage.append_wal(token, [self.write(seed)], branch="side")
+            compact(storage)
+            risen = storage.pitr_floor()
+            assert floor <= risen <= storage.resolve_branch("side").base_lsn
+            floor = risen
+        with opener() as reader:
+            assert reader.pitr_floor() == floor
+            for lsn in range(floor, 13):
+                found = reader.get_pages(EVERYTHING, Lsn(lsn))
+                if self.reads is None:
+                    assert {page_id: version(page) for page_id, page in zip(EVERYTHING, found, strict=True)} == (
+                        before.pages["main", lsn])  # fmt: skip
 
     def test_the_lowest_of_several_bases_counts(self, opener: Opener) -> None:
         """Branches of branches too; as each goes, the floor rises to what the next one needs."""

@@ -23,6 +23,8 @@ from ontolake.storage.options import Options
 
 INLINE = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
 """What makes background work of our backends happen at once."""
+BUSY = {"index_every": 2}
+"""What makes it go on all the time."""
 
 
 class Result(NamedTuple):
@@ -95,7 +97,7 @@ def _place(url: str) -> Iterator[_Place]:
         folder.mkdir(parents=True)
         bases = "RawFile, StorageConformance" if is_file else "RawObjects, StorageConformance"
         try:
-            yield _Place(folder.as_uri(), ".db" if is_file else "", bases, {"sweep_knobs": INLINE})
+            yield _Place(folder.as_uri(), ".db" if is_file else "", bases, {})
         finally:
             shutil.rmtree(folder)
             for parent in made[1:]:
@@ -106,7 +108,7 @@ def _place(url: str) -> Iterator[_Place]:
         settings = {"processes": False} if location.place is urls.Place.MEMORY else dear
         below = f"{location.base_url.rstrip('/')}/{name}"
         try:
-            yield _Place(below, "", "RawObjects, StorageConformance", {"sweep_knobs": INLINE, **settings})
+            yield _Place(below, "", "RawObjects, StorageConformance", settings)
         finally:
             _empty(below)
     else:
@@ -126,7 +128,7 @@ def _empty(url: str) -> None:
 
 def _module(place: _Place, knobs: dict[str, Any]) -> str:
     """The test module for a place. A file rather than an object, so that other processes can load it too."""
-    settings = {"knobs": knobs, **place.settings}
+    settings = {"knobs": knobs, "sweep_knobs": INLINE, "busy_knobs": BUSY, **place.settings}
     lines = "\n".join(f"    {name} = {value!r}" for name, value in settings.items())
     return f'''
 import datetime

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 _TOPICS = [
-    "crashes", "durability", "order", "snapshots", "records", "fencing", "takeover", "branches", "retention",
-    "requests", "histories", "inputs", "damage", "raw",
+    "crashes", "durability", "concurrency", "order", "snapshots", "records", "fencing", "takeover", "branches",
+    "retention", "requests", "histories", "inputs", "damage", "raw",
 ]  # fmt: skip
 pytest.register_assert_rewrite(*(f"ontolake.storage.conformance.{topic}" for topic in _TOPICS))
 
 from ontolake.storage.conformance.branches import Branches  # noqa: E402
+from ontolake.storage.conformance.concurrency import Concurrency  # noqa: E402
 from ontolake.storage.conformance.damage import Damage  # noqa: E402
 from ontolake.storage.conformance.durability import Durability  # noqa: E402
 from ontolake.storage.conformance.fencing import Fencing  # noqa: E402
@@ -38,6 +39,7 @@ class StorageConformance(
     Retention,
     Requests,
     Histories,
+    Concurrency,
     Damage,
     Inputs,
     Opening,

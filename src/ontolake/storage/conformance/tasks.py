@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from ontolake import faults
 from ontolake.errors import Contended, Fenced, StorageError
 from ontolake.storage.conformance.peers import crash
-from ontolake.storage.conformance.workload import Op, Player, image
+from ontolake.storage.conformance.workload import Op, Player, compact, image
 from ontolake.storage.protocol import Storage
-from ontolake.storage.types import PageId, WalRecord
+from ontolake.storage.types import Lsn, PageId, WalRecord
 
 
 class Suite(Protocol):
@@ -19,7 +20,8 @@ class Suite(Protocol):
 
     processes: bool
     page_size: int
-    sweep_knobs: dict[str, Any]
+    sweep_knobs: Mapping[str, Any]
+    busy_knobs: Mapping[str, Any]
 
     @classmethod
     def connect(cls, where: str, **knobs: Any) -> Storage: ...
@@ -31,7 +33,7 @@ def play(link: Connection, suite: Suite, where: str, ops: Sequence[Op], n: int, 
     Sends ("doing", i), then ("done", i, outcome, epoch held), and in the end the names of all fault points reached.
     """
     hook = faults.At(n, faults.kill if suite.processes else crash)
-    knobs = suite.sweep_knobs if sweep else {}
+    knobs = suite.sweep_knobs if sweep else suite.busy_knobs
     with faults.arm(hook):
         player = Player(lambda: suite.connect(where, **knobs))
         for i, op in enumerate(ops):
@@ -46,19 +48,19 @@ def take_turns(link: Connection, suite: Suite, where: str, name: str) -> None:
 
     Sends ("acked", first LSN, payloads) for every batch and ("fenced", held, current) for every lost place.
     """
-    serial = 0
-    with suite.connect(where) as storage:
+    serial, chance = 0, random.Random(name)
+    with suite.connect(where, **suite.busy_knobs) as storage:
         link.send(("ready",))
         link.recv()
         while not link.poll(0):
             try:
                 token = storage.acquire_fence(name)
                 for _ in range(5):
-                    link.poll(0.001)  # a breath, so that the rival gets a word in
                     serial += 1
                     batch = [WalRecord(f"{name} {serial} {i}".encode()) for i in range(1 + serial % 3)]
                     last = storage.append_wal(token, batch)
                     link.send(("acked", last - len(batch) + 1, [record.bytes for record in batch]))
+                    link.poll(chance.random() / 300)  # a breath, so that the rival gets a word in
             except Fenced as error:
                 link.send(("fenced", error.held, error.current))
             except Contended:
@@ -95,3 +97,21 @@ def append_when_told(link: Connection, suite: Suite, where: str, name: str) -> N
         player = Player(lambda: storage)
         while (told := link.recv()) is not None:
             link.send(player.do(told))
+
+
+def write_busily(link: Connection, suite: Suite, where: str, batches: int, pages: int) -> None:
+    """Write pages in turn, one batch each time it is told to; raise the floor and compact now and then.
+
+    Sends ("acked", LSN, page, seed) for each batch.
+    """
+    with suite.connect(where, **suite.busy_knobs) as storage:
+        token = storage.acquire_fence("busy")
+        for seed in range(1, batches + 1):
+            link.recv()
+            page = PageId(seed % pages)
+            lsn = storage.append_wal(token, [WalRecord(image(seed, suite.page_size), page)])
+            link.send(("acked", lsn, page, seed))
+            if seed % 10 == 0:
+                storage.set_retention_floor(Lsn(lsn - 8))
+            if seed % 15 == 0:
+                compact(storage)
