@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from ontolake.model.codecs import NAN
 from ontolake.model.columns import Column
-from ontolake.model.field import UNSET
+from ontolake.model.field import UNSET, value_type
 from ontolake.model.types import TypeInfo
+from ontolake.model.typespec import Spec
 from ontolake.ontology.errors import SchemaValidationError
 
 if TYPE_CHECKING:
@@ -37,12 +41,30 @@ def rows_from_arrow(info: TypeInfo, table: pa.Table) -> tuple[list[tuple[Any, ..
         if column.name in given:
             raise SchemaValidationError("the table has this column twice", type_name=info.name, field=name)
         given[column.name] = values
+    if _validates_itself(info):
+        rows = [info.encode(_object(info, values)) for values in _by_attribute(table, places)]
+        return rows, len({info.key_of(row) for row in rows}) == len(rows)
     parts = [_encoded(info, column, given.get(column.name), table.num_rows) for column in (*info.keys, *info.columns)]
     for column, values in zip(info.keys, parts, strict=False):
         if "" in values:
             raise SchemaValidationError("a key must not be empty", type_name=info.name, field=column.name)
     rows = list(zip(*parts, strict=True))
     return rows, _unique(parts[: len(info.keys)], len(rows))
+
+
+def _validates_itself(info: TypeInfo) -> bool:
+    """Whether the type has validators of its own, which only objects go through."""
+    own = info.cls.__pydantic_decorators__
+    return bool(own.validators or own.field_validators or own.root_validators or own.model_validators)
+
+
+def _by_attribute(table: pa.Table, places: dict[str, Column]) -> Iterator[dict[str, Any]]:
+    for row in table.to_pylist():
+        yield {places[name].name: value for name, value in row.items()}
+
+
+def _object(info: TypeInfo, values: dict[str, Any]) -> Any:
+    return info.cls(**values)
 
 
 def _unique(keys: list[list[Any]], size: int) -> bool:
@@ -64,7 +86,25 @@ def _encoded(info: TypeInfo, column: Column, values: pa.ChunkedArray | None, siz
             raise SchemaValidationError(f"{values.type} does not fit: {error}", type_name=info.name,
                                         field=column.name) from error
         return [column.encode(value, info.name) for value in values.to_pylist()]  # lists and structs become JSON
-    return _columnwise(info, column, cast)
+    encoded = _columnwise(info, column, cast)
+    _check_constraints(info, column, encoded)
+    return encoded
+
+
+def _check_constraints(info: TypeInfo, column: Column, encoded: list[Any]) -> None:
+    """What the field asks of its values beside their type: bounds, lengths, patterns."""
+    field = info.cls.model_fields[column.name]
+    if not field.metadata:
+        return
+    constrained: Any = Annotated[(value_type(field.annotation), *field.metadata)]
+    of_all: Any = list[constrained]
+    adapter: TypeAdapter[Any] = TypeAdapter(of_all)
+    try:
+        adapter.validate_python([column.decode(value) for value in encoded])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise SchemaValidationError(f"row {first['loc'][0]}: {first['msg']}", type_name=info.name,
+                                    field=column.name) from error
 
 
 def _columnwise(info: TypeInfo, column: Column, values: pa.ChunkedArray) -> list[Any]:
@@ -82,9 +122,22 @@ def _columnwise(info: TypeInfo, column: Column, values: pa.ChunkedArray) -> list
     if column.scalar == "float":
         has_nan = pc.any(pc.is_nan(values)).as_py()
         return [NAN if value != value else value for value in plain] if has_nan else plain
-    if column.scalar in _DIRECT and column.spec["kind"] in ("primitive", "union"):
+    if column.scalar in _DIRECT and all(part["kind"] == "primitive" for part in _parts(column.spec)):
         return plain
+    _check_literal(info, column, plain)
     return [None if value is None else _again(info, column, value) for value in plain]
+
+
+def _parts(spec: Spec) -> list[Spec]:
+    return spec["members"] if spec["kind"] == "union" else [spec]
+
+
+def _check_literal(info: TypeInfo, column: Column, values: list[Any]) -> None:
+    allowed = [value for part in _parts(column.spec) if part["kind"] == "literal" for value in part["values"]]
+    wrong = set(values) - {*allowed, None} if allowed else set()
+    if wrong:
+        raise SchemaValidationError(f"{min(wrong, key=repr)!r} is not one of the values", type_name=info.name,
+                                    field=column.name)
 
 
 def _again(info: TypeInfo, column: Column, value: Any) -> Any:

@@ -194,6 +194,8 @@ class SqliteRepository(ABC):
 
     def _begin(self, owner: str) -> None:
         """Begin a write transaction while nobody else holds the write lock."""
+        if self.config.readonly:
+            raise StorageBackendError(f"{self.uri!r} is open for reading only", hint="open it without readonly")
         deadline = time.monotonic() + self.config.lock_timeout
         while True:
             try:
@@ -201,8 +203,6 @@ class SqliteRepository(ABC):
             except apsw.BusyError as error:
                 raise LockContentionError(f"another writer is at {self.uri!r}, and did not end within "
                                           f"{self.config.lock_timeout:g} s", hint="try again") from error
-            except apsw.ReadOnlyError as error:
-                raise StorageBackendError(f"{self.uri!r} is open for reading only") from error
             found = lock.holder(self.db)
             if found is None and not self._leased:
                 return

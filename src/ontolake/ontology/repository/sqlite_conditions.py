@@ -144,22 +144,28 @@ def _compare(shape: Compare, left: Operand, to: Resolver) -> str:
         return f"({left.ordered} {operator} {slot})"
     # Inside JSON a value may be of any type; text and numbers have no order between them.
     alike = f"(typeof({left.sql}) IN {_NUMBERS}) = (typeof({slot}) IN {_NUMBERS})"
-    return f"({alike} AND {left.sql} {operator} {slot})"
+    return f"(CASE WHEN {left.sql} IS NULL THEN NULL WHEN {alike} THEN {left.sql} {operator} {slot} ELSE 0 END)"
 
 
 def _match(op: str, left: Operand, to: Resolver) -> str:
     if left.column is not None and left.column.scalar != "str":
         raise QueryError(f"{_name(left)} is not text", hint=f"{op}() is for str, or for a path inside JSON")
-    text = f"typeof({left.sql}) = 'text' AND " if left.column is None else ""
+    matched = _matched(op, left.sql, to)
+    if left.column is not None:
+        return f"({matched})"
+    return f"(CASE typeof({left.sql}) WHEN 'text' THEN {matched} WHEN 'null' THEN NULL ELSE 0 END)"
+
+
+def _matched(op: str, text: str, to: Resolver) -> str:
     if op == "startswith":
         # A range, so that an index can be used.
         low, high = to.slot(None), to.again(_successor)
-        return f"({text}{left.sql} >= {low} AND ({high} IS NULL OR {left.sql} < {high}))"
+        return f"{text} >= {low} AND ({high} IS NULL OR {text} < {high})"
     # Bytes of UTF-8 match where characters do, and neither wildcards nor NULs mean anything in them.
-    raw, slot = f"CAST({left.sql} AS BLOB)", to.slot(str.encode)
-    if op == "contains":
-        return f"({text}instr({raw}, {slot}) > 0)"
-    return f"({text}(length({slot}) = 0 OR substr({raw}, -length({slot})) = {slot}) AND {left.sql} IS NOT NULL)"
+    raw, slot = f"CAST({text} AS BLOB)", to.slot(str.encode)
+    found = f"instr({raw}, {slot}) > 0" if op == "contains" else f"substr({raw}, -length({slot})) = {slot}"
+    # Both are NULL for empty bytes.
+    return f"CASE WHEN {text} IS NULL THEN NULL WHEN length({slot}) = 0 THEN 1 ELSE coalesce({found}, 0) END"
 
 
 def _successor(prefix: str) -> str | None:

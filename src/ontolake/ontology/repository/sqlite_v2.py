@@ -119,7 +119,9 @@ class SqliteRepositoryV2(SqliteRepository):
 
     def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
         found = self.layout(info.kind, info.name)
-        return not_superseded(alias, superseded(found.table_name), as_of) if found else "0"
+        if found is None:
+            return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
+        return not_superseded(alias, superseded(found.table_name), as_of)
 
     def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
         return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)))
