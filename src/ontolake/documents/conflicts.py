@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import edits, patches, pointers
+from ontolake.documents import edits, patches, pointers, reading
 from ontolake.documents.codec import Document, Json
 from ontolake.documents.database import View, rows
 from ontolake.documents.pointers import Tokens
@@ -45,8 +45,7 @@ def first_conflict(
     for revision in revisions:
         if revision.op != "patch" or revision.data is None:
             return revision.seq
-        listed = patches.load(revision.data)
-        paths = [tokens for patch in listed for tokens in patch.written()]
+        paths = [tokens for patch in patches.load(revision.data) for tokens in patch.written()]
         if not shallow:
             if any(pointers.overlap(tokens, path) for tokens in paths):
                 return revision.seq
@@ -55,7 +54,7 @@ def first_conflict(
             return revision.seq
         if not loaded:
             document, loaded = before(), True
-        after = patches.apply(document, listed)
+        after = reading.applied(document, revision.op, revision.data)
         if _keys(document, path) != _keys(after, path):
             return revision.seq
         document = after

@@ -43,10 +43,15 @@ class Database:
         self.url = url
         self.readonly = readonly
         self.native = urls.parse(url).place is urls.Place.SQLITE
-        self.connection = places.connect(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        try:
+            self.connection = places.connect(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        except apsw.Error as error:
+            _raise_ours(error, url)
+            raise
         self.lock = threading.RLock()
-        self.committed = threading.Condition()
-        """Notified after every commit of this process, and when the space is closed."""
+        self.announced = 0
+        """Counts the commits of this process, and the closing of the space."""
+        self._announcement = threading.Condition()
         self.closed = False
         self.read = _Transaction(self, "BEGIN")
         self.write = _Transaction(self, "BEGIN IMMEDIATE")
@@ -61,8 +66,15 @@ class Database:
 
     def announce(self) -> None:
         """Wake whoever waits for a commit."""
-        with self.committed:
-            self.committed.notify_all()
+        with self._announcement:
+            self.announced += 1
+            self._announcement.notify_all()
+
+    def wait(self, announced: int, seconds: float) -> None:
+        """Wait for an announcement after the first `announced`, but not for longer than `seconds`."""
+        with self._announcement:
+            if self.announced == announced:
+                self._announcement.wait(seconds)
 
     def last_seq(self) -> int:
         """The seq of the newest commit, on whichever branch; 0 when there is none. Inside a transaction."""
@@ -114,11 +126,9 @@ class _Transaction:
             if database.closed:
                 raise Invalid(f"the space {database.url} is closed", hint="open it again")
             database.connection.execute(self._begin)
-        except apsw.Error as error:
+        except BaseException as error:
             database.lock.release()
-            raise _translated(error, database) from error
-        except BaseException:
-            database.lock.release()
+            _raise_ours(error, database.url)
             raise
         return database.connection
 
@@ -126,31 +136,30 @@ class _Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         database = self._database
-        connection = database.connection
         try:
             if error is None:
-                connection.execute("COMMIT")
+                database.connection.execute("COMMIT")
         except BaseException as failed:
             error = failed
             raise
         finally:
             try:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                if database.connection.in_transaction:
+                    database.connection.execute("ROLLBACK")
             finally:
                 database.lock.release()
-            if isinstance(error, apsw.Error):
-                raise _translated(error, database) from error
+            if error is not None:
+                _raise_ours(error, database.url)
 
 
-def _translated(error: apsw.Error, database: Database) -> Exception:
-    """Our error for one of SQLite's, unless it is ours already."""
-    if isinstance(error, OntolakeError):
-        return error
+def _raise_ours(error: BaseException, url: str) -> None:
+    """Raise our error for one of SQLite's; return if it is none, or is ours already."""
+    if not isinstance(error, apsw.Error) or isinstance(error, OntolakeError):
+        return
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Contended(f"{database.url} is being written to by somebody else: {error}", hint="try again")
+        raise Contended(f"{url} is being written to by somebody else: {error}", hint="try again") from error
     if isinstance(error, apsw.ReadOnlyError):
-        return Invalid(f"{database.url} cannot be written to: {error}", hint="open the space without readonly=True")
+        raise Invalid(f"{url} cannot be written to: {error}", hint="open the space without readonly=True") from error
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return Corruption(f"{database.url} is damaged: {error}", hint="restore it from a copy")
-    return StorageError(f"{database.url}: {error}")
+        raise Corruption(f"{url} is damaged: {error}", hint="restore it from a copy") from error
+    raise StorageError(f"{url}: {error}") from error

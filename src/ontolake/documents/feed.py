@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import apsw
 
-from ontolake.documents import codec, patches, reading
+from ontolake.documents import codec, reading
 from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, View, row, rows
 from ontolake.documents.operations import Revision
@@ -71,7 +71,7 @@ def _changes_of_page(
             yield from _told(current, pending, states)
             current, pending = seq, {}
         pending.setdefault(id, states[id])
-        states[id] = applied(states[id], op, data)
+        states[id] = reading.applied(states[id], op, data)
     yield from _told(current, pending, states)
 
 
@@ -85,13 +85,6 @@ def _told(
             yield Change.of(seq, TABLE, id, codec.duplicate(old), codec.duplicate(new))
 
 
-def applied(document: Document | None, op: str, data: str | None) -> Document | None:
-    """What a stored operation makes of a document."""
-    if op == "patch":
-        return patches.apply(document, patches.load(data or ""))
-    return None if data is None else codec.decode(data)
-
-
 def of_entity(database: Database, id: str, branch: str, since: int, until: int) -> Iterator[Revision]:
     """The log of an entity in `(since, until]` as a branch sees it, oldest first."""
     with database.read as connection:
@@ -102,7 +95,7 @@ def of_entity(database: Database, id: str, branch: str, since: int, until: int) 
             with database.read as connection:
                 page = rows(connection, _OF_ENTITY, (name, id, since, limit, _COMMITS_A_PAGE))
             for seq, op_index, op, data in page:
-                document = applied(document, op, data)
+                document = reading.applied(document, op, data)
                 shown = None if data is None else codec.decode(data)
                 yield Revision(id, seq, op_index, op, shown, codec.duplicate(document), name)
             since = page[-1][0] if page else limit

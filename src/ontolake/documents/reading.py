@@ -36,6 +36,7 @@ class Found(Struct, frozen=True, gc=False):
 
 
 _CHUNK = 500
+_TO_DO = "space.verify() lists the damage"
 
 NOW = 2**63 - 1
 """A seq that no commit reaches: a view up to here shows the current state."""
@@ -110,8 +111,18 @@ class Replay:
                 size += sum(map(len, self.patches))
         except (Unstorable, PatchError) as error:
             raise Corruption(f"the revisions up to seq {self.changed} do not fit together: {error}",
-                             hint="space.verify() lists the damage") from None
+                             hint=_TO_DO) from None
         return Found(document, self.changed, len(self.patches), size)
+
+
+def applied(document: Document | None, op: str, data: str | None) -> Document | None:
+    """What a stored operation makes of a document. Raises `Corruption` if it does not fit."""
+    try:
+        if op == "patch":
+            return patches.apply(document, patches.load(data or ""))
+        return None if data is None else codec.decode(data)
+    except (Unstorable, PatchError) as error:
+        raise Corruption(f"a revision does not fit: {error}", hint=_TO_DO) from None
 
 
 def find(connection: apsw.Connection, view: View, id: str, *, current: bool = False) -> Found:

@@ -104,21 +104,26 @@ _FIRST_BRANCH = "INSERT INTO branch (name, created_seq, head_seq) VALUES ('', 0,
 
 
 def set_up(connection: apsw.Connection, name: str, *, native: bool, synchronous: str, readonly: bool) -> None:
-    """Prepare a connection for use, and a database that is empty with it. Raises `LayoutError`."""
+    """Prepare a connection for use, and a database that is empty with it. Raises `LayoutError`.
+
+    A database that is not ours is left exactly as it is.
+    """
+    connection.pragma("busy_timeout", 5000)
+    is_new = not _is_ours(connection, name)
+    if is_new and readonly:
+        raise LayoutError(name, "is empty", hint="open it for writing first")
     if native:
-        if not readonly and connection.pragma("page_count") == 0:
+        if is_new:
             connection.pragma("page_size", PAGE_SIZE)  # has no effect any more once the journal is a WAL
-        connection.pragma("journal_mode", "WAL")
+        if not readonly:
+            connection.pragma("journal_mode", "WAL")
         connection.pragma("synchronous", synchronous)
         connection.pragma("mmap_size", 268435456)
-    connection.pragma("busy_timeout", 5000)
     connection.pragma("cache_size", -64000)
     connection.pragma("temp_store", "MEMORY")
     connection.pragma("foreign_keys", True)
-    if not _is_ours(connection, name) and not readonly:
+    if is_new:
         _create(connection, name)
-    if not _is_ours(connection, name):
-        raise LayoutError(name, "is empty", hint="open it for writing first")
 
 
 def _create(connection: apsw.Connection, name: str) -> None:

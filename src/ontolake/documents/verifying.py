@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import apsw
 
-from ontolake.documents import blobs, codec, feed, reading
+from ontolake.documents import blobs, codec, reading
 from ontolake.documents.codec import Document, Unstorable
 from ontolake.documents.database import Database, rows
-from ontolake.documents.errors import PatchError
 from ontolake.errors import Corruption, NotFound
 from ontolake.history import Damage
 
@@ -78,9 +77,9 @@ def _entity(
         if commit_seq != seq:
             yield Damage(where, f"the revision at seq {seq} says that it belongs to commit {commit_seq}")
         try:
-            document = feed.applied(document, op, data)
-        except (Unstorable, PatchError) as error:
-            yield Damage(where, f"the revision at seq {seq}, operation {op_index}, cannot be applied: {error}")
+            document = reading.applied(document, op, data)
+        except Corruption as error:
+            yield Damage(where, f"the revision at seq {seq}, operation {op_index}, cannot be applied: {error.message}")
             return
         last = (seq, op_index)
         if seq in snapshots:

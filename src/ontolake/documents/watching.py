@@ -41,6 +41,7 @@ def watch(
     pause = _SHORTEST_PAUSE
     deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
     while True:
+        announced = database.announced
         last = _last_seq(database)
         if last is None:
             return
@@ -53,8 +54,7 @@ def watch(
         left = pause if deadline is None else min(pause, deadline - time.monotonic())
         if left <= 0:
             return
-        with database.committed:
-            database.committed.wait(left)
+        database.wait(announced, left)
         pause = min(pause * 1.5, longest)
 
 

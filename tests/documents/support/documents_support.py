@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import runpy
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from ontolake.documents import Commit, Space
 
 OpenSpace = Callable[..., Space]
+
+CHILD = str(Path(__file__).with_name("documents_child.py"))
 
 TABLES = ("commit", "revision", "head", "snapshot", "branch", "blob_store")
 
@@ -42,3 +48,12 @@ def replace(path: str, value: Any = 9) -> dict[str, Any]:
 
 def remove(path: str) -> dict[str, Any]:
     return {"op": "remove", "path": path}
+
+
+def start_child(task: str, *arguments: Any) -> BaseProcess:
+    """Another process that does one of the tasks of `documents_child`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ontolake.documents"])
+    child = context.Process(target=runpy.run_path, args=(CHILD, {"task": task, "arguments": arguments}, "__child__"))
+    child.start()
+    return child

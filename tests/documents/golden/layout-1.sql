@@ -1,0 +1,83 @@
+CREATE TABLE revision (
+  branch TEXT NOT NULL DEFAULT '',
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  op_index INTEGER NOT NULL,
+  op TEXT NOT NULL, -- 'set' | 'patch' | 'delete'
+  data JSON, -- full document for set, patch list for patch, NULL for delete
+  commit_seq INTEGER NOT NULL,
+  PRIMARY KEY (branch, id, seq, op_index),
+  FOREIGN KEY (commit_seq) REFERENCES "commit"(seq)
+);
+CREATE INDEX idx_revision_branch_seq ON revision (branch, seq);
+CREATE INDEX idx_revision_entity_seq ON revision (branch, id, seq);
+CREATE INDEX idx_revision_commit ON revision (commit_seq);
+CREATE TABLE head (
+  branch TEXT NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  op_index INTEGER NOT NULL,
+  PRIMARY KEY (branch, id)
+);
+CREATE INDEX idx_head_branch ON head (branch);
+CREATE TABLE "commit" (
+  seq INTEGER NOT NULL PRIMARY KEY,
+  branch TEXT NOT NULL DEFAULT '',
+  session_id TEXT NOT NULL,
+  local_seq INTEGER NOT NULL,
+  invocation_ref TEXT,
+  authorization_ref TEXT,
+  original JSON NOT NULL,
+  resolution JSON NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now')),
+  FOREIGN KEY (invocation_ref) REFERENCES invocation(ref),
+  FOREIGN KEY (authorization_ref) REFERENCES authorization(ref)
+);
+CREATE INDEX idx_commit_branch ON "commit" (branch);
+CREATE UNIQUE INDEX idx_commit_session_local_seq ON "commit" (session_id, local_seq);
+CREATE INDEX idx_commit_invocation_ref ON "commit" (invocation_ref);
+CREATE TABLE snapshot (
+  branch TEXT NOT NULL DEFAULT '',
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  value JSON NOT NULL,
+  PRIMARY KEY (branch, id, seq)
+);
+CREATE INDEX idx_snapshot_lookup ON snapshot (branch, id, seq);
+CREATE TABLE branch (
+  name TEXT NOT NULL PRIMARY KEY,
+  parent_branch TEXT,
+  fork_seq INTEGER,
+  created_seq INTEGER NOT NULL,
+  head_seq INTEGER NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now')),
+  status TEXT NOT NULL DEFAULT 'active'
+);
+CREATE INDEX idx_branch_status ON branch (status);
+CREATE INDEX idx_branch_parent ON branch (parent_branch);
+CREATE TABLE invocation (
+  ref TEXT NOT NULL PRIMARY KEY,
+  iss TEXT NOT NULL,
+  aud TEXT,
+  cmd TEXT NOT NULL,
+  sub TEXT NOT NULL,
+  invocation JSON NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE INDEX idx_invocation_sub ON invocation (sub);
+CREATE INDEX idx_invocation_cmd ON invocation (cmd);
+CREATE INDEX idx_invocation_iss ON invocation (iss);
+CREATE TABLE authorization (
+  ref TEXT NOT NULL PRIMARY KEY,
+  authorization JSON NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE TABLE blob_store (
+  hash TEXT NOT NULL PRIMARY KEY,
+  data BLOB NOT NULL,
+  content_type TEXT,
+  size INTEGER NOT NULL,
+  created_at TEXT NOT NULL DEFAULT (datetime('now'))
+);
+CREATE VIEW state AS
+SELECT branch, id, seq, op_index FROM head;

@@ -1,0 +1,360 @@
+"""Differences and merges: per entity, three-way against the nearest common ancestor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from documents_model import Unfit, equal, patched
+from documents_strategies import documents, patch_lists
+from documents_support import add, everything, increment, remove, replace, write
+from hypothesis import given
+
+from ontolake.documents import (
+    BranchError,
+    ConflictError,
+    Delete,
+    MergeConflictError,
+    Patch,
+    ProtocolError,
+    Set,
+    Space,
+    patches,
+    prefer_source,
+    prefer_target,
+    threeway,
+)
+
+
+def documents_of(space: Space, branch: str = "") -> dict[str, Any]:
+    return dict(space.snapshot(branch=branch).rows())
+
+
+# one entity
+
+
+def test_what_only_the_source_changed_is_taken() -> None:
+    assert threeway.merge({"a": 1}, {"a": 2}, {"a": 1}) == threeway.TAKE
+    assert threeway.merge(None, {"a": 2}, None) == threeway.TAKE
+    assert threeway.merge({"a": 1}, None, {"a": 1}) == threeway.TAKE
+
+
+@pytest.mark.parametrize(
+    ("base", "source", "target"),
+    [({"a": 1}, {"a": 1}, {"a": 2}), ({"a": 1}, {"a": 1}, None), ({"a": 1}, {"a": 2}, {"a": 2}), ({"a": 1}, None, None),
+     (None, {"a": 1}, {"a": 1}), (None, None, {"a": 1}),
+     ({"a": {"b": 1}, "c": 1}, {"a": {"b": 2}, "c": 1}, {"a": {"b": 2}})],
+)  # fmt: skip
+def test_what_the_source_left_alone_or_both_did_alike_stays(base: Any, source: Any, target: Any) -> None:
+    assert threeway.merge(base, source, target) == threeway.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("base", "source", "target", "paths"),
+    [
+        ({"a": 1}, {"a": 2}, {"a": 3}, ("/a",)),
+        ({"a": 1}, None, {"a": 2}, ("",)),
+        ({"a": 1}, {"a": 2}, None, ("",)),
+        (None, {"a": 1}, {"a": 2}, ("",)),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, {}, ("/a/b",)),
+        ({"a": {"b": 1}}, {"a": 5}, {"a": {"b": 2}}, ("/a/b",)),
+        ({"a": [1, 2]}, {"a": [1, 2, 3]}, {"a": [0, 1, 2]}, ("/a",)),
+        ({}, {"x": {"y": 1}}, {"x": {"z": 1}}, ("/x",)),
+        ({"t": 1}, {"t": True}, {"t": 2}, ("/t",)),
+        ({"a~b": {"c/d": 1}}, {"a~b": {"c/d": 2}}, {"a~b": {"c/d": 3}}, ("/a~0b/c~1d",)),
+    ],
+)
+def test_changes_that_meet_are_conflicts_with_their_paths(base: Any, source: Any, target: Any, paths: Any) -> None:
+    assert threeway.merge(base, source, target) == threeway.Outcome("conflict", paths=paths)
+
+
+def test_changes_to_separate_fields_are_combined() -> None:
+    base = {"a": 1, "b": {"c": 1, "d": 1}, "gone": 1, "l": [1]}
+    source = {"a": 1, "b": {"c": 2, "d": 1, "e": {"f": 1}}, "l": [1, 2]}
+    target = {"a": 9, "b": {"c": 1, "d": 9}, "gone": 1, "l": [1], "new": 9}
+    outcome = threeway.merge(base, source, target)
+    assert outcome.kind == "combine"
+    merged = patches.apply(target, patches.seal(outcome.patches)[1])
+    assert merged == {"a": 9, "b": {"c": 2, "d": 9, "e": {"f": 1}}, "l": [1, 2], "new": 9}
+
+
+@given(documents, patch_lists, patch_lists)
+def test_a_merge_brings_every_change_of_both_sides_or_is_a_conflict(base: Any, one: Any, two: Any) -> None:
+    try:
+        source, target = patched(base, one), patched(base, two)
+    except Unfit:
+        return
+    outcome = threeway.merge(base, source, target)
+    if outcome.kind == "conflict":
+        assert not equal(source, base)
+        assert not equal(target, base)
+        assert outcome.paths
+        return
+    merged = {"nothing": target, "take": source}.get(outcome.kind)
+    if merged is None:
+        merged = patches.apply(target, patches.seal(outcome.patches)[1])
+    for side in (source, target):
+        for path, value in threeway.edits(base, side).items():
+            holder: Any = merged
+            for token in path[:-1]:
+                holder = holder[token]
+            if value is threeway.GONE:
+                assert path[-1] not in holder
+            else:
+                assert equal(holder[path[-1]], value)
+    wanted = threeway.edits(base, source).keys() | threeway.edits(base, target).keys()
+    assert threeway.edits(base, merged).keys() <= wanted
+
+
+@given(documents, documents)
+def test_edits_lead_from_one_document_to_the_other(before: Any, after: Any) -> None:
+    listed = [threeway._patch(before, path, value) for path, value in threeway.edits(before, after).items()]
+    result = patches.apply(before, patches.seal(listed)[1]) if listed else before
+    assert equal(result, after)
+
+
+# differences
+
+
+def test_diff_gives_added_removed_and_modified(space: Space) -> None:
+    write(space, Set("same", {}), Set("changed", {"n": 1}), Set("removed", {"r": 1}), Set("back", {"n": 1}))
+    space.branches.create("side")
+    write(space, Set("added", {"a": 1}), Patch("changed", [increment()]), Delete("removed"), branch="side")
+    write(space, Set("back", {"n": 2}), Set("short", {}), branch="side")
+    write(space, Set("back", {"n": 1.0}), Delete("short"), branch="side")
+    diff = space.branches.diff("side")
+    assert diff.added == {"added": {"a": 1}}
+    assert diff.removed == {"removed": {"r": 1}}
+    assert diff.modified == {"changed": ({"n": 1}, {"n": 2})}
+    back = space.branches.diff("", "side")
+    assert (back.added, back.removed, back.modified) == (diff.removed, diff.added, {"changed": ({"n": 2}, {"n": 1})})
+
+
+def test_diff_of_two_moments(space: Space) -> None:
+    for number in range(4):
+        write(space, Set("a", {"n": number}), Set(f"e{number}", {}))
+    diff = space.branches.diff("", seq=3, against_seq=1)
+    assert (sorted(diff.added), diff.removed, diff.modified) == (["e1", "e2"], {}, {"a": ({"n": 0}, {"n": 2})})
+    assert space.branches.diff("", against_seq=0).added.keys() == {"a", "e0", "e1", "e2", "e3"}
+    assert space.branches.diff("").added == {}
+
+
+def test_diff_of_siblings_and_cousins(space: Space) -> None:
+    write(space, Set("a", {}))
+    space.branches.create("one")
+    write(space, Set("b", {}))
+    space.branches.create("two")
+    space.branches.create("three", parent="two")
+    write(space, Set("c", {}), branch="one")
+    write(space, Set("d", {}), branch="two")
+    write(space, Delete("a"), branch="three")
+    diff = space.branches.diff("three", "one")
+    assert (sorted(diff.added), sorted(diff.removed)) == (["b"], ["a", "c"])
+
+
+# merges
+
+
+def test_a_merge_takes_what_only_the_source_changed(space: Space) -> None:
+    write(space, Set("a", {"n": 1}), Set("b", {"n": 1}), Set("c", {}))
+    space.branches.create("side")
+    write(space, Patch("a", [increment()]), Delete("c"), Set("d", {}), branch="side")
+    write(space, Set("b", {"n": 5}))
+    result = space.branches.merge("side")
+    assert result.taken == ("a", "c", "d")
+    assert documents_of(space) == {"a": {"n": 2}, "b": {"n": 5}, "d": {}}
+    assert result.commit is not None
+    assert result.commit.parents == (4, 4)
+    assert result.commit.metadata["merged"] == "side"
+
+
+def test_a_merge_changes_the_target_alone(space: Space) -> None:
+    space.branches.create("side")
+    write(space, Set("a", {}), branch="side")
+    write(space, Set("b", {}))
+    space.branches.merge("side")
+    assert documents_of(space, "side") == {"a": {}}
+
+
+def test_a_merge_with_nothing_to_bring_makes_no_commit(space: Space) -> None:
+    write(space, Set("a", {}))
+    space.branches.create("side")
+    write(space, Set("b", {}))
+    before = space.last_seq()
+    assert space.branches.merge("side").commit is None
+    assert space.last_seq() == before
+
+
+def test_fields_that_were_changed_apart_are_combined(space: Space) -> None:
+    write(space, Set("a", {"value": {"name": "x", "size": 1}}))
+    space.branches.create("side")
+    write(space, Patch("a", [replace("/value/name", "y")]), branch="side")
+    write(space, Patch("a", [replace("/value/size", 2)]))
+    result = space.branches.merge("side")
+    assert (result.taken, result.combined) == ((), ("a",))
+    assert space.read("a").document == {"value": {"name": "y", "size": 2}}
+
+
+def test_conflicts_are_shown_and_nothing_is_written(space: Space) -> None:
+    write(space, Set("a", {"n": 1}), Set("b", {"x": 1}), Set("free", {}))
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), Delete("b"), Set("free", {"f": 1}), branch="side")
+    write(space, Set("a", {"n": 3}))
+    write(space, Set("b", {"x": 2}))
+    before = everything(space)
+    with pytest.raises(MergeConflictError) as refused:
+        space.branches.merge("side")
+    assert isinstance(refused.value, ConflictError)
+    assert refused.value.exit_code == 6
+    assert (refused.value.of, refused.value.seq, refused.value.conflict_seq) == ("a", 1, 4)
+    a, b = refused.value.conflicts
+    assert (a.id, a.base, a.source, a.target, a.paths) == ("a", {"n": 1}, {"n": 2}, {"n": 3}, ("/n",))
+    assert (b.id, b.base, b.source, b.target, b.paths) == ("b", {"x": 1}, None, {"x": 2}, ("",))
+    assert everything(space) == before
+    plan = space.branches.plan_merge("side")
+    assert (plan.base, list(plan.taken)) == (("", 1), ["free"])
+    assert [conflict.id for conflict in plan.conflicts] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("resolve", "expected"), [(prefer_source, {"a": {"n": 2}}), (prefer_target, {"a": {"n": 3}, "b": {}})]
+)
+def test_conflicts_are_decided_by_the_caller(space: Space, resolve: Any, expected: Any) -> None:
+    write(space, Set("a", {"n": 1}), Set("b", {"x": 1}))
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), Delete("b"), branch="side")
+    write(space, Set("a", {"n": 3}), Set("b", {}))
+    result = space.branches.merge("side", resolve=resolve)
+    assert result.resolved == ("a", "b")
+    assert documents_of(space) == expected
+    assert space.branches.merge("side").commit is None, "what was decided is not asked again"
+
+
+def test_a_decision_may_be_a_third_document(space: Space) -> None:
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), branch="side")
+    write(space, Set("a", {"n": 3}))
+    space.branches.merge("side", resolve=lambda conflict: {"both": [conflict.source, conflict.target]})
+    assert space.read("a").document == {"both": [{"n": 2}, {"n": 3}]}
+
+
+def test_a_second_merge_starts_from_the_first(space: Space) -> None:
+    write(space, Set("a", {"n": 1}))
+    space.branches.create("side")
+    for number in range(2, 6):
+        write(space, Set("a", {"n": number}), branch="side")
+        assert space.branches.merge("side").taken == ("a",)
+        assert space.read("a").document == {"n": number}
+    write(space, Set("a", {"n": 1}))
+    assert space.branches.merge("side").commit is None, "taken back on the target after the merge: it stays so"
+    assert space.read("a").document == {"n": 1}
+
+
+def test_merges_in_both_directions(space: Space) -> None:
+    write(space, Set("a", {"n": 1}), Set("b", {"n": 1}))
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), branch="side")
+    write(space, Set("b", {"n": 2}))
+    assert space.branches.merge("", "side").taken == ("b",)
+    write(space, Set("b", {"n": 3}), branch="side")
+    assert space.branches.merge("side").taken == ("a", "b")
+    assert documents_of(space) == documents_of(space, "side") == {"a": {"n": 2}, "b": {"n": 3}}
+    write(space, Set("a", {"n": 4}))
+    assert space.branches.merge("", "side").taken == ("a",)
+
+
+def test_siblings_merge_against_where_their_lines_part(space: Space) -> None:
+    write(space, Set("a", {"x": 1, "y": 1}))
+    space.branches.create("one")
+    write(space, Patch("a", [replace("/x", 2)]))
+    space.branches.create("two")
+    write(space, Patch("a", [replace("/y", 3)]), branch="one")
+    result = space.branches.merge("one", "two")
+    assert result.combined == ("a",)
+    assert space.read("a", branch="two").document == {"x": 2, "y": 3}
+    assert space.read("a").document == {"x": 2, "y": 1}
+
+
+def test_a_grandchild_merges_into_the_first_branch(space: Space) -> None:
+    write(space, Set("a", {}))
+    space.branches.create("child")
+    write(space, Set("b", {}), branch="child")
+    space.branches.create("grandchild", parent="child")
+    write(space, Set("c", {}), Delete("a"), branch="grandchild")
+    assert space.branches.merge("grandchild").taken == ("a", "b", "c")
+    assert documents_of(space) == {"b": {}, "c": {}}
+
+
+def test_a_stale_merge_is_refused(space: Space) -> None:
+    """Somebody changes the target between looking and committing: what was looked at is among the merge's reads."""
+    write(space, Set("a", {"n": 1}), Set("b", {}))
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), branch="side")
+    meddled: list[bool] = []
+
+    def meddle(conflict: Any) -> Any:
+        write(space, Set("a", {"n": 4}))
+        meddled.append(True)
+        return conflict.source
+
+    write(space, Set("a", {"n": 3}))
+    with pytest.raises(ConflictError) as refused:
+        space.branches.merge("side", resolve=meddle)
+    assert meddled
+    assert (refused.value.of, refused.value.conflict_seq) == ("a", 5)
+    assert space.read("a").document == {"n": 4}
+
+
+def test_a_merge_is_not_disturbed_by_changes_elsewhere(space: Space) -> None:
+    write(space, Set("a", {"n": 1}))
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), branch="side")
+    write(space, Set("a", {"n": 3}))
+
+    def meddle(conflict: Any) -> Any:
+        write(space, Set("unrelated", {}))
+        return conflict.source
+
+    assert space.branches.merge("side", resolve=meddle).commit is not None
+
+
+def test_a_repeated_merge_gets_its_first_answer(space: Space) -> None:
+    space.branches.create("side")
+    write(space, Set("a", {}), branch="side")
+    first = space.branches.merge("side", session_id="s", local_seq=1)
+    write(space, Set("b", {}), branch="side")
+    assert space.branches.merge("side", session_id="s", local_seq=1).commit == first.commit
+    assert not space.read("b").exists
+    with pytest.raises(ProtocolError, match="another request"):
+        space.branches.merge("", "side", session_id="s", local_seq=1)
+
+
+def test_impossible_merges_are_refused(space: Space) -> None:
+    space.branches.create("side")
+    write(space, Set("a", {}))
+    with pytest.raises(BranchError, match="into itself"):
+        space.branches.merge("side", "side")
+    space.branches.delete("side")
+    with pytest.raises(BranchError, match="was deleted"):
+        space.branches.merge("", "side")
+
+
+def test_a_merge_looks_only_at_what_changed(native: Space) -> None:
+    write(native, *(Set(f"e{number}", {}) for number in range(500)))
+    native.branches.create("side")
+    write(native, Set("e7", {"n": 1}), branch="side")
+    looked: list[str] = []
+    native._database.connection.trace_v2(1, lambda event: looked.append(event["sql"]))
+    plan = native.branches.plan_merge("side")
+    native._database.connection.trace_v2(0, None)
+    assert list(plan.taken) == ["e7"]
+    assert len(looked) < 25
+
+
+def test_merging_a_thousand_entities_in_one_commit(native: Space) -> None:
+    write(native, *(Set(f"e{number:04}", {"n": 0}) for number in range(1200)))
+    native.branches.create("side")
+    patches = [[increment(), remove("/n") if number % 2 else add("/m")] for number in range(1200)]
+    write(native, *(Patch(f"e{number:04}", patches[number]) for number in range(1200)), branch="side")
+    assert len(native.branches.merge("side").taken) == 1200
+    assert documents_of(native) == documents_of(native, "side")
