@@ -58,10 +58,6 @@ def rated(rng: random.Random) -> Rated:
 MAKERS: list[Callable[[random.Random], Any]] = [customer, customer, order, placed, rated]
 
 
-def agree(value: Any) -> bool:
-    return value is True
-
-
 Filter = tuple[Condition, Callable[[Any], bool | None]]
 
 
@@ -108,8 +104,8 @@ def order_filter(rng: random.Random) -> Filter:
     simple: list[Filter] = [
         (Order.total == total, lambda o: o.total == total),
         (Order.total > total, lambda o: o.total > total),
-        (Order.at > moment, lambda o: utc(o.at) > utc(moment) or (o.at.tzinfo and utc(o.at) == utc(moment)
-                                                                 and not moment.tzinfo)),
+        (Order.at > moment, lambda o: utc(o.at) > utc(moment) or bool(
+            o.at.tzinfo and utc(o.at) == utc(moment) and not moment.tzinfo)),
         (Order.id >= 0, lambda o: o.id >= 0),
         (Order.commit_id == 99, lambda o: None if o.commit_id is None else o.commit_id == 99),
         (Order.key == b"abc", lambda o: o.key == b"abc"),
@@ -163,11 +159,6 @@ def _any(value: Any, wanted: Any) -> bool:
         spread = [item[step] for item in spread if isinstance(item, dict) and step in item]
     spread = [inner for item in spread for inner in (item if isinstance(item, list) else [item])]
     return wanted in spread
-
-
-def norm(value: Any) -> Any:
-    """Moments in one zone, so that what is equal looks equal."""
-    return value
 
 
 def check(session: Session, naive: NaiveStore, rng: random.Random) -> None:

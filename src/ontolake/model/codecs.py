@@ -94,6 +94,12 @@ def codec_for(annotation: Any, spec: Spec) -> Codec:
         value if plain.decode is None else plain.decode(value)), frozenset({cls, base}))  # fmt: skip
 
 
+def codec_for_spec(spec: Spec) -> Codec:
+    """The codec of a field of which only the spec is known: values of enums are plain, and JSON is as it was parsed."""
+    scalar, _ = scalar_of(spec)
+    return Codec(json_text, json.loads, None) if scalar is None else _SCALARS[scalar]
+
+
 _NAMES: dict[type, str] = {
     str: "str", bool: "bool", int: "int", float: "float", datetime: "datetime", date: "date", bytes: "bytes",
     Decimal: "Decimal", UUID: "UUID",

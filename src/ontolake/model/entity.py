@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Mapping
@@ -45,6 +46,9 @@ class TypeMeta(ModelMetaclass):
                 # A field of a mixin is an attribute of it too; that a type takes it over is the point.
                 warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
                 cls: TypeMeta = super().__new__(mcs, name, bases, namespace, **options)  # type: ignore[assignment]
+            if not cls.__pydantic_complete__:  # type: ignore[attr-defined]
+                # Annotations may be text that only whoever runs this code can make sense of.
+                cls.model_rebuild(raise_errors=False, _types_namespace=_names_around())  # type: ignore[attr-defined]
         finally:
             _building.depth -= 1
         cls.__ontolake_options__ = declared
@@ -64,6 +68,14 @@ class TypeMeta(ModelMetaclass):
                 if fields and name in fields:
                     return FieldRef(Ref(cls, name))
             return super().__getattr__(name)
+
+
+def _names_around() -> dict[str, Any]:
+    """What is known where a class is being defined."""
+    frame: Any = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith((__name__, "pydantic", "typing")):
+        frame = frame.f_back
+    return {**frame.f_globals, **frame.f_locals}
 
 
 def _declared(bases: tuple[type, ...], namespace: dict[str, Any]) -> dict[str, Field[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,6 +58,13 @@ class TypeInfo:
         self._plain = tuple((i, c.codec.encode) for i, c in enumerate(self._encoders) if c.codec.encode is not None)
         self._good: set[tuple[type, ...]] = set()
         self._one = self._width == 1
+
+    @cached_property
+    def schema_hash(self) -> str:
+        """The hash of the type's schema."""
+        from ontolake.model.schema import schema_hash, schema_of  # schemas are made of what is found out here
+
+        return schema_hash(schema_of(self.cls))
 
     @property
     def left(self) -> type[Entity]:
@@ -140,13 +148,16 @@ class TypeInfo:
 
 def type_info(cls: Any) -> TypeInfo:
     """What a store needs to know of a type. Raises `SchemaValidationError` if it is not a well-formed one."""
-    found = cls.__dict__.get("__ontolake_info__") if isinstance(cls, type) else None
+    found: TypeInfo | None = cls.__dict__.get("__ontolake_info__") if isinstance(cls, type) else None
     if found is None:
         kind = getattr(cls, "__ontolake_kind__", None)
         if kind is None or not isinstance(cls, type):
             raise SchemaValidationError(f"{cls!r} is not an entity or relation type",
                                         hint="derive it from Entity or Relation[Left, Right]")
+        model: Any = cls
+        if not model.__pydantic_complete__ and not model.model_rebuild(raise_errors=False):
+            raise SchemaValidationError("a type that it mentions is not defined", type_name=cls.__name__,
+                                        hint="define it before it is used, or import it")
         found = TypeInfo(cls, kind)
         type.__setattr__(cls, "__ontolake_info__", found)
-    result: TypeInfo = found
-    return result
+    return found

@@ -23,16 +23,19 @@ from ontolake.ontology.errors import (
     UninitializedStorageError,
     UnknownCommitError,
 )
+from ontolake.ontology.migration import MigrationPreview, MigrationResult, TypeMigration
 from ontolake.ontology.query import Query
 from ontolake.ontology.repository import Repository, SqliteRepositoryV1, SqliteRepositoryV2, open_repository
 from ontolake.ontology.results import Path, Results
 from ontolake.ontology.session import Session
+from ontolake.ontology.upgraders import Upgrader, upgrader
 
 __all__ = [
     "BatchSizeExceededError", "Config", "DanglingRelationError", "EventLoopLimitError", "HandlerError",
     "HeadMismatchError", "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError",
-    "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError", "Repository",
-    "Results", "SchemaOutdatedError", "SchemaValidationError", "Session", "SqliteRepositoryV1", "SqliteRepositoryV2",
-    "StorageBackendError", "TypeDroppedError", "UninitializedStorageError", "UnknownCommitError", "avg", "avg_len",
-    "count", "count_where", "left", "max_", "min_", "open_repository", "right", "sum_",
+    "MigrationPreview", "MigrationResult", "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path",
+    "Query", "QueryError", "Repository", "Results", "SchemaOutdatedError", "SchemaValidationError", "Session",
+    "SqliteRepositoryV1", "SqliteRepositoryV2", "StorageBackendError", "TypeDroppedError", "TypeMigration",
+    "UninitializedStorageError", "UnknownCommitError", "Upgrader", "avg", "avg_len", "count", "count_where", "left",
+    "max_", "min_", "open_repository", "right", "sum_", "upgrader",
 ]  # fmt: skip

@@ -21,8 +21,10 @@ from ontolake.ontology.errors import (
     UnknownCommitError,
 )
 from ontolake.ontology.intents import Intents
+from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult
 from ontolake.ontology.query import QueryStart
 from ontolake.ontology.repository import Repository, Transaction, open_repository
+from ontolake.ontology.upgraders import Given
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,6 +176,17 @@ class Session:
                     diffs.append(found)
         if diffs:
             raise SchemaOutdatedError(diffs)
+
+    def migrate(
+        self, *, dry_run: bool = True, token: str | None = None, force: bool = False, upgraders: Given = None
+    ) -> MigrationPreview | MigrationResult:  # fmt: skip
+        """Preview the migration of the store to the types of this session, or do it with the preview's token.
+
+        All types become new ones in one commit, or none do. Raises `MigrationTokenError`, `MissingUpgraderError`,
+        `MigrationError`; after each of them the store is exactly as it was.
+        """
+        migration = Migration(self.repository, self.types, upgraders)
+        return migration.preview() if dry_run else migration.apply(self.session_id, token, force=force)
 
     def list_commits(
         self, *, since: int = 0, until: int | None = None, limit: int | None = None

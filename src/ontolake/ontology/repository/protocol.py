@@ -6,12 +6,13 @@ the latest state, and plans to `run`, which answers with encoded rows. Rows are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ontolake.history import Commit
 from ontolake.model.schema import Schema
+from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Transaction(Protocol):
         """Relations written by this transaction that lead nowhere: side, missing key, key of the relation."""
         ...
 
+    def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
+        """Make `version` the current one of a type, with these rows as its state, and return how many they were."""
+        ...
+
     def finish(self, metadata: Mapping[str, Any]) -> int:
         """Make the commit. Raises `HeadMismatchError` if it must be worked out again."""
         ...
@@ -114,6 +119,16 @@ class Repository(Protocol):
 
     def activation(self, info: TypeInfo) -> int:
         """The first commit that typed reads of a type can see; 0 if all are."""
+        ...
+
+    def read_stored(self, stored: StoredType) -> Iterator[Row]:
+        """The latest rows of a current type of which only the schema is known: its columns, the commit behind them."""
+        ...
+
+    def count_stored(self, stored: StoredType) -> int: ...
+
+    def arrow_stored(self, stored: StoredType) -> pa.Table:
+        """The same as an Arrow table, without the commit."""
         ...
 
     # writing

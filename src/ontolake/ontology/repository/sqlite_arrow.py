@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.columns import Column
-from ontolake.model.types import type_info
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,12 +13,11 @@ if TYPE_CHECKING:
 _BATCH = 65_536
 
 
-def arrow_table(cls: Any, rows: Iterator[tuple[Any, ...]]) -> pa.Table:
-    """Encoded rows of a type, the commit behind them, as a table."""
+def arrow_table(columns: Sequence[Column], rows: Iterator[tuple[Any, ...]]) -> pa.Table:
+    """Encoded rows of these columns, the commit behind them, as a table."""
     import pyarrow as pa
 
-    columns = type_info(cls).all_columns
-    schema = arrow_schema(cls)
+    schema = arrow_schema(columns)
     batches = []
     while True:
         batch = _some(rows)
@@ -40,13 +38,12 @@ def _some(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return found
 
 
-def arrow_schema(cls: Any) -> pa.Schema:
-    """The fields of a type under their stored names, and `commit_id`."""
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Columns under their stored names, and `commit_id`."""
     import pyarrow as pa
 
-    info = type_info(cls)
-    fields = [pa.field(column.stored, column.arrow_type, column.nullable) for column in info.all_columns]
-    taken = {column.stored for column in info.all_columns}
+    fields = [pa.field(column.stored, column.arrow_type, column.nullable) for column in columns]
+    taken = {column.stored for column in columns}
     commit = "commit_id" if "commit_id" not in taken else "_commit_id"
     return pa.schema([*fields, pa.field(commit, pa.int64(), False)])
 

@@ -9,15 +9,16 @@ import contextlib
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from ontolake import faults, urls
 from ontolake.history import Commit
-from ontolake.model.schema import schema_hash, schema_of
-from ontolake.model.types import Kind, TypeInfo
+from ontolake.model.schema import diff, schema_of
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import LockContentionError, SchemaOutdatedError, StorageBackendError, TypeDroppedError
 from ontolake.ontology.plan import Plan, Values
@@ -50,7 +51,6 @@ class SqliteRepository(ABC):
         self._statements: dict[Plan, Statement] = {}
         self._schemas: dict[tuple[Kind, str], SchemaVersion] | None = None
         self._dropped: set[tuple[Kind, str]] = set()
-        self._hashes: dict[TypeInfo, str] = {}
         self._state: object = None
         self._shape: object = None
         self.staged: set[str] = set()
@@ -67,12 +67,16 @@ class SqliteRepository(ABC):
         """Make the engine's own tables in a new store, inside the caller's transaction."""
 
     @abstractmethod
-    def source(self, info: TypeInfo) -> str:
+    def source(self, info: TypeInfo | StoredType) -> str:
         """SQL of something with the key columns, `commit_id`, `rowid` and the fields of a type as columns."""
 
     @abstractmethod
     def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
         """See to it that rows of a version can be written, inside a transaction."""
+
+    @abstractmethod
+    def switch(self, info: TypeInfo, version: int, commit_id: int) -> None:
+        """Make a version the current one, inside a transaction. Its schema is registered."""
 
     @abstractmethod
     def key(self, alias: str, column: str) -> str:
@@ -83,7 +87,7 @@ class SqliteRepository(ABC):
         """The name of that form of a key column."""
 
     @abstractmethod
-    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+    def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
 
     @abstractmethod
@@ -148,13 +152,7 @@ class SqliteRepository(ABC):
         self.schemas()
         return self._dropped
 
-    def hash_of(self, info: TypeInfo) -> str:
-        found = self._hashes.get(info)
-        if found is None:
-            found = self._hashes[info] = schema_hash(schema_of(info.cls))
-        return found
-
-    def current_version(self, info: TypeInfo) -> int | None:
+    def current_version(self, info: TypeInfo | StoredType) -> int | None:
         """The current version of a type if it is that of the code; None for a type that is not known (any more).
 
         Raises `SchemaOutdatedError` if the store has another schema.
@@ -162,10 +160,9 @@ class SqliteRepository(ABC):
         known = self.schemas().get((info.kind, info.name))
         if known is None:
             return None
-        if known.schema_hash != self.hash_of(info):
-            from ontolake.model.schema import diff
-
-            raise SchemaOutdatedError([diff(known.schema, schema_of(info.cls))])
+        if known.schema_hash != info.schema_hash:
+            wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
+            raise SchemaOutdatedError([diff(known.schema, wanted)])
         return known.schema_version_id
 
     def drop_type(self, kind: Kind, name: str) -> None:
@@ -274,7 +271,21 @@ class SqliteRepository(ABC):
         return statement
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
-        return arrow_table(plan.root, self.run(plan, values))
+        return arrow_table(type_info(plan.root).all_columns, self.run(plan, values))
+
+    def read_stored(self, stored: StoredType) -> Iterator[Row]:
+        return self.db.execute(self._stored_sql(stored, columns_of(stored, "t")) + " ORDER BY t.rowid")
+
+    def count_stored(self, stored: StoredType) -> int:
+        return int(self.db.execute(self._stored_sql(stored, "count(*)")).get or 0)
+
+    def arrow_stored(self, stored: StoredType) -> pa.Table:
+        table = arrow_table(stored.all_columns, self.read_stored(stored))
+        return table.drop_columns([table.column_names[-1]])
+
+    def _stored_sql(self, stored: StoredType, columns: str) -> str:
+        self.refresh()
+        return f"SELECT {columns} FROM {self.source(stored)} AS t WHERE {self.latest(stored, 't', None)}"
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
         return control.commits(self.db, since, until, limit)
@@ -362,8 +373,6 @@ class SqliteTransaction:
     def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
         found: list[tuple[str, Any, Row]] = []
         repository = self._repository
-        from ontolake.model.types import type_info
-
         for side, end in (("left", info.left), ("right", info.right)):
             entities = repository.source(type_info(end))
             rows = self._db.execute(
@@ -372,6 +381,16 @@ class SqliteTransaction:
                 f"WHERE e.entity_key = r.{side}_key) LIMIT ?", (self.commit_id, limit))  # fmt: skip
             found += [(side, key, (left, right)) for key, left, right in rows]
         return found[:limit]
+
+    def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
+        repository = self._repository
+        with stage(self._db, info, rows, "NULL", repository.staged) as table:
+            faults.reach("ontology: rewritten rows staged")
+            control.put_schema(self._db, schema_of(info.cls), version, "migration", repository.runtime_id)
+            repository.forget()
+            repository.switch(info, version, self.commit_id)
+            self._versions[info] = version
+            return repository.write_staged(info, version, self.commit_id, table)
 
     def finish(self, metadata: Mapping[str, Any]) -> int:
         control.insert_commit(self._db, self.commit_id, metadata)

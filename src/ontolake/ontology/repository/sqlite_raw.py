@@ -8,18 +8,10 @@ from datetime import date, datetime
 from typing import Any
 
 from ontolake.model.codecs import encode_datetime, encode_float, json_text
-from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, physical_names
 from ontolake.model.schema import Schema
+from ontolake.model.stored import StoredType
 from ontolake.model.typespec import Spec, scalar_of
 from ontolake.ontology.errors import SchemaValidationError
-
-
-def field_columns(schema: Schema) -> dict[str, str]:
-    """The physical column of every stored field."""
-    reserved = ENTITY_COLUMNS if schema["kind"] == "entity" else RELATION_COLUMNS
-    keys = dict(zip(schema["keys"], reserved, strict=False))
-    rest = physical_names(sorted(name for name in schema["fields"] if name not in keys), reserved)
-    return {name: keys.get(name) or rest[name] for name in schema["fields"]}
 
 
 def raw_columns(schema: Schema, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +20,7 @@ def raw_columns(schema: Schema, fields: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(fields) - set(specs))
     if unknown:
         raise SchemaValidationError("there is no such field", type_name=schema["name"], field=unknown[0])
-    places = field_columns(schema)
+    places = {column.name: column.column for column in StoredType(schema).all_columns}
     found = {}
     for name, spec in specs.items():
         if name not in schema["keys"]:

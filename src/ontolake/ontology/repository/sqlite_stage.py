@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 
 import apsw
 
@@ -16,7 +16,7 @@ from ontolake.ontology.repository.sqlite_latest import quoted
 
 @contextlib.contextmanager
 def stage(
-    db: apsw.Connection, info: TypeInfo, rows: Collection[Row], newest: str, known: set[str]
+    db: apsw.Connection, info: TypeInfo, rows: Iterable[Row], newest: str, known: set[str]
 ) -> Iterator[str]:  # fmt: skip
     """A temporary table with these rows in it, gone at the end of the block.
 

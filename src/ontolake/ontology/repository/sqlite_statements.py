@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape
+from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
@@ -260,12 +261,12 @@ def _length(value: Operand) -> str:
         f"WHEN 'text' THEN length({text}) END"
 
 
-def key_columns(info: TypeInfo) -> tuple[str, ...]:
+def key_columns(info: TypeInfo | StoredType) -> tuple[str, ...]:
     """The columns that name a row. A relation has an instance key always, empty if it was not declared."""
     return ("entity_key",) if info.kind == "entity" else ("left_key", "right_key", "instance_key")
 
 
-def columns_of(info: TypeInfo, alias: str) -> str:
+def columns_of(info: TypeInfo | StoredType, alias: str) -> str:
     """The columns of a type in the order of its fields, and the commit behind them."""
     names = [f"{alias}.{quoted(column.column)}" for column in info.all_columns]
     return ", ".join([*names, f"{alias}.commit_id"])

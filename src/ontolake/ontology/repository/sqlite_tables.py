@@ -5,6 +5,7 @@ from __future__ import annotations
 import apsw
 
 from ontolake.model.columns import ENTITY_COLUMNS, ROWID_NAMES, Column
+from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.repository.sqlite_latest import quoted
 from ontolake.ontology.repository.sqlite_statements import key_columns
@@ -67,7 +68,7 @@ def _mirrors(info: TypeInfo) -> list[str]:
             for column in info.keys if column.stored.lower() not in taken]  # fmt: skip
 
 
-def empty_source(info: TypeInfo) -> str:
+def empty_source(info: TypeInfo | StoredType) -> str:
     """What stands for a type that has no rows to read."""
     keys = key_columns(info)
     names = [*keys, *(f"raw_{key}" for key in keys), "commit_id", "schema_version_id", "rowid",

@@ -10,6 +10,7 @@ import apsw
 
 from ontolake.model.codecs import json_text
 from ontolake.model.columns import Column
+from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
@@ -59,7 +60,7 @@ class SqliteRepositoryV1(SqliteRepository):
     def drop_layout(self, kind: Kind, name: str) -> None:
         """Nothing: what is not registered is not read."""
 
-    def source(self, info: TypeInfo) -> str:
+    def source(self, info: TypeInfo | StoredType) -> str:
         if self.current_version(info) is None:
             return empty_source(info)
         keys = [*(_key(info, key) for key in key_columns(info)), *(f"{key} AS raw_{key}" for key in key_columns(info)),
@@ -74,7 +75,7 @@ class SqliteRepositoryV1(SqliteRepository):
     def key_column(self, column: str) -> str:
         return f"raw_{column}"
 
-    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+    def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         keys = [(f"raw_{key}", f"{alias}.raw_{key}") for key in key_columns(info)]
         return no_newer(alias, self.source(info), keys, as_of)
 
@@ -84,6 +85,9 @@ class SqliteRepositoryV1(SqliteRepository):
 
     def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
         """Nothing: rows of every type and version go to one table."""
+
+    def switch(self, info: TypeInfo, version: int, commit_id: int) -> None:
+        """Nothing: which version is current is in the registry."""
 
     def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str) -> int:
         keys = key_columns(info)
@@ -117,7 +121,7 @@ class SqliteRepositoryV1(SqliteRepository):
                          schema_version_id))
 
 
-def _key(info: TypeInfo, key: str) -> str:
+def _key(info: TypeInfo | StoredType, key: str) -> str:
     """A key column, as the type that the field has: v1 holds all keys as text."""
     scalar = next((column.scalar for column in info.keys if column.column == key), "str")
     return f"CAST({key} AS INTEGER) AS {key}" if scalar == "int" else key

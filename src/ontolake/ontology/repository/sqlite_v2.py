@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
@@ -14,7 +15,13 @@ from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_latest import newest_row, not_superseded, quoted
 from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
-from ontolake.ontology.repository.sqlite_tables import create_table, empty_source, superseded, table_name
+from ontolake.ontology.repository.sqlite_tables import (
+    create_indexes,
+    create_table,
+    empty_source,
+    superseded,
+    table_name,
+)
 
 CATALOG = """CREATE TABLE type_layout_catalog (
     type_kind TEXT NOT NULL, type_name TEXT NOT NULL, schema_version_id INTEGER NOT NULL, table_name TEXT NOT NULL,
@@ -41,6 +48,7 @@ class SqliteRepositoryV2(SqliteRepository):
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         self._layouts: dict[tuple[Kind, str], Layout] | None = None
+        self._indexed: set[TypeInfo] = set()
         super().__init__(db, uri, config)
 
     @classmethod
@@ -68,6 +76,7 @@ class SqliteRepositoryV2(SqliteRepository):
 
     def forget_layout(self) -> None:
         self._layouts = None
+        self._indexed.clear()
 
     def activation(self, info: TypeInfo) -> int:
         found = self.layout(info.kind, info.name)
@@ -104,7 +113,7 @@ class SqliteRepositoryV2(SqliteRepository):
         return {**super().storage_info(), "type_layouts": layouts}
 
     # reading and writing
-    def source(self, info: TypeInfo) -> str:
+    def source(self, info: TypeInfo | StoredType) -> str:
         found = self.layout(info.kind, info.name)
         if found is None:
             return empty_source(info)
@@ -117,7 +126,7 @@ class SqliteRepositoryV2(SqliteRepository):
     def key_column(self, column: str) -> str:
         return column
 
-    def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
+    def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         found = self.layout(info.kind, info.name)
         if found is None:
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
@@ -132,6 +141,12 @@ class SqliteRepositoryV2(SqliteRepository):
             self.activate(info, version, commit_id)
         else:
             self.enforce(info.kind, info.name, version)
+            if info not in self._indexed:  # an index may have been asked for since the table was made
+                create_indexes(self.db, found.table_name, info)
+                self._indexed.add(info)
+
+    def switch(self, info: TypeInfo, version: int, commit_id: int) -> None:
+        self.activate(info, version, commit_id)
 
     def enforce(self, kind: Kind, name: str, version: int | None) -> Layout:
         """The layout to write to. Raises `SchemaValidationError` unless `version` is the current one."""

@@ -1,0 +1,236 @@
+"""Migrations: rewrite the latest state under new schemas, all types or none, as one commit.
+
+A preview says what would be done and gives a token; applying checks the token, so that nothing is done that nobody
+has looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ontolake import faults
+from ontolake.errors import OntolakeError
+from ontolake.model.field import UNSET
+from ontolake.model.schema import FieldChange, SchemaDiff, diff, schema_of
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.model.typespec import Spec
+from ontolake.ontology.errors import (
+    MigrationError,
+    MigrationTokenError,
+    MissingUpgraderError,
+    SchemaValidationError,
+)
+from ontolake.ontology.repository.protocol import Repository, Row, Transaction
+from ontolake.ontology.upgraders import Given, Upgrader, collected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TypeMigration(NamedTuple):
+    """What becomes of one type. No upgraders are needed where fields with defaults were added, or fields widened."""
+
+    type_kind: Kind
+    type_name: str
+    from_schema_version_id: int
+    to_schema_version_id: int
+    diff: SchemaDiff
+    rows: int
+    upgraders: tuple[str, ...] = ()
+
+
+class MigrationPreview(NamedTuple):
+    """What a migration would do now. `missing` has (type, version) pairs for which an upgrader is needed."""
+
+    types: tuple[TypeMigration, ...]
+    missing: tuple[tuple[str, int], ...]
+    token: str
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.types)
+
+
+class MigrationResult(NamedTuple):
+    """What a migration did. `commit_id` is None if there was nothing to do."""
+
+    commit_id: int | None
+    types: tuple[TypeMigration, ...]
+
+
+class Migration:
+    """The migration of a store to the types of a session."""
+
+    def __init__(self, repository: Repository, types: Sequence[TypeInfo], upgraders: Given = None) -> None:
+        self._repository = repository
+        self._types = types
+        self._upgraders = collected(upgraders)
+
+    def preview(self) -> MigrationPreview:
+        """What would be done. Changes nothing."""
+        planned, missing = [], []
+        known = self._repository.schemas()
+        for info in self._types:
+            stored = known.get((info.kind, info.name))
+            if stored is None or stored.schema_hash == info.schema_hash:
+                continue
+            version = stored.schema_version_id
+            change = diff(stored.schema, schema_of(info.cls))
+            chain = self._chain(info.name, version)
+            if not chain and not _automatic(change, info):
+                missing.append((info.name, version))
+            rows = self._repository.count_stored(StoredType(stored.schema))
+            planned.append(TypeMigration(info.kind, info.name, version, version + max(1, len(chain)), change, rows,
+                                         tuple(one.name for one in chain)))
+        return MigrationPreview(tuple(planned), tuple(missing), self._token(planned))
+
+    def _chain(self, name: str, version: int) -> list[Upgrader]:
+        found = []
+        while (name, version) in self._upgraders:
+            found.append(self._upgraders[name, version])
+            version += 1
+        return found
+
+    def _token(self, planned: Sequence[TypeMigration]) -> str:
+        """What a migration would do, from which state: another state or another plan has another token."""
+        state = [self._repository.head(), [[*one[:4], str(one.diff), one.rows, one.upgraders] for one in planned]]
+        hashes = [info.schema_hash for info in self._types]
+        return hashlib.sha256(json.dumps([state, hashes], sort_keys=True).encode()).hexdigest()[:32]
+
+    def apply(self, owner: str, token: str | None, *, force: bool = False) -> MigrationResult:
+        """Do it, in one transaction under the write lock.
+
+        Raises `MigrationTokenError` unless `token` is that of a preview of just this (or `force` is set),
+        `MissingUpgraderError`, or `MigrationError` if an upgrader raises or returns rows that do not fit.
+        """
+        with self._repository.transaction(owner) as transaction:
+            preview = self.preview()
+            if not preview.types:
+                return MigrationResult(None, ())
+            if preview.missing:
+                raise MissingUpgraderError(preview.missing)
+            if not force and token != preview.token:
+                why = "no token was given" if token is None else "the token is not that of this migration"
+                raise MigrationTokenError(f"{why}: the store or the types may have changed since the preview",
+                                          hint="look at migrate() again and pass its token")
+            done = []
+            for planned in preview.types:
+                rows = self._rewrite(transaction, planned)
+                faults.reach(f"ontology: {planned.type_name} rewritten")
+                done.append(planned._replace(rows=rows))
+            commit_id = transaction.finish({"kind": "migration", "migrated_types": [_told(one) for one in done]})
+        return MigrationResult(commit_id, tuple(done))
+
+    def _rewrite(self, transaction: Transaction, planned: TypeMigration) -> int:
+        info = next(one for one in self._types if (one.kind, one.name) == (planned.type_kind, planned.type_name))
+        stored = StoredType(self._repository.schemas()[info.kind, info.name].schema)
+        chain = self._chain(info.name, planned.from_schema_version_id)
+        if any(one.arrow for one in chain):
+            rows: Iterable[Row] = self._through_arrow(info, stored, chain)
+        else:
+            rows = self._one_by_one(info, stored, chain)
+        return transaction.rewrite(info, planned.to_schema_version_id, rows)
+
+    def _one_by_one(self, info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]) -> Iterator[Row]:
+        for row in self._repository.read_stored(stored):
+            before = {column.name: column.decode(value) for column, value in
+                      zip(stored.all_columns, row, strict=False)}
+            key = _key(stored, before)
+            after: Any = dict(before)
+            for one in chain:
+                after = _called(one, after, info.name, key)
+            yield _checked(info, after, key)
+
+    def _through_arrow(self, info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]) -> list[Row]:
+        from ontolake.ontology.arrow_rows import rows_from_arrow
+
+        table: Any = self._repository.arrow_stored(stored)
+        before = sorted(_table_keys(stored, table))
+        for one in chain:
+            table = _called(one, table, info.name, None) if one.arrow else _by_rows(one, table, info.name)
+        try:
+            rows, _ = rows_from_arrow(info, table)
+        except SchemaValidationError as error:
+            raise MigrationError(f"an upgrader of {info.name} returned what does not fit: {error}") from error
+        after = sorted(str(info.key_of(row)) for row in rows)
+        if after != before:
+            raise MigrationError(f"the upgraders of {info.name} must keep every key once: {len(before)} rows went in, "
+                                 f"{len(after)} came out, {len(set(before) ^ set(after))} keys differ")
+        return rows
+
+
+def _told(one: TypeMigration) -> dict[str, Any]:
+    return {
+        "type_kind": one.type_kind, "type_name": one.type_name, "from_schema_version_id": one.from_schema_version_id,
+        "to_schema_version_id": one.to_schema_version_id, "rows_rewritten": one.rows,
+    }  # fmt: skip
+
+
+def _called(one: Upgrader, rows: Any, type_name: str, key: Any) -> Any:
+    try:
+        return one(rows)
+    except OntolakeError:
+        raise
+    except Exception as error:
+        where = f"{type_name} {key!r}" if key is not None else type_name
+        raise MigrationError(f"the upgrader {one.name} failed at {where}: {type(error).__name__}: {error}") from error
+
+
+def _by_rows(one: Upgrader, table: pa.Table, type_name: str) -> pa.Table:
+    import pyarrow
+
+    return pyarrow.Table.from_pylist([_called(one, row, type_name, None) for row in table.to_pylist()])
+
+
+def _key(stored: StoredType, values: Mapping[str, Any]) -> Any:
+    keys = tuple(values[column.name] for column in stored.keys)
+    return keys[0] if stored.kind == "entity" else keys
+
+
+def _table_keys(stored: StoredType, table: pa.Table) -> list[str]:
+    columns = [[column.codec.encode(value) if column.codec.encode else value
+                for value in table.column(column.name).to_pylist()] for column in stored.keys]
+    return [str(key[0] if stored.kind == "entity" else key) for key in zip(*columns, strict=True)]
+
+
+def _checked(info: TypeInfo, values: Any, key: Any) -> Row:
+    """An upgraded row, validated and encoded. Raises `MigrationError` naming the type, the key and the field."""
+    if not isinstance(values, Mapping):
+        raise MigrationError(f"an upgrader of {info.name} returned {type(values).__name__} for {key!r}, not a dict")
+    names = {column.stored: column.name for column in info.all_columns}
+    try:
+        obj = info.cls.model_validate({names.get(name, name): value for name, value in values.items()})
+        row = info.encode(obj)
+    except SchemaValidationError as error:
+        raise MigrationError(f"the upgraded row does not fit: {error}",
+                             hint=f"the upgrader of {info.name} must return all fields of the new type") from error
+    kept = [getattr(obj, column.name) for column in info.keys]
+    if str(kept[0] if info.kind == "entity" else tuple(kept)) != str(key):
+        raise MigrationError(f"an upgrader of {info.name} changed the key {key!r}", hint="keys must stay")
+    return row
+
+
+def _automatic(change: SchemaDiff, info: TypeInfo) -> bool:
+    """Whether rows fit as they are: fields with a default were added, or take more values than before."""
+    if change.keys or change.ends:
+        return False
+    columns = {column.stored: column for column in info.all_columns}
+    return all(_harmless(one, columns) for one in change.fields)
+
+
+def _harmless(one: FieldChange, columns: Mapping[str, Any]) -> bool:
+    if one.after is None:
+        return False
+    if one.before is None:
+        return columns[one.field].default is not UNSET
+    return _members(one.before) <= _members(one.after)
+
+
+def _members(spec: Spec) -> set[str]:
+    """The types that a spec lets through, as text."""
+    parts = spec["members"] if spec["kind"] == "union" else [spec]
+    return {json.dumps(part, sort_keys=True) for part in parts}

@@ -1,0 +1,346 @@
+"""Migrations: previewed, all types or none, every row kept, and current-schema-only reads afterwards."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from ontolake import faults
+from ontolake.model import Entity, Field, Relation
+from ontolake.ontology import (
+    MigrationError,
+    MigrationPreview,
+    MigrationResult,
+    MigrationTokenError,
+    MissingUpgraderError,
+    SchemaOutdatedError,
+    SchemaValidationError,
+    Session,
+    upgrader,
+)
+
+
+def first() -> tuple[Any, Any, Any]:
+    class Person(Entity):
+        id: Field[str] = Field(primary_key=True)
+        name: Field[str]
+        age: Field[int] = Field(default=0)
+
+    class Place(Entity):
+        id: Field[str] = Field(primary_key=True)
+
+    class Visited(Relation[Person, Place]):
+        at: Field[datetime]
+
+    return Person, Place, Visited
+
+
+def second() -> tuple[Any, Any, Any]:
+    class Person(Entity):
+        id: Field[str] = Field(primary_key=True)
+        given: Field[str]
+        family: Field[str]
+        age: Field[int] = Field(default=0)
+
+    class Place(Entity):
+        id: Field[str] = Field(primary_key=True)
+        country: Field[str | None] = Field(default=None)
+
+    class Visited(Relation[Person, Place]):
+        at: Field[datetime]
+        days: Field[int] = Field(default=1)
+
+    return Person, Place, Visited
+
+
+def third() -> tuple[Any, Any, Any]:
+    class Person(Entity):
+        id: Field[str] = Field(primary_key=True)
+        given: Field[str]
+        family: Field[str]
+        age: Field[str]
+
+    _, Place, Visited = second()
+    return Person, Place, Visited
+
+
+def opened(url: str, types: tuple[Any, Any, Any], engine: str | None = None) -> Session:
+    person, place, visited = types
+    return Session(url, entity_types=[person, place], relation_types=[visited], engine_version=engine)
+
+
+def split(row: dict[str, Any]) -> dict[str, Any]:
+    given, _, family = row.pop("name").partition(" ")
+    return {**row, "given": given, "family": family}
+
+
+SPLIT = {("Person", 1): split}
+
+
+def filled(url: str, engine: str) -> Session:
+    person, place, visited = first()
+    session = opened(url, (person, place, visited), engine)
+    session.ensure([person(id="a", name="Ada Lovelace", age=36), person(id="b", name="Alan Turing")])
+    session.ensure([place(id="p"), visited(left_key="a", right_key="p", at=datetime(2024, 1, 1))])
+    session.commit()
+    session.ensure(person(id="b", name="Alan Mathison Turing", age=41))
+    session.commit()
+    return session
+
+
+def migrated(session: Session, upgraders: Any) -> MigrationResult:
+    preview = session.migrate(upgraders=upgraders)
+    assert isinstance(preview, MigrationPreview)
+    result = session.migrate(dry_run=False, token=preview.token, upgraders=upgraders)
+    assert isinstance(result, MigrationResult)
+    return result
+
+
+def test_a_migration_keeps_every_row_and_says_what_it_did(url: str, engine: str) -> None:
+    keeper = filled(url, engine)
+    types = second()
+    session = opened(url, types)
+    with pytest.raises(SchemaOutdatedError):
+        session.validate()
+    preview = session.migrate(upgraders=SPLIT)
+    assert isinstance(preview, MigrationPreview)
+    assert [(one.type_name, one.from_schema_version_id, one.to_schema_version_id, one.rows) for one in preview.types
+            ] == [("Person", 1, 2, 2), ("Place", 1, 2, 1), ("Visited", 1, 2, 1)]  # fmt: skip
+    assert session.repository.head() == 2, "a preview changes nothing"
+    result = session.migrate(dry_run=False, token=preview.token, upgraders=SPLIT)
+    assert isinstance(result, MigrationResult)
+    assert result.commit_id == 3
+    session.validate()
+    people = session.query().entities(types[0]).order_by(types[0].id).collect()
+    assert [(one.given, one.family, one.age) for one in people] == [
+        ("Ada", "Lovelace", 36), ("Alan", "Mathison Turing", 41),
+    ]  # fmt: skip
+    assert session.query().entities(types[0]).via(types[2]).collect()[0].relations[0].days == 1
+    metadata = session.get_commit(3).metadata
+    assert metadata["kind"] == "migration"
+    assert metadata["migrated_types"][0] == {
+        "type_kind": "entity", "type_name": "Person", "from_schema_version_id": 1, "to_schema_version_id": 2,
+        "rows_rewritten": 2,
+    }  # fmt: skip
+    assert migrated(session, SPLIT) == MigrationResult(None, ())
+    session.ensure(types[0](id="c", given="Grace", family="Hopper"))
+    assert session.commit() == 4
+    session.close()
+    keeper.close()
+
+
+def test_a_type_can_be_migrated_again_and_again(native: str, engine: str) -> None:
+    filled(native, engine).close()
+    session = opened(native, second())
+    migrated(session, SPLIT)
+    session.close()
+    types = third()
+    session = opened(native, types)
+    result = migrated(session, {("Person", 2): lambda row: {**row, "age": str(row["age"])}})
+    assert [(one.type_name, one.to_schema_version_id) for one in result.types] == [("Person", 3)]
+    assert {one.age for one in session.query().entities(types[0]).collect()} == {"36", "41"}
+    session.close()
+
+
+def test_upgraders_are_chained_over_versions_that_a_store_has_missed(native: str, engine: str) -> None:
+    filled(native, engine).close()
+    types = third()
+    session = opened(native, types)
+    result = migrated(session, {**SPLIT, ("Person", 2): lambda row: {**row, "age": str(row["age"])}})
+    assert [(one.type_name, one.to_schema_version_id) for one in result.types] == [
+        ("Person", 3), ("Place", 2), ("Visited", 2)]  # fmt: skip
+    assert {one.age for one in session.query().entities(types[0]).collect()} == {"36", "41"}
+    session.close()
+
+
+def test_declared_upgraders_are_found_and_arrow_ones_take_whole_tables(native: str, engine: str) -> None:
+    filled(native, engine).close()
+    types = second()
+
+    @upgrader(types[0], from_version=1, arrow=True)
+    def names(table: pa.Table) -> pa.Table:
+        parts = pc.split_pattern(table["name"], " ", max_splits=1)
+        table = table.append_column("given", pc.list_element(parts, 0))
+        return table.append_column("family", pc.list_element(parts, 1)).drop_columns(["name"])
+
+    session = opened(native, types)
+    result = migrated(session, [names])
+    assert result.commit_id == 3
+    people = session.query().entities(types[0]).order_by(types[0].id).collect()
+    assert [(one.given, one.family) for one in people] == [("Ada", "Lovelace"), ("Alan", "Mathison Turing")]
+    session.close()
+
+
+def dump(path: str) -> list[str]:
+    with sqlite3.connect(path) as db:
+        return list(db.iterdump())
+
+
+def wrong_arrow(change: Callable[[pa.Table], pa.Table]) -> Any:
+    return [upgrader("Person", from_version=1, arrow=True)(change)]
+
+
+def _raising(row: Any) -> Any:
+    if row["id"] == "b":
+        raise RuntimeError("no")
+    return split(row)
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({("Person", 1): _raising}, "Person 'b': RuntimeError: no"),
+    ({("Person", 1): lambda row: None}, "not a dict"),
+    ({("Person", 1): lambda row: {**split(row), "id": "same"}}, "changed the key 'a'"),
+    ({("Person", 1): lambda row: {"id": row["id"]}}, "given"),
+    ({("Person", 1): lambda row: {**split(row), "age": "old"}}, "age"),
+    (wrong_arrow(lambda table: table.slice(0, 1)), "does not fit"),
+    (wrong_arrow(lambda table: pa.table({"id": ["a"], "given": ["A"], "family": ["L"]})), "2 rows went in, 1 came out"),
+]
+
+
+@pytest.mark.parametrize(("upgraders", "message"), WRONG, ids=range(len(WRONG)))
+def test_a_failed_upgrader_leaves_the_store_exactly_as_it_was(
+    native: str, engine: str, upgraders: Any, message: str
+) -> None:  # fmt: skip
+    filled(native, engine).close()
+    before = dump(native)
+    session = opened(native, second())
+    with pytest.raises(MigrationError, match=message):
+        session.migrate(dry_run=False, force=True, upgraders=upgraders)
+    session.close()
+    assert dump(native) == before
+
+
+def test_a_migration_that_fails_after_some_types_leaves_the_store_as_it_was(native: str, engine: str) -> None:
+    filled(native, engine).close()
+    before = dump(native)
+    session = opened(native, second())
+
+    def fail(step: str) -> None:
+        if step == "ontology: Place rewritten":
+            raise RuntimeError("no")
+
+    with faults.arm(fail), pytest.raises(RuntimeError):
+        session.migrate(dry_run=False, force=True, upgraders=SPLIT)
+    assert dump(native) == before
+    assert session.migrate(dry_run=False, force=True, upgraders=SPLIT).types
+    session.close()
+
+
+def test_a_token_is_needed_and_must_be_that_of_the_preview(native: str, engine: str) -> None:
+    old = filled(native, engine)
+    session = opened(native, second())
+    preview = session.migrate(upgraders=SPLIT)
+    assert isinstance(preview, MigrationPreview)
+    for token in (None, "", "x" * 32):
+        with pytest.raises(MigrationTokenError):
+            session.migrate(dry_run=False, token=token, upgraders=SPLIT)
+    person = old.types[0].cls
+    old.ensure(person(id="z", name="Zoe Z"))
+    old.commit()
+    with pytest.raises(MigrationTokenError):
+        session.migrate(dry_run=False, token=preview.token, upgraders=SPLIT)
+    assert migrated(session, SPLIT).commit_id == 4
+    old.close()
+    session.close()
+
+
+def test_missing_upgraders_are_named(native: str, engine: str) -> None:
+    filled(native, engine).close()
+    session = opened(native, second())
+    preview = session.migrate(upgraders={})
+    assert isinstance(preview, MigrationPreview)
+    assert preview.missing == (("Person", 1),)
+    with pytest.raises(MissingUpgraderError) as caught:
+        session.migrate(dry_run=False, token=preview.token, upgraders={})
+    assert caught.value.missing == (("Person", 1),)
+    session.close()
+
+
+def test_types_without_rows_are_migrated_too(native: str, engine: str) -> None:
+    opened(native, first(), engine).close()
+    old = opened(native, first())
+    old.ensure(old.types[1].cls(id="p"))
+    old.commit()
+    old.close()
+    types = second()
+    session = opened(native, types)
+    assert [one.type_name for one in migrated(session, SPLIT).types] == ["Place"]
+    session.ensure(types[0](id="c", given="Grace", family="Hopper"))
+    assert session.commit() == 3
+    session.close()
+
+
+def test_v2_reads_see_only_the_current_version(native: str) -> None:
+    filled(native, "v2").close()
+    types = second()
+    session = opened(native, types)
+    migrated(session, SPLIT)
+    people = session.query().entities(types[0])
+    early = people.as_of(2).collect()
+    assert early == []
+    assert early.diagnostics == {"reason": "commit_before_activation", "activation_commit_id": 3}
+    assert people.as_of(3).collect().diagnostics == {}
+    assert people.as_of(2).count() == 0
+    assert {one.meta().commit_id for one in people.with_history().collect()} == {3}
+    assert people.history_since(0).count() == 2
+    assert session.list_commit_changes(2) == []
+    layout = session.storage_info()["type_layouts"]["Person"]
+    assert layout == {"type_kind": "entity", "current_schema_version_id": 2, "activation_commit_id": 3,
+                      "historical_versions": [1]}
+    with sqlite3.connect(native) as db:
+        assert db.execute("SELECT count(*) FROM entity_Person_v1").fetchone() == (3,)
+        assert db.execute("SELECT count(*) FROM entity_Person_v2").fetchone() == (2,)
+    session.close()
+
+
+def test_v1_reads_see_all_versions(native: str) -> None:
+    person, place, visited = first()
+    old = opened(native, (person, place, visited), "v1")
+    old.ensure(place(id="p"))
+    old.commit()
+    old.close()
+    types = second()
+    session = opened(native, types)
+    migrated(session, SPLIT)
+    assert session.query().entities(types[1]).as_of(1).count() == 1
+    assert session.query().entities(types[1]).with_history().count() == 2
+    session.close()
+
+
+def test_a_session_of_the_old_types_is_told_after_a_migration(native: str, engine: str) -> None:
+    old = filled(native, engine)
+    person = old.types[0].cls
+    assert old.query().entities(person).count() == 2
+    session = opened(native, second())
+    migrated(session, SPLIT)
+    session.close()
+    with pytest.raises(SchemaOutdatedError):
+        old.query().entities(person).count()
+    old.ensure(person(id="z", name="Z"))
+    with pytest.raises(SchemaOutdatedError):
+        old.commit()
+    old.close()
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, 99])
+def test_v2_rows_go_to_the_current_version_or_nowhere(native: str, version: int | None) -> None:
+    session = filled(native, "v2")
+    repository: Any = session.repository
+    repository.begin_transaction()
+    commit = repository.create_commit({})
+    with pytest.raises(SchemaValidationError, match="schema_version_id"):
+        repository.insert_entity("Person", "x", {"name": "X", "age": 1}, commit, schema_version_id=version)
+    repository.insert_entity("Person", "a", {"name": "X", "age": 1}, commit, schema_version_id=1)
+    repository.insert_relation("Visited", "a", "p", {"at": datetime(2024, 2, 2)}, commit, schema_version_id=1)
+    repository.commit_transaction()
+    person = session.types[0].cls
+    found = session.query().entities(person).where(person.id == "a").collect()
+    assert [(one.name, one.meta().commit_id) for one in found] == [("X", 3)]
+    assert session.query().entities(person).count() == 2
+    session.close()
