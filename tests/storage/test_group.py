@@ -133,3 +133,53 @@ def test_those_in_the_group_of_an_interrupted_leader_are_told_that_nothing_is_kn
         thread.join(20)
     assert sorted(type(error).__name__ for error in outcome) == ["DurabilityUnconfirmed"] * 3 + ["Interrupted"]
     assert all(isinstance(error, DurabilityUnconfirmed | Interrupted) for error in outcome)
+
+
+class NeverWaits(Numbered):
+    """One whose thread is interrupted while it waits."""
+
+    def wait(self) -> None:
+        raise Interrupted
+
+
+def test_one_that_is_interrupted_while_it_waits_does_not_hold_up_the_others() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    written: list[int] = []
+
+    def write(items: Sequence[Numbered]) -> None:
+        if not entered.is_set():
+            entered.set()
+            assert go_on.wait(20)
+        for item in items:
+            written.append(item.number)
+            item.lsn = item.number
+
+    group = GroupCommit(write, 0)
+    leader = threading.Thread(target=group.commit, args=(Numbered(1),))
+    leader.start()
+    assert entered.wait(20)
+    with pytest.raises(Interrupted):
+        group.commit(NeverWaits(2))
+    go_on.set()
+    leader.join(20)
+    assert run_all(group, [Numbered(3)]) == [3]
+    assert written == [1, 3]
+
+
+def test_a_leader_that_is_interrupted_while_others_gather_passes_the_lead_on() -> None:
+    class Impatient(GroupCommit[Numbered]):
+        interrupts = 1
+
+        def _gather(self) -> None:
+            if self.interrupts:
+                self.interrupts -= 1
+                raise Interrupted
+
+    def write(items: Sequence[Numbered]) -> None:
+        for item in items:
+            item.lsn = item.number
+
+    group = Impatient(write, 2)
+    with pytest.raises(Interrupted):
+        group.commit(Numbered(1))
+    assert run_all(group, [Numbered(2), Numbered(3)]) == [2, 3]

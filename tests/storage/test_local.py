@@ -112,13 +112,33 @@ def test_a_native_sqlite_file_is_named_as_such(tmp_path: Path) -> None:
         LocalFileStorage(tmp_path / "a.db")
 
 
-@pytest.mark.parametrize("length", [0, 1, 8, 16, 100, 4095])
-def test_a_file_whose_creation_was_cut_off_is_started_again(tmp_path: Path, length: int) -> None:
-    LocalFileStorage(tmp_path / "whole.db").close()
-    head = (tmp_path / "whole.db").read_bytes()[:length]
-    (tmp_path / "a.db").write_bytes(head if length <= 16 else bytes(length))
+@pytest.mark.parametrize("length", [0, 1, 100, 4095, 4096])
+def test_a_file_of_which_nothing_was_written_yet_is_started(tmp_path: Path, length: int) -> None:
+    (tmp_path / "a.db").write_bytes(bytes(length))
     with filled(tmp_path / "a.db", 2) as storage:
         assert storage.durable_lsn() == 2
+
+
+@pytest.mark.parametrize("length", [14, 15, 16, 30, 41, 511, 600, 1060, 4095])
+def test_a_file_cut_within_its_header_is_damaged_and_left_alone(tmp_path: Path, length: int) -> None:
+    filled(tmp_path / "whole.db", 2).close()
+    head = (tmp_path / "whole.db").read_bytes()[:length]
+    (tmp_path / "a.db").write_bytes(head)
+    with pytest.raises(Corruption, match="cut short"):
+        LocalFileStorage(tmp_path / "a.db")
+    assert (tmp_path / "a.db").read_bytes() == head
+
+
+def test_a_failed_opening_leaves_no_file_open(tmp_path: Path) -> None:
+    filled(tmp_path / "a.db", 40).close()
+    data = bytearray((tmp_path / "a.db").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "a.db").write_bytes(data)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(Corruption):
+            LocalFileStorage(tmp_path / "a.db")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_missing_folders_and_files_are_named(tmp_path: Path) -> None:

@@ -32,13 +32,14 @@ def write(n: int, page: int = 0) -> WalRecord:
 
 
 def opened(store: ObjectStore | str, **knobs: object) -> ObjectStorage:
-    options: dict[str, object] = {"maintenance": "inline", "index_every": 8, "fence_lease_ms": 600_000}
+    options: dict[str, object] = {
+        "maintenance": "inline", "index_every": 8, "fence_lease_ms": 600_000, "gc_grace_ms": 0}
     return ObjectStorage(store, page_size=PAGE, **{**options, **knobs})
 
 
 def test_an_append_is_one_request_and_so_is_a_branch(place: str) -> None:
     store = CountingStore(open_store(place))
-    with opened(store, maintenance="off") as storage:
+    with opened(store, maintenance="off", gc_grace_ms=600_000) as storage:
         token = storage.acquire_fence("w")
         for n in range(1, 6):
             store.reset()

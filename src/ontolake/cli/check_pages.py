@@ -91,7 +91,7 @@ def _check_log(medium: Medium, root: Root, result: Checked, versions: _Versions,
     """
     previous, end = None, root.log_start
     try:
-        for logged in medium.tail(root.log_start, expect=8):
+        for logged in medium.tail(root.log_start, expect=8, follow=False):
             name = f"frame {logged.segment:#x} of {medium.name}"
             header, body = frames.decode(logged.frame, name=name)
             if header.log_id != medium.log_id:

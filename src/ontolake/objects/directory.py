@@ -111,6 +111,12 @@ class DirectoryStore:
         for directory in sorted(changed):
             self._sync_directory(directory)
 
+    def settle(self, prefix: str) -> None:
+        """A new name is visible before the directory is synced, so that whoever relies on it has to sync, too."""
+        folder = os.path.dirname(os.path.join(self._root, prefix))
+        if os.path.isdir(folder):
+            self._sync_directory(folder)
+
     def close(self) -> None:
         """Nothing to let go of: files are open only while they are read or written."""
 

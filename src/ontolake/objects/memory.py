@@ -83,6 +83,9 @@ class MemoryStore:
             with self._writing():
                 self._space.objects.pop(full, None)
 
+    def settle(self, prefix: str) -> None:
+        """Nothing to do: what is visible is all there is."""
+
     def close(self) -> None:
         """Nothing to let go of: the objects stay, for whoever opens the name next."""
 

@@ -123,6 +123,9 @@ class RemoteStore:
             self._ask(what, lambda: obstore.delete(self._client(), full))
         faults.reach(f"remote: after delete {what}")
 
+    def settle(self, prefix: str) -> None:
+        """Nothing to do: what is visible is durable."""
+
     def close(self) -> None:
         with self._lock:
             pool, self._pool, self._clients = self._pool, None, None

@@ -7,9 +7,11 @@ Every other method runs in a thread of asyncio's pool, so that the event loop ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
@@ -52,7 +54,7 @@ class _AsyncAppend(Append):
         """Nothing to prepare: the answer comes by itself."""
 
     def promote(self) -> None:
-        self.writer.lead()
+        self.writer.lead(self)
 
     def finish(self) -> None:
         self.writer.finished(self)
@@ -63,29 +65,26 @@ class _Writer:
 
     def __init__(self, storage: LogStorage) -> None:
         self._storage = storage
-        self._work = threading.Semaphore(0)
+        self._to_lead: SimpleQueue[_AsyncAppend | None] = SimpleQueue()
         self._done: deque[_AsyncAppend] = deque()
-        self._closing = False
         self._thread = threading.Thread(target=self._run, name="ontolake-writer", daemon=True)
         self._thread.start()
 
     def append(self, item: _AsyncAppend) -> None:
         if self._storage.group.enqueue(item):
-            self.lead()
+            self.lead(item)
 
-    def lead(self) -> None:
-        self._work.release()
+    def lead(self, item: _AsyncAppend) -> None:
+        self._to_lead.put(item)
 
     def _run(self) -> None:
-        while True:
-            self._work.acquire()
-            if self._closing:
-                return
-            try:
-                self._storage.group.lead()
-            finally:
-                self._deliver()
-            self._storage.after_append()
+        while (item := self._to_lead.get()) is not None:
+            # An error is in the items of the group by then; this thread must live on for those to come.
+            with contextlib.suppress(Exception):
+                self._storage.group.lead(item)
+            self._deliver()
+            with contextlib.suppress(Exception):
+                self._storage.after_append()
 
     def finished(self, item: _AsyncAppend) -> None:
         self._done.append(item)
@@ -99,12 +98,11 @@ class _Writer:
             item = self._done.popleft()
             ready.setdefault(item.loop, []).append(item)
         for loop, items in ready.items():
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so nobody waits any more
                 loop.call_soon_threadsafe(_answer, items)
 
     def close(self) -> None:
-        self._closing = True
-        self._work.release()
+        self._to_lead.put(None)
         self._thread.join()
 
 
@@ -126,6 +124,7 @@ class AsyncStorage:
         self.trait_version = storage.trait_version
         self.page_size = storage.page_size
         self._writer: _Writer | None = None
+        self._pending: set[asyncio.Future[int]] = set()
 
     async def get_page(self, page_id: PageId, lsn: Lsn, *, branch: BranchId | str = MAIN) -> Page:
         return await asyncio.to_thread(self.storage.get_page, page_id, lsn, branch=branch)
@@ -161,6 +160,8 @@ class AsyncStorage:
         if self._writer is None:
             self._writer = _Writer(self.storage)
         item = _AsyncAppend(token, branch, commit, self._writer, asyncio.get_running_loop())
+        self._pending.add(item.answer)
+        item.answer.add_done_callback(self._pending.discard)
         self._writer.append(item)
         return Lsn(await item.answer)
 
@@ -204,6 +205,9 @@ class AsyncStorage:
         return await asyncio.to_thread(self.storage.pitr_floor)
 
     async def close(self) -> None:
+        """Wait for the appends that are under way, then close the storage."""
+        while self._pending:
+            await asyncio.gather(*self._pending, return_exceptions=True)
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
             self._writer = None

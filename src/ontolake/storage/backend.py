@@ -6,8 +6,9 @@ appended only if the log still ends there, so nothing can come between the check
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,10 +24,11 @@ from ontolake.storage.medium import Medium, Taken
 from ontolake.storage.options import Options
 from ontolake.storage.protocol import STORAGE_TRAIT_VERSION
 from ontolake.storage.reading import PageReader
-from ontolake.storage.state import State, check_lsn
+from ontolake.storage.state import State, check_lsn, is_text
 from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, Page, PageId, WalRecord, WriterId
 
 _LAST = 2**64 - 1
+_NOTHING = object()
 
 
 class Append(Waiting):
@@ -58,30 +60,34 @@ class LogStorage:
         self._cached = self.log.pages.young
         self._maintenance = Maintenance(self.log, options)
         self._closed = False
+        self._process = os.getpid()
 
     # reading
     def get_page(self, page_id: PageId, lsn: Lsn, *, branch: BranchId | str = MAIN) -> Page:
-        log = self.log
         try:
-            if log.floor <= lsn <= log.durable:
+            _, _, durable, floor, _ = self.log.moment
+            if floor <= lsn <= durable:
                 page = self._cached.get((branch, page_id))
                 if page is not None and page[1] <= lsn:
                     return page
         except TypeError:
             check_lsn(lsn, "lsn")
+        self._check_open()
         return self._reader.page(page_id, lsn, branch)
 
     def get_pages(
         self, ids: Sequence[PageId], lsn: Lsn, *, branch: BranchId | str = MAIN
     ) -> list[Page | StorageError]:
+        self._check_open()
         return self._reader.pages(ids, lsn, branch)
 
     def scan_wal(self, after: Lsn, *, branch: BranchId | str = MAIN) -> Iterator[tuple[Lsn, WalRecord]]:
         check_lsn(after, "after")
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.state.check_readable(after)
             lineage = dict(log.state.lineage(log.state.branch(branch)))
-            return log.scan(after, log.durable, lineage)
+            return log.scan(after, log.moment.durable, lineage)
 
     # writing
     def append_wal(
@@ -104,13 +110,15 @@ class LogStorage:
         """A batch that is ready for its group. Raises `Invalid` if its shape is wrong."""
         self._check_open()
         kept = self._checked(records)
-        if request_id is not None and (not isinstance(request_id, str) or not request_id):
+        if request_id is not None and (not is_text(request_id) or not request_id):
             raise Invalid(f"a request id is a non-empty string, not {request_id!r}")
         return Commit(-1, kept, [xxh3_64_intdigest(record[0]) for record in kept], request_id)
 
     def _checked(self, records: Sequence[WalRecord]) -> list[WalRecord]:
         """The records with bytes of their own, once their shape is known to be right."""
         kept, size = [], self.page_size
+        if not isinstance(records, Iterable):
+            raise Invalid(f"records come as a list, not as {type(records).__name__}")
         for i, record in enumerate(records):
             if type(record) is not WalRecord:
                 raise Invalid(f"record {i} is not a WalRecord but {type(record).__name__}")
@@ -137,7 +145,11 @@ class LogStorage:
             while True:
                 try:
                     log.settle()
+                    state, ordinal = log.state, log.state.ordinal
                     accepted = self._accept(group)
+                    if log.state is not state or state.ordinal != ordinal:
+                        # Checking one of them has read on in the log: what was accepted before may no longer be.
+                        continue
                     if not accepted:
                         return
                     log.append_commits([item.commit for item in accepted])
@@ -149,7 +161,7 @@ class LogStorage:
                             item.error = error
                     return
                 break
-            end = log.durable
+            end = log.moment.durable
             for item in reversed(accepted):
                 item.lsn = end
                 end -= len(item.commit.records)
@@ -162,7 +174,7 @@ class LogStorage:
         """Those whose token, branch and request id allow them to be written now."""
         accepted: list[Append] = []
         requests: dict[str, int] = {}
-        checked: FenceToken | None = None
+        checked: object = _NOTHING
         for item in group:
             if item.error is not None or item.lsn:
                 continue
@@ -183,12 +195,12 @@ class LogStorage:
                         continue
                     requests[commit.request_id] = commit.digest
                 accepted.append(item)
-            except StorageError as error:
+            except Exception as error:  # whatever is wrong with one must not become the error of the others
                 item.error = error
         return accepted
 
     def _check_token(self, token: FenceToken) -> None:
-        if isinstance(token, FenceToken) and token.epoch > self.log.state.epoch:
+        if isinstance(token, FenceToken) and type(token.epoch) is int and token.epoch > self.log.state.epoch:
             self.log.refresh()
         self.log.state.check_token(token)
 
@@ -220,8 +232,9 @@ class LogStorage:
             self.log.medium.sync()
 
     def durable_lsn(self) -> Lsn:
-        with self._fresh() as log:
-            return Lsn(log.durable)
+        with self.log.lock:
+            log = self._fresh()
+            return Lsn(log.moment.durable)
 
     def get_commit_lsn(self) -> Lsn:
         return self.durable_lsn()
@@ -236,49 +249,59 @@ class LogStorage:
             seen[:] = [state.epoch]
             return state.acquire(owner, time.time() + self._lease)
 
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.append_change(propose)
             return log.state.token()
 
     def renew_fence(self, token: FenceToken) -> FenceToken:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.append_change(lambda state: state.renew(token, time.time() + self._lease))
             return log.state.token()
 
     def release_fence(self, token: FenceToken) -> None:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.append_change(lambda state: state.release(token))
 
     def current_fence(self) -> FenceToken | None:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             return log.state.token() if log.state.held else None
 
     # branches
     def create_branch(self, name: str, base_lsn: Lsn, *, parent: BranchId | str = MAIN) -> BranchId:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.append_change(lambda state: state.create_branch(name, base_lsn, parent))
             return BranchId(log.state.branch(name).id)
 
     def resolve_branch(self, branch: BranchId | str) -> BranchRef:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             return log.state.branch(branch).ref()
 
     def list_branches(self) -> list[BranchRef]:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             return [branch.ref() for branch in log.state.branches.values()]
 
     def delete_branch(self, branch: BranchId | str) -> None:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.append_change(lambda state: state.delete_branch(branch))
 
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
-        with self._fresh() as log:
+        with self.log.lock:
+            log = self._fresh()
             log.append_change(lambda state: state.set_floor(lsn))
 
     def pitr_floor(self) -> Lsn:
-        with self._fresh() as log:
-            return Lsn(log.floor)
+        with self.log.lock:
+            log = self._fresh()
+            return Lsn(log.moment.floor)
 
     def compact(self) -> int:
         """Index the tail, drop versions nobody can read any more, and free their space. Returns bytes freed."""
@@ -286,19 +309,27 @@ class LogStorage:
         return self._maintenance.compact()
 
     # opening and closing
-    def _fresh(self) -> _Fresh:
+    def _fresh(self) -> Log:
+        """The log, read to its end."""
         self._check_open()
-        return _Fresh(self.log)
+        self.log.refresh()
+        return self.log
 
     def _check_open(self) -> None:
         if self._closed:
             raise Invalid(f"{self._name} is closed", hint="open it again")
+        if self._process != os.getpid():
+            # Locks, threads and connections do not survive a fork in a state that could be relied on.
+            raise Invalid(f"{self._name} was opened by another process, before a fork", hint="open it again here")
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._process != os.getpid():
+                return
             self._maintenance.close()
             with self.log.lock:
+                self.log.pages.clear()
                 self.log.medium.close()
 
     def __enter__(self) -> Self:
@@ -308,27 +339,6 @@ class LogStorage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Fresh:
-    """The log, locked and read to its end."""
-
-    __slots__ = ("_log",)
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    def __enter__(self) -> Log:
-        self._log.lock.acquire()
-        try:
-            self._log.refresh()
-        except BaseException:
-            self._log.lock.release()
-            raise
-        return self._log
-
-    def __exit__(self, *_: object) -> None:
-        self._log.lock.release()
 
 
 def _other_records(request_id: str) -> Invalid:

@@ -16,12 +16,11 @@ from ontolake.errors import DurabilityUnconfirmed
 class Waiting:
     """Something to be committed, and how it went: `lsn` or `error` is set when its turn is over."""
 
-    __slots__ = ("_turn", "error", "leads", "lsn")
+    __slots__ = ("_turn", "error", "lsn")
 
     def __init__(self) -> None:
         self.lsn = 0
         self.error: Exception | None = None
-        self.leads = False
         self._turn: threading.Lock | None = None
 
     def will_wait(self) -> None:
@@ -35,8 +34,7 @@ class Waiting:
             self._turn.acquire()
 
     def promote(self) -> None:
-        """Make this one lead the group that has gathered."""
-        self.leads = True
+        """Tell this one to lead the group that has gathered."""
         self.finish()
 
     def finish(self) -> None:
@@ -62,36 +60,38 @@ class GroupCommit(Generic[W]):
         self._window = window_ms / 1000
         self._lock = threading.Lock()
         self._queue: list[W] = []
-        self._leading = False
+        self._leader: W | None = None
         self._last_size = 1
         self._expected = 0
-        self._all_here = threading.Lock()
-        self._all_here.acquire()
+        self._all_here = threading.Event()
 
     def commit(self, item: W) -> int:
         """Have `item` written; return its LSN or raise its error."""
-        lead = self.enqueue(item)
-        if not lead:
-            item.wait()
-            lead = item.leads
-        if lead:
-            self.lead()
+        try:
+            if not self.enqueue(item):
+                item.wait()
+            if self._leader is item:
+                self.lead(item)
+        except BaseException:
+            self._abandon(item)
+            raise
         return item.result()
 
     def enqueue(self, item: W) -> bool:
         """Put `item` into the next group; True if the caller has to `lead` it."""
         with self._lock:
             self._queue.append(item)
-            lead = not self._leading
-            self._leading = True
-            if not lead:
+            lead = self._leader is None
+            if lead:
+                self._leader = item
+            else:
                 item.will_wait()
             if self._expected and len(self._queue) >= self._expected:
                 self._expected = 0
-                self._all_here.release()
+                self._all_here.set()
         return lead
 
-    def lead(self) -> None:
+    def lead(self, leader: W) -> None:
         """Write the group that has gathered, and pass the lead on if another has gathered meanwhile."""
         group: list[W] = []
         failure: BaseException | None = None
@@ -108,25 +108,30 @@ class GroupCommit(Generic[W]):
             for item in group:
                 if failure is not None and item.error is None and not item.lsn:
                     item.error = _shared(failure)
-            with self._lock:
-                successor = self._queue[0] if self._queue else None
-                self._leading = successor is not None
-            if successor is not None:
-                successor.promote()
+            self._abandon(leader)
             for item in group:
                 item.finish()
+
+    def _abandon(self, item: W) -> None:
+        """`item` waits no longer, and leads no longer: if it does lead, the next one in the queue will."""
+        with self._lock:
+            if item in self._queue:
+                self._queue.remove(item)
+            if self._leader is not item:
+                return
+            self._leader = self._queue[0] if self._queue else None
+            if self._leader is not None:
+                self._leader.promote()
 
     def _gather(self) -> None:
         """Wait, at most for the window, while fewer are here than came last time: they are on their way."""
         with self._lock:
             if self._window <= 0 or len(self._queue) >= self._last_size:
                 return
+            self._all_here.clear()
             self._expected = self._last_size
-        here = self._all_here.acquire(timeout=self._window)
-        with self._lock:
-            if not here and not self._expected:
-                self._all_here.acquire()
-            self._expected = 0
+        self._all_here.wait(self._window)
+        self._expected = 0
 
 
 def _shared(failure: BaseException) -> Exception:

@@ -66,8 +66,11 @@ class FileMedium:
         try:
             self.page_size, self.log_id = self._read_header(path, page_size)
         except BaseException:
-            os.close(self._fd)
+            self.let_go()
             raise
+        if os.fstat(self._fd).st_size <= _START:
+            # Nothing is in it yet: whoever made it may have been killed before it could sync the folder.
+            _sync_folder(path)
         self._envelopes = Envelopes(self.log_id)
         self._slots = b""
         self._newest_slot = _Slot()
@@ -75,8 +78,10 @@ class FileMedium:
 
     def _read_header(self, path: Path, page_size: int) -> tuple[int, int]:
         head = os.pread(self._fd, _START, 0)
-        if len(head) < _START and not head.strip(b"\0").removeprefix(MAGIC[: len(head)]):
+        if not head.strip(b"\0"):
             head = self._create(path, page_size)
+        if head.startswith(MAGIC[:14]) and len(head) < _START:
+            raise Corruption(f"{self.name} is cut short: only {len(head)} bytes of its header are left")
         if not head.startswith(MAGIC[:14]):
             what = "a native SQLite file" if head.startswith(b"SQLite format 3\0") else "no page file of Ontolake"
             raise Invalid(f"{self.name} is {what}", hint="give the path of a page file, or of a file that is not there")
@@ -93,42 +98,39 @@ class FileMedium:
 
     def _create(self, path: Path, page_size: int) -> bytes:
         """Write the header of a new file, unless another process has just done so."""
-        with self._lock:
-            if os.fstat(self._fd).st_size < _START:
+        with self._lock.threads, self._lock:
+            if not os.pread(self._fd, _START, 0).strip(b"\0"):
                 head = _HEADER.pack(MAGIC, FORMAT_VERSION, page_size, secrets.randbits(63))
                 head = (head + _SUM.pack(xxh3_64_intdigest(head))).ljust(_START, b"\0")
                 faults.reach("file: not yet created")
-                self._write(head, 0, "header")
+                # One call, which no kill can cut in two.
+                os.pwrite(self._fd, head, 0)
+                faults.reach("file: header written, not synced")
                 os.fsync(self._fd)
-                folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+                _sync_folder(path)
                 faults.reach("file: created")
             return os.pread(self._fd, _START, 0)
 
     # the log
     def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
-        with self._lock:
+        with self._lock.threads, self._lock:
             at = self._end(cursor, through_frames=False)
             envelope = self._put(FRAME, at, frame)
             return at, envelope.end
 
     def put_blob(self, data: bytes) -> int:
-        with self._lock:
+        with self._lock.threads, self._lock:
             at = self._end(self._slot().cursor, through_frames=True)
             self._put(BLOB, at, data)
             return at
 
     def _end(self, cursor: int, *, through_frames: bool) -> int:
         """Where the log ends, with the lock held. What was left of a cut-off write is removed."""
+        self._check_trimmed(cursor)
         while True:
             head = os.pread(self._fd, HEAD_SIZE, cursor)
             envelope = self._envelopes.parse(head, cursor)
             if envelope is None or not self._settled(envelope):
-                if self._slot().log_start > cursor:
-                    raise Stale
                 if head.count(0) != len(head):
                     self._check_torn(cursor)
                     os.ftruncate(self._fd, cursor)
@@ -177,49 +179,76 @@ class FileMedium:
             if len(pieces) > 1:
                 faults.reach(f"file: {what} partly written")
 
-    def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
-        # Much is read at once, since most frames are small; a mark that is not in it yet is looked for again.
+    def tail(self, cursor: int, *, expect: int = 1, follow: bool = True) -> Iterator[Logged]:
+        try:
+            yield from self._tail(cursor, _READ if expect > 1 else HEAD_SIZE)
+        except OSError as error:
+            raise Transient(f"{self.name} cannot be read: {error.strerror}") from error
+
+    def _tail(self, cursor: int, amount: int) -> Iterator[Logged]:
+        # Much is read at once, since most frames are small; what does not hold in it is read again, alone.
         start, data = cursor, b""
         while True:
             at = cursor - start
             if at + HEAD_SIZE > len(data):
-                start, at, data = cursor, 0, os.pread(self._fd, _READ if expect > 1 else HEAD_SIZE, cursor)
-            head = data[at : at + HEAD_SIZE]
-            envelope = self._envelopes.parse(head, cursor)
+                start, at, data = cursor, 0, os.pread(self._fd, amount, cursor)
+            envelope = self._envelopes.parse(data[at : at + HEAD_SIZE], cursor) or self._envelope(cursor)
             if envelope is None:
-                self._check_end(cursor, blank=head.count(0) == len(head))
+                self._check_end(cursor)
                 return
             if envelope.type == FRAME:
-                mark = envelope.mark - start
-                if data[mark : mark + MARK_SIZE] != self._envelopes.mark(cursor) and not self._acknowledged(envelope):
+                body, mark = envelope.payload - start, envelope.mark - start
+                payload: bytes | None = data[body : body + envelope.length]
+                if data[mark : mark + MARK_SIZE] != self._envelopes.mark(cursor) or (
+                        xxh3_64_intdigest(payload or b"") != envelope.sum):
+                    payload = self._read_frame(envelope)
+                if payload is None:
                     return
-                body = envelope.payload - start
-                payload = data[body : body + envelope.length]
-                if len(payload) < envelope.length:
-                    payload = os.pread(self._fd, envelope.length, envelope.payload)
-                if xxh3_64_intdigest(payload) != envelope.sum:
-                    raise Corruption(f"frame {envelope.offset:#x} of {self.name} does not match its checksum")
-                yield Logged(envelope.offset, envelope.end, payload)
+                yield Logged(cursor, envelope.end, payload)
             cursor = envelope.end
+
+    def _read_frame(self, envelope: Envelope) -> bytes | None:
+        """A frame's payload, None if it is still in the making. Raises `Stale` if the log was trimmed there."""
+        try:
+            payload = os.pread(self._fd, envelope.length, envelope.payload) if self._acknowledged(envelope) else None
+            if payload is not None and xxh3_64_intdigest(payload) != envelope.sum:
+                raise Corruption(f"frame {envelope.offset:#x} of {self.name} does not match its checksum")
+        except Corruption:
+            self._check_trimmed(envelope.offset)
+            raise
+        if payload is None:
+            self._check_trimmed(envelope.offset)
+        return payload
+
+    def _check_trimmed(self, offset: int) -> None:
+        """What is before the start of the log may be gone, wholly or in part: nobody can judge it."""
+        if self._slot().log_start > offset:
+            raise Stale
 
     def _envelope(self, offset: int) -> Envelope | None:
         return self._envelopes.parse(os.pread(self._fd, HEAD_SIZE, offset), offset)
 
-    def _check_end(self, cursor: int, *, blank: bool) -> None:
+    def _check_end(self, cursor: int) -> None:
         """The log seems to end at `cursor`. Raise `Stale` if it was trimmed there, `Corruption` if it was damaged."""
         slot = self._slot()
         if slot.log_start > cursor:
             raise Stale
+        head = os.pread(self._fd, HEAD_SIZE, cursor)
         if slot.cursor > cursor:
+            if self._envelopes.parse(head, cursor) is not None:
+                raise Stale  # it came just now, and more than it
+            self._check_trimmed(cursor)
             raise Corruption(f"{self.name} is damaged at offset {cursor:#x}: the log does not end there")
+        blank = head.count(0) == len(head)
         # Whoever holds the lock is writing just here, so there is nothing to judge yet.
-        if (not blank or not self._looked_behind_end) and self._lock.try_acquire():
-            try:
-                if self._envelope(cursor) is None:
-                    self._check_torn(cursor)
-                    self._looked_behind_end = True
-            finally:
-                self._lock.release()
+        if not blank or not self._looked_behind_end:
+            with self._lock.threads:
+                try:
+                    if self._lock.is_free() and self._envelope(cursor) is None:
+                        self._check_torn(cursor)
+                        self._looked_behind_end = True
+                finally:
+                    self._lock.release()
 
     def _check_torn(self, cursor: int) -> None:
         """Raise `Corruption` if what lies at `cursor`, or behind it, was complete once."""
@@ -236,12 +265,11 @@ class FileMedium:
             return True
         if self._envelope(envelope.end) is not None:
             return True
-        if not self._lock.try_acquire():
-            return False
-        try:
-            return self._settled(envelope)
-        finally:
-            self._lock.release()
+        with self._lock.threads:
+            try:
+                return self._lock.is_free() and self._settled(envelope)
+            finally:
+                self._lock.release()
 
     def _settled(self, envelope: Envelope) -> bool:
         """With the lock held: True once the thing is durable and marked, False if it was cut off in the making."""
@@ -260,20 +288,31 @@ class FileMedium:
         return True
 
     def _marked(self, envelope: Envelope) -> bool:
-        mark = os.pread(self._fd, MARK_SIZE, envelope.mark)
-        if mark == self._envelopes.mark(envelope.offset):
+        mark, right = os.pread(self._fd, MARK_SIZE, envelope.mark), self._envelopes.mark(envelope.offset)
+        if mark == right:
             return True
-        if mark.strip(b"\0"):
-            raise Corruption(f"the mark of {envelope.offset:#x} in {self.name} is damaged")
-        return False
+        half = MARK_SIZE // 2
+        # A mark may lie on two blocks, of which a power cut kept one: then it is not there yet.
+        if all(not piece.strip(b"\0") or piece == whole
+               for piece, whole in ((mark[:half], right[:half]), (mark[half:], right[half:]))):
+            return False
+        raise Corruption(f"the mark of {envelope.offset:#x} in {self.name} is damaged")
 
     # reading
     def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
-        fd = self._fd
-        return [os.pread(fd, length, segment + HEAD_SIZE + offset) for segment, offset, length in spans]
+        return [self._read(segment, offset, length) for segment, offset, length in spans]
+
+    def _read(self, segment: int, offset: int, length: int) -> bytes | StorageError:
+        try:
+            return self.read_one(segment, offset, length)
+        except Transient as error:
+            return error
 
     def read_one(self, segment: int, offset: int, length: int) -> bytes:
-        return os.pread(self._fd, length, segment + HEAD_SIZE + offset)
+        try:
+            return os.pread(self._fd, length, segment + HEAD_SIZE + offset)
+        except OSError as error:
+            raise Transient(f"{self.name} cannot be read: {error.strerror}") from error
 
     # the root
     def _slot(self) -> _Slot:
@@ -281,6 +320,8 @@ class FileMedium:
         data = os.pread(self._fd, _SLOTS[1] + 512, 0)
         if data == self._slots:
             return self._newest_slot
+        if len(data) < _SLOTS[1] + 512:
+            raise Corruption(f"{self.name} is cut short: only {len(data)} bytes of its header are left")
         found, damaged = _Slot(), False
         for at in _SLOTS:
             raw = data[at : at + _SLOT.size]
@@ -312,7 +353,7 @@ class FileMedium:
         data = encode_root(root)
         segment = self.put_blob(data)
         faults.reach("file: root written, slot not swapped")
-        with self._lock:
+        with self._lock.threads, self._lock:
             current = self._slot()
             if str(current.generation) != tag:
                 raise PreconditionFailed(f"the root of {self.name} was replaced by another process")
@@ -326,7 +367,7 @@ class FileMedium:
 
     # space
     def reclaim(self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool) -> int:
-        with self._lock:
+        with self._lock.threads, self._lock:
             before = os.fstat(self._fd).st_blocks
             for segment, length in dropped:
                 # The envelope stays, so that those who walk the log can step over the hole.
@@ -351,19 +392,30 @@ class FileMedium:
         punch_hole(self._fd, at, root.log_start - at)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise DurabilityUnconfirmed(f"{self.name} could not be synced: {error.strerror}") from error
 
     def close(self) -> None:
         """Close the file, without the room behind the log, unless others are writing to it."""
-        if self._fd >= 0 and self._lock.try_acquire():
-            try:
-                os.ftruncate(self._fd, self._end(self._slot().cursor, through_frames=True))
-            except (Corruption, Stale):
-                pass
-            finally:
-                self._lock.release()
-        os.close(self._fd)
-        self._fd = -1
+        try:
+            with self._lock.threads:
+                try:
+                    if self._lock.is_free():
+                        os.ftruncate(self._fd, self._end(self._slot().cursor, through_frames=True))
+                finally:
+                    self._lock.release()
+        except (StorageError, Stale, OSError):
+            pass  # the room stays, which does no harm
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the file as it is."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 class LocalFileStorage(LogStorage):
@@ -374,7 +426,20 @@ class LocalFileStorage(LogStorage):
     def __init__(self, path: str | os.PathLike[str], *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
         """Open the file, or start a new one. Raises `Invalid` if it is not a page file or its page size is another."""
         options = Options.of(knobs)
-        super().__init__(FileMedium(Path(path).absolute(), page_size, options), options)
+        medium = FileMedium(Path(path).absolute(), page_size, options)
+        try:
+            super().__init__(medium, options)
+        except BaseException:
+            medium.let_go()
+            raise
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _open(path: Path, create: bool) -> int:

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from xxhash import xxh3_128_intdigest
 
@@ -30,11 +30,24 @@ T = TypeVar("T")
 _LOADS = 8
 
 
+class Moment(NamedTuple):
+    """What readers need to know of the log, all of it from one moment: they take it once and use nothing else.
+
+    `lineages` fills as branches are asked for, and is a new one whenever branches change.
+    """
+
+    view: View
+    lineages: dict[int | str, Sequence[tuple[int, int]]]
+    durable: int
+    floor: int
+    generation: int
+
+
 class Log:
     """One process's view of the log. `lock` is held while it is read on, appended to, or replaced.
 
-    `durable` and `floor` may be read without it. `pages` caches the newest version of a page under its branch and
-    id, and older ones under their LSN; what it holds under branch and id is never older than `durable`.
+    Readers need no lock: they take `moment`. `pages` caches the newest version of a page under its branch and id, and
+    older ones under their LSN; what it holds under branch and id is the newest at the `durable` of the moment.
     """
 
     def __init__(self, medium: Medium, options: Options) -> None:
@@ -42,13 +55,13 @@ class Log:
         self.lock = threading.RLock()
         self.lookup = Lookup(medium, options.cached_parts)
         self.pages: Cache[Page] = Cache(options.cache_bytes // medium.page_size)
-        self.lineages: dict[int | str, Sequence[tuple[int, int]]] = {}
-        self.durable = 0
-        self.floor = 0
         self.state: State
         self.root: Root
         self.root_tag = ""
-        self._uncertain = False
+        self.moment: Moment
+        self._view: View
+        self._in_doubt = False
+        self._branches_changed = False
         self._index_every = options.index_every
         self._long_tail = 0
         with self.lock:
@@ -58,15 +71,18 @@ class Log:
     def refresh(self) -> None:
         """Take over what other processes have appended."""
         with self.lock:
+            if self._in_doubt:
+                self._load()
+                return
             try:
                 self._read_tail(1)
-            except Stale:
+            except (Stale, Corruption):
+                # Trimmed under us, or we hold on to something that never came into the log: the root decides.
                 self._load()
-            self._uncertain = False
-            if self.lookup.view.active.frames > self._long_tail:
+            if self._view.frames > self._long_tail:
                 # Nobody here indexes the tail, but another process may have.
                 self._adopt_root()
-                self._long_tail = self.lookup.view.active.frames + 4 * self._index_every
+                self._long_tail = self._view.frames + 4 * self._index_every
 
     def reload(self) -> None:
         """Start again from the root."""
@@ -82,12 +98,12 @@ class Log:
 
     def find(self, space: int, key: int, lsn: int) -> Entry | None:
         """The entry of the index with the greatest LSN ≤ `lsn`, branches left aside."""
-        return self.again(lambda: self.lookup.find(space, key, lsn))
+        return self.again(lambda: self.lookup.find(self.moment.view, space, key, lsn))
 
     def again(self, action: Callable[[], T]) -> T:
         """Run `action`, and run it again when what it looked at had moved. What is missing for good is damage."""
         while True:
-            generation = self.root.generation
+            generation = self.moment.generation
             try:
                 result = action()
             except (Gone, Corruption) as error:
@@ -107,30 +123,30 @@ class Log:
             self._load()
 
     def _load(self, *, expect: int = 1) -> None:
-        """Start from the root, and once more if the log is trimmed in between."""
+        """Start from the root, and once more if the log is trimmed in between. Readers see nothing of it until then."""
+        self._in_doubt = True
         for _ in range(_LOADS):
             self.root, self.root_tag = self.medium.load_root()
             self.state = self.root.state.copy()
-            self.lookup.view = View(Tail(), (), ()).with_runs(self.root.runs)
+            self._view = View(Tail(), (), ()).with_runs(self.root.runs)
             self._long_tail = 4 * self._index_every
-            self._forget()
+            fresh: list[tuple[tuple[int, PageId], Page]] = []
             try:
-                return self._read_tail(expect)
+                for logged in self.medium.tail(self.state.cursor, expect=expect):
+                    fresh += self._fold(logged)
             except Stale:
                 continue
+            self._publish(fresh, anew=True)
+            self._in_doubt = False
+            return
         raise Transient(f"the log of {self.medium.name} is trimmed faster than it can be read")
 
     def _read_tail(self, expect: int) -> None:
         for logged in self.medium.tail(self.state.cursor, expect=expect):
-            header, body = self._decode(logged)
-            state = self.state
-            if header.ordinal != state.ordinal or header.prev != state.prev or header.first_lsn != state.next_lsn:
-                raise Corruption(f"frame {logged.segment:#x} of {self.medium.name} does not continue the log")
-            self._advance(header, logged.cursor, len(logged.frame))
-            if header.kind == DATA:
-                self._apply_commits(header, list(frames.decode_commits(header, body)), logged.segment)
-            else:
-                self._apply_change(header, frames.decode_change(body))
+            # An interrupt half-way leaves the doubt standing, and the next call starts again from the root.
+            self._in_doubt = True
+            self._publish(self._fold(logged))
+            self._in_doubt = False
 
     def _decode(self, logged: Logged) -> tuple[Header, memoryview]:
         header, body = frames.decode(logged.frame, name=f"frame {logged.segment:#x} of {self.medium.name}")
@@ -140,14 +156,14 @@ class Log:
 
     def scan(self, after: int, until: int, lineage: dict[int, int]) -> Iterator[tuple[Lsn, WalRecord]]:
         """The records after one LSN up to another that a lineage sees."""
-        start = self.find(FRAMES, 0, after + 1) if after < until else None
-        if start is None:
-            if after < until:
-                raise NotFound(f"the log of {self.medium.name} no longer reaches back to LSN {after + 1}")
+        if after >= until:
             return
+        start = self.find(FRAMES, 0, after + 1)
+        if start is None:
+            raise NotFound(f"the log of {self.medium.name} no longer reaches back to LSN {after + 1}")
         lsn = start[0] - 1
         try:
-            for logged in self.medium.tail(start[1], expect=8):
+            for logged in self.medium.tail(start[1], expect=8, follow=False):
                 header, body = self._decode(logged)
                 if header.kind != DATA:
                     continue
@@ -164,22 +180,23 @@ class Log:
         except Stale:
             pass
         self.refresh()
-        if lsn >= self.floor:
+        if lsn >= self.moment.floor:
             raise Corruption(f"the log of {self.medium.name} breaks off at LSN {lsn}")
         raise NotFound(f"the log of {self.medium.name} was trimmed while it was read, at LSN {lsn + 1}",
                        hint="start again at pitr_floor()")
 
     # appending
     def settle(self) -> None:
-        """If the outcome of the last append is unknown, look at the log before anything is decided."""
-        if self._uncertain:
+        """If the outcome of the last step is unknown, look at the log before anything is decided."""
+        if self._in_doubt:
             self.refresh()
 
     def append_commits(self, commits: Sequence[Commit]) -> None:
         """Make a group of commits durable in one frame. Raises `Taken` after reading on, and what the medium does."""
         body, records, meta_length = frames.encode_commits(commits)
         header, segment = self._append(DATA, body, self.state.epoch, records, meta_length)
-        self._apply_commits(header, commits, segment)
+        self._publish(self._fold_commits(header, commits, segment))
+        self._in_doubt = False
 
     def append_change(self, propose: Callable[[State], dict[str, Any] | None]) -> None:
         """Append what `propose` makes of the state, which it checks; None means there is nothing to do.
@@ -192,41 +209,60 @@ class Log:
                 header, _ = self._append(CONTROL, frames.encode_change(change), epoch)
             except Taken:
                 continue
-            self._apply_change(header, change)
+            self._fold_change(header, change)
+            self._publish(())
+            self._in_doubt = False
             return
 
     def _append(
         self, kind: int, body: bytes, epoch: int, records: int = 0, meta_length: int = 0
     ) -> tuple[Header, int]:
+        """Append a frame and leave the doubt standing until the caller has folded it."""
         state, nonce, now = self.state, secrets.token_bytes(16), time.time_ns() // 1000
         data, total = frames.encode(
             kind, body, log_id=self.medium.log_id, ordinal=state.ordinal, epoch=epoch, nonce=nonce,
             first_lsn=state.next_lsn, records=records, meta_length=meta_length, time_us=now, prev=state.prev)
         faults.reach("append: checked, not yet written")
-        # Until the answer is known, the next call must look at the log before it relies on its own memory.
-        self._uncertain = True
+        self._in_doubt = True
         try:
             segment, cursor = self.medium.append(state.cursor, data, nonce)
-        except (Taken, Stale) as error:
-            self.reload() if isinstance(error, Stale) else self.refresh()
+        except Taken:
+            self._in_doubt = False  # nothing was written
+            self.refresh()
+            raise
+        except Stale:
+            self.refresh()
             raise Taken from None
         except OSError as error:
             raise DurabilityUnconfirmed(f"{self.medium.name}: {error}") from error
         header = Header(kind, self.medium.log_id, state.ordinal, epoch, nonce, state.next_lsn, records, meta_length,
                         len(body), now, state.prev, total)
         self._advance(header, cursor, len(data))
-        self._uncertain = False
         return header, segment
 
     # folding
+    def _fold(self, logged: Logged) -> list[tuple[tuple[int, PageId], Page]]:
+        """Take a frame over into state and index. Returns the pages it wrote, under their branch and id."""
+        header, body = self._decode(logged)
+        state = self.state
+        if header.ordinal != state.ordinal or header.prev != state.prev or header.first_lsn != state.next_lsn:
+            raise Corruption(f"frame {logged.segment:#x} of {self.medium.name} does not continue the log")
+        self._advance(header, logged.cursor, len(logged.frame))
+        if header.kind == DATA:
+            return self._fold_commits(header, list(frames.decode_commits(header, body)), logged.segment)
+        self._fold_change(header, frames.decode_change(body))
+        return []
+
     def _advance(self, header: Header, cursor: int, length: int) -> None:
-        state, tail = self.state, self.lookup.view.active
+        state, tail = self.state, self._view.active
         state.cursor, state.ordinal, state.prev = cursor, header.ordinal + 1, header.sum
         tail.frames += 1
         tail.bytes += length
 
-    def _apply_commits(self, header: Header, commits: Sequence[Commit], segment: int) -> None:
-        tail, lsn, state = self.lookup.view.active, header.first_lsn, self.state
+    def _fold_commits(
+        self, header: Header, commits: Sequence[Commit], segment: int
+    ) -> list[tuple[tuple[int, PageId], Page]]:
+        tail, lsn, state = self._view.active, header.first_lsn, self.state
         tail.add(FRAMES, 0, lsn, segment, header.ordinal, header.time_us)
         fresh: list[tuple[tuple[int, PageId], Page]] = []
         for commit in commits:
@@ -243,37 +279,40 @@ class Log:
                 request, check = request_key(commit.request_id)
                 tail.add(REQUESTS, request, lsn - 1, check, commit.digest, header.time_us)
         state.next_lsn = lsn
-        with self.pages.lock:
-            # Readers must not find an older version under `durable`, so both change together.
-            for place, page in fresh:
-                self.pages.put(place, page)
-            self.durable = lsn - 1
+        return fresh
 
-    def _apply_change(self, header: Header, change: dict[str, Any]) -> None:
+    def _fold_change(self, header: Header, change: dict[str, Any]) -> None:
         if header.epoch < self.state.epoch:
             raise Corruption(f"a frame of epoch {header.epoch} follows epoch {self.state.epoch} in "
                              f"{self.medium.name}")
         self.state.apply(change, header.epoch)
-        if change["op"] in ("branch", "unbranch"):
-            self._forget()
-        self.floor = self.state.floor
+        if change["op"] in ("branch", "unbranch", "floor"):
+            self._branches_changed = True
 
-    def _forget(self) -> None:
-        """Branches changed or the log was loaded anew: what readers remember may no longer hold."""
+    def _publish(self, fresh: Sequence[tuple[tuple[int, PageId], Page]], *, anew: bool = False) -> None:
+        """Let readers see what was folded: the cached pages and the moment change together."""
+        durable = self.state.next_lsn - 1
         with self.pages.lock:
-            self.lineages = {}
-            self.pages.clear()
-            self.floor = self.state.floor
-            self.durable = self.state.next_lsn - 1
+            if anew or self._branches_changed:
+                self._branches_changed = False
+                self.pages.clear()
+                lineages: dict[int | str, Sequence[tuple[int, int]]] = {}
+                floor = self.state.floor
+            else:
+                lineages, floor = self.moment.lineages, self.moment.floor
+            for key, page in fresh:
+                self.pages.put(key, page)
+            self.moment = Moment(self._view, lineages, durable, floor, self.root.generation)
 
     # the index, for housekeeping
     def freeze(self) -> tuple[tuple[Tail, ...], State, Root, str]:
         """Start a new tail; the old ones stay readable until a root that covers them is published."""
         with self.lock:
-            active, frozen, runs = self.lookup.view
+            self.settle()
+            active, frozen, runs = self._view
             if active.frames:
                 frozen = (*frozen, active)
-                self.lookup.view = View(Tail(), frozen, runs)
+                self._use(View(Tail(), frozen, runs))
             return frozen, self.state.copy(), self.root, self.root_tag
 
     def published(self, root: Root, tag: str, tails: Sequence[Tail]) -> None:
@@ -282,10 +321,14 @@ class Log:
             if self.root.generation >= root.generation:
                 # Loaded anew meanwhile: what is in use covers this root, or is it.
                 return
-            active, frozen, _ = self.lookup.view
+            active, frozen, _ = self._view
             frozen = tuple(tail for tail in frozen if not any(tail is covered for covered in tails))
-            self.lookup.view = View(active, frozen, ()).with_runs(root.runs)
             self.root, self.root_tag = root, tag
+            self._use(View(active, frozen, ()).with_runs(root.runs))
+
+    def _use(self, view: View) -> None:
+        self._view = view
+        self.moment = self.moment._replace(view=view, generation=self.root.generation)
 
 
 def _damage(error: StorageError) -> StorageError:

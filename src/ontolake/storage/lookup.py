@@ -21,18 +21,22 @@ class View(NamedTuple):
     def with_runs(self, runs: Sequence[RunRef]) -> View:
         return self._replace(runs=tuple(Run(ref) for ref in runs))
 
+    @property
+    def frames(self) -> int:
+        """How many frames are in no run yet."""
+        return self.active.frames + sum(tail.frames for tail in self.frozen)
+
 
 class Lookup:
-    """Finds entries. `view` is replaced as a whole, so that readers need no lock."""
+    """Finds entries in a view, and keeps the parts that it had to fetch."""
 
     def __init__(self, medium: Medium, cached_parts: int) -> None:
         self._medium = medium
         self._parts: Cache[Part] = Cache(cached_parts)
-        self.view = View(Tail(), (), ())
 
-    def find(self, space: int, key: int, lsn: int) -> Entry | None:
+    def find(self, view: View, space: int, key: int, lsn: int) -> Entry | None:
         """The entry of `key` with the greatest LSN ≤ `lsn`."""
-        active, frozen, runs = self.view
+        active, frozen, runs = view
         if (space, key) in active.entries:
             found = active.find(space, key, lsn)
             if found is not None:
@@ -51,10 +55,10 @@ class Lookup:
                     return found
         return None
 
-    def prefetch(self, space: int, keys: Sequence[int], lsn: int) -> None:
+    def prefetch(self, view: View, space: int, keys: Sequence[int], lsn: int) -> None:
         """Fetch, in one go, the parts that looking these keys up will need."""
         wanted = {}
-        for run in self.view.runs:
+        for run in view.runs:
             for key in keys:
                 ref = run.part_for(space, key, lsn)
                 if ref is not None and ref.segment not in wanted and self._parts.get(ref.segment) is None:

@@ -7,6 +7,7 @@ two processes meets at the root, which is compared and swapped; the loser throws
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -49,7 +50,6 @@ class Maintenance:
         self._due = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._since_compaction = 0
         self._appended = False
 
     def after_append(self) -> None:
@@ -68,7 +68,7 @@ class Maintenance:
         self._due.set()
 
     def _index_due(self) -> bool:
-        tail = self._lookup.view.active
+        tail = self._log.moment.view.active
         return tail.frames >= self._options.index_every or tail.bytes >= self._options.index_bytes
 
     def _work(self) -> None:
@@ -82,10 +82,11 @@ class Maintenance:
         """Housekeeping must not fail an append that is durable; it is tried again after the next one."""
         try:
             self.index()
-            stored = sum(run.entries for run in self._log.root.runs) * self._medium.page_size
-            if self._since_compaction >= max(self._options.compact_bytes, stored // 2):
+            root = self._log.root
+            stored = sum(run.entries for run in root.runs) * self._medium.page_size
+            if root.since_compaction >= max(self._options.compact_bytes, stored // 2):
                 self.compact()
-        except (StorageError, OSError) as error:
+        except Exception as error:
             _logger.warning("housekeeping of %s did not finish: %s", self._medium.name, error)
 
     def close(self) -> None:
@@ -95,14 +96,14 @@ class Maintenance:
         if self._thread is not None:
             self._thread.join()
         if self._options.maintenance != "off" and self._appended and (
-                4 * self._lookup.view.active.frames >= self._options.index_every):
+                4 * self._log.moment.view.frames >= self._options.index_every):
             self._quietly()
 
     # indexing
     def index(self) -> None:
         """Move the tail into a run, so that opening need not read it, and merge runs that have grown alike."""
         with self._lock:
-            self._index()
+            self._log.again(self._index)
 
     def _index(self) -> None:
         tails, state, root, tag = self._log.freeze()
@@ -112,8 +113,8 @@ class Maintenance:
         runs, replaced = self._with_run(root.runs, columns)
         faults.reach("index: parts written, root not swapped")
         new = self._successor(root, state, runs=runs)
+        new.since_compaction = root.since_compaction + sum(tail.bytes for tail in tails)
         if self._swap(new, tag, tails):
-            self._since_compaction += sum(tail.bytes for tail in tails)
             self._medium.reclaim(new, [(part.segment, part.length) for part in replaced], sweep=False)
 
     def _with_run(self, runs: tuple[RunRef, ...], columns: Columns) -> tuple[tuple[RunRef, ...], Sequence[PartRef]]:
@@ -140,7 +141,8 @@ class Maintenance:
         return Root(
             version=root.version, kind=root.kind, page_size=root.page_size, log_id=root.log_id, state=state,
             log_start=root.log_start if log_start is None else log_start, runs=runs,
-            layers=root.layers if layers is None else layers, generation=root.generation + 1)
+            layers=root.layers if layers is None else layers, generation=root.generation + 1,
+            grace_ms=max(root.grace_ms, math.ceil(self._options.gc_grace_ms)))
 
     def _swap(self, root: Root, tag: str, tails: tuple[Tail, ...]) -> bool:
         """Publish a root; False if another process was first, whose work is then taken over."""
@@ -157,8 +159,8 @@ class Maintenance:
         """Drop what lies below the floor. Returns the bytes freed now; objects in their grace go later."""
         with self._lock:
             self._log.refresh()
-            self._index()
-            return self._compact()
+            self._log.again(self._index)
+            return self._log.again(self._compact)
 
     def _compact(self) -> int:
         # The floor first: from then on no branch can appear below it, so what is frozen next knows them all.
@@ -176,19 +178,18 @@ class Maintenance:
         new = self._successor(root, state, runs=runs, layers=layers, log_start=log_start)
         if not self._swap(new, tag, tails):
             return 0
-        self._since_compaction = 0
         dead = [*((part.segment, part.length) for part in replaced), *((x.segment, x.length) for x in dropped)]
         return self._medium.reclaim(new, dead, sweep=True)
 
     def _advance_floor(self) -> None:
         """Let the floor follow the window: what is older than it need not stay readable."""
-        columns = Columns.joined(self._lookup.columns([run.ref for run in self._lookup.view.runs]))
+        columns = Columns.joined(self._lookup.columns(self._log.root.runs))
         frames = columns.take(columns.space == FRAMES)
-        old = np.flatnonzero(frames.sum < np.uint64(self._window_start()))
-        if not len(old) or old[-1] + 1 >= len(frames.lsn):
+        inside = np.flatnonzero(frames.sum >= np.uint64(self._window_start()))
+        if not len(inside) or not inside[0]:
             return
-        # The last old frame ends where the next begins, and that state is the oldest one in the window.
-        lsn = int(frames.lsn[old[-1] + 1]) - 1
+        # What the frames before the first one in the window made is the oldest state in it.
+        lsn = int(frames.lsn[inside[0]]) - 1
         with self._log.lock:
             self._log.refresh()
             if lsn > self._log.state.declared_floor:

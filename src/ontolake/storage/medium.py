@@ -58,7 +58,8 @@ class Layer(msgspec.Struct, frozen=True):
 class Root(msgspec.Struct):
     """The log folded up to `state.cursor`: the state there, and the runs that index everything before it.
 
-    `log_start` is the cursor of the oldest frame still needed; `nonce` tells versions of the root apart.
+    `log_start` is the cursor of the oldest frame still needed, `grace_ms` how long what is before it stays,
+    `since_compaction` the bytes of log written since space was last looked for; `nonce` tells versions apart.
     """
 
     version: int
@@ -69,6 +70,8 @@ class Root(msgspec.Struct):
     log_start: int
     runs: tuple[RunRef, ...] = ()
     layers: tuple[Layer, ...] = ()
+    grace_ms: int = 0
+    since_compaction: int = 0
     generation: int = 0
     nonce: str = ""
     checksum: str = ""
@@ -111,12 +114,13 @@ class Medium(Protocol):
     def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
         """Append a frame if the log ends at `cursor`; return its segment and the next cursor.
 
-        Raises `Taken`, `Stale`, `Transient` (nothing was written), `DurabilityUnconfirmed`.
+        Raises `Taken` and `Stale` if nothing was written, `Transient` and `DurabilityUnconfirmed` if it is not known.
         """
         ...
 
-    def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
-        """The durable frames from `cursor` on. `expect` hints how many. Raises `Stale`, `Corruption`."""
+    def tail(self, cursor: int, *, expect: int = 1, follow: bool = True) -> Iterator[Logged]:
+        """The durable frames from `cursor` on. `expect` hints how many; `follow` is for whoever will append where
+        they end. Raises `Stale`, `Corruption`, `Transient`."""
         ...
 
     def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:

@@ -8,6 +8,8 @@ paused for less need not ask whether the log was trimmed under it.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -45,6 +47,7 @@ ROOT = "root.json"
 _WAL, _BLOBS = "wal/", "blobs/"
 _BLOB_BIT = 1 << 62
 _ORPHAN_AGE = 3600.0
+_CLOCK_MARGIN = 5.0
 _TRIES = 4
 _WINDOW = 32
 
@@ -59,32 +62,32 @@ class ObjectMedium:
     def __init__(self, store: ObjectStore, page_size: int, options: Options) -> None:
         self.name = store.url
         self._store = store
-        self._grace = options.gc_grace_ms / 1000
+        self._grace = math.inf
+        self._closed = False
         self._threads: ThreadPoolExecutor | None = None
-        self._synced = -float("inf")
+        self._synced = -math.inf
         self._blobs_since: float | None = None
-        root = self._open(page_size, options.create)
+        root = self._open(page_size, options)
         if root.page_size != page_size:
             raise Invalid(f"{self.name} has pages of {root.page_size} bytes, not of {page_size}",
                           hint=f"open it with page_size={root.page_size}")
         self.page_size, self.log_id = root.page_size, root.log_id
 
-    def _open(self, page_size: int, create: bool) -> Root:
+    def _open(self, page_size: int, options: Options) -> Root:
         try:
             return self.load_root()[0]
         except NotFound:
-            if not create:
+            if not options.create:
                 raise NotFound(f"there is no database at {self.name}") from None
         foreign = next((info.key for info in self._store.list()), None)
         if foreign is not None and foreign != ROOT:
             raise Invalid(f"{self.name} holds things that are not ours, such as {foreign!r}",
                           hint="choose an empty place")
-        root = Root(FORMAT_VERSION, KIND, page_size, secrets.randbits(62), State(0), 0)
-        try:
+        grace_ms = math.ceil(options.gc_grace_ms)
+        root = Root(FORMAT_VERSION, KIND, page_size, secrets.randbits(62), State(0), 0, grace_ms=grace_ms)
+        with contextlib.suppress(AlreadyExists):
             self._create_root(root)
-        except AlreadyExists:
-            return self.load_root()[0]
-        return root
+        return self.load_root()[0]
 
     def _create_root(self, root: Root) -> None:
         nonce = cas.new_nonce()
@@ -105,18 +108,24 @@ class ObjectMedium:
         self._synced = began
         return cursor, cursor + 1
 
-    def tail(self, cursor: int, *, expect: int = 1) -> Iterator[Logged]:
+    def tail(self, cursor: int, *, expect: int = 1, follow: bool = True) -> Iterator[Logged]:
         window = expect
         while True:
             began = _clock()
-            for ordinal, data in zip(range(cursor, cursor + window), self._frames(cursor, window), strict=True):
+            frames = self._frames(cursor, window)
+            if frames[0] is not None:
+                # Others may have made them visible, but not yet durable.
+                self._store.settle(_WAL)
+            for ordinal, data in zip(range(cursor, cursor + window), frames, strict=True):
                 if data is None:
-                    self._check_end(ordinal, began)
+                    self._check_end(ordinal, began, follow)
                     return
                 yield Logged(ordinal, ordinal + 1, data)
             cursor, window = cursor + window, min(2 * window, _WINDOW)
 
     def _frames(self, start: int, count: int) -> list[bytes | None]:
+        if self._closed:
+            raise Invalid(f"{self.name} is closed", hint="open it again")
         if count == 1:
             return [self._frame(start)]
         return list(self._pool().map(self._frame, range(start, start + count)))
@@ -127,9 +136,9 @@ class ObjectMedium:
         except NotFound:
             return None
 
-    def _check_end(self, cursor: int, began: float) -> None:
+    def _check_end(self, cursor: int, began: float, follow: bool) -> None:
         """Nothing is at `cursor`: the log ends there, unless it was trimmed. Within the grace it cannot have been."""
-        if began - self._synced >= self._grace:
+        if not follow or began - self._synced >= self._grace:
             root, _ = self.load_root()
             if root.log_start > cursor:
                 raise Stale
@@ -138,7 +147,8 @@ class ObjectMedium:
                 if self._frame(cursor) is None:
                     raise Corruption(f"{_key(cursor)} of {self.name} is missing from the log")
                 raise Stale
-        self._synced = began
+        if follow:
+            self._synced = began
 
     # blobs
     def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
@@ -167,9 +177,11 @@ class ObjectMedium:
 
     # the root
     def load_root(self) -> tuple[Root, str]:
-        self._synced = -float("inf")
+        self._synced = -math.inf
         found = self._store.get(ROOT)
-        return decode_root(found.data, self.name), found.tag
+        root = decode_root(found.data, self.name)
+        self._grace = root.grace_ms / 1000
+        return root, found.tag
 
     def swap_root(self, root: Root, tag: str) -> str:
         since, self._blobs_since = self._blobs_since, None
@@ -194,15 +206,17 @@ class ObjectMedium:
     def _unneeded(self, root: Root, known: set[str]) -> Iterator[tuple[str, int]]:
         """Frames before the oldest one needed and blobs that a crash left, if old enough by the store's clock."""
         now = next(info.modified for info in self._store.list(ROOT))
+        # With a margin, since stores keep whole seconds, and a directory the time before the object was there.
+        grace = root.grace_ms / 1000 + (_CLOCK_MARGIN if root.grace_ms else 0)
         for info in self._store.list(_WAL):
             if info.key >= _key(root.log_start):
                 break
-            if now - info.modified >= self._grace:
+            if now - info.modified >= grace:
                 yield info.key, info.size
         live = {_key(part.segment) for run in root.runs for part in run.parts}
         live |= {_key(layer.segment) for layer in root.layers}
         for info in self._store.list(_BLOBS):
-            if info.key not in live and info.key not in known and now - info.modified >= max(self._grace, _ORPHAN_AGE):
+            if info.key not in live and info.key not in known and now - info.modified >= max(grace, _ORPHAN_AGE):
                 yield info.key, info.size
 
     def sync(self) -> None:
@@ -214,6 +228,7 @@ class ObjectMedium:
         return self._threads
 
     def close(self) -> None:
+        self._closed = True
         if self._threads is not None:
             self._threads.shutdown()
         self._store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     fence_renew_ms: float = 3_000
     """How often a holder should renew; kept here for those who do."""
     pitr_window: float = 7 * 24 * 3600
-    """How far back the past stays readable when nobody moves the floor, and how long request ids are known."""
+    """How long request ids are known, and how far back the past stays readable: compaction lets the floor follow."""
     group_commit_window_ms: float = 2
     """How long an append may wait for others that were there a moment ago. A lone writer never waits."""
     batch_read_max: int = 256
@@ -36,7 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     compact_bytes: int = 256 * 2**20
     """Bytes written after which old versions are looked for, or half of what is stored if that is more."""
     gc_grace_ms: float = 600_000
-    """How long unneeded objects stay, so that a process that was paused can notice."""
+    """How long unneeded objects stay, so that a process that was paused can notice. Kept with the database, where a
+    longer one replaces a shorter one, so that all who use it agree."""
     maintenance: Maintenance = "background"
     """Whether indexing and compaction run in a thread, within the append that made them due, or on demand only."""
     lock_timeout_ms: float = 10_000
@@ -56,7 +58,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                           ) from None
         for name in cls.__struct_fields__:
             value = getattr(options, name)
-            if not isinstance(value, (bool, str)) and value < (1 if name in ("batch_read_max", "index_every") else 0):
+            if isinstance(value, (bool, str)):
+                continue
+            if not math.isfinite(value) or value < (1 if name in ("batch_read_max", "index_every") else 0):
                 raise Invalid(f"the storage option {name} must not be {value}")
         if options.fence_lease_ms <= 0:
             raise Invalid("the storage option fence_lease_ms must be above 0")

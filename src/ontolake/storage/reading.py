@@ -12,7 +12,8 @@ from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Corruption, Invalid, NotFound, StorageError
 from ontolake.storage.index import Entry
-from ontolake.storage.log import Log
+from ontolake.storage.log import Log, Moment
+from ontolake.storage.lookup import View
 from ontolake.storage.medium import Span
 from ontolake.storage.options import Options
 from ontolake.storage.state import check_lsn
@@ -43,33 +44,43 @@ class PageReader:
     def _straight(self, page_id: PageId, lsn: Lsn, branch: BranchId | str) -> Page | None:
         """The page, if it can be had without reading on in the log and without surprises; else None."""
         log = self._log
-        lineages, durable = log.lineages, log.durable
-        if type(lsn) is not int or not log.floor <= lsn <= durable or type(branch) not in (int, str):
+        moment = log.moment
+        view, lineages, durable, floor, _ = moment
+        if type(lsn) is not int or type(page_id) is not int or type(branch) not in (int, str):
             return None
         lineage = lineages.get(branch)
-        if lineage is None:
+        if lineage is None or not floor <= lsn <= durable:
             return None
+        own = lineage[0][0]
         try:
-            found = log.lookup.find(lineage[0][0], page_id, lsn) or self._locate(page_id, lsn, lineage[1:])
+            found = log.lookup.find(view, own, page_id, lsn) or self._locate(view, page_id, lsn, lineage[1:])
             if found is None:
                 return None
             version, segment, offset, checksum = found
-            page = log.pages.get(version)
-            if page is not None:
-                return page
+            if self._caching:
+                page = self._cached(own, page_id, version)
+                if page is not None:
+                    return page
             image = self._medium.read_one(segment, offset, self._size)
-        except (StorageError, TypeError):
+        except StorageError:
             return None
         if xxh3_64_intdigest(image) != checksum:
             return None
         page = Page(page_id, Lsn(version), image)
         if self._caching:
-            self._remember((page,), lineage[0][0], lsn, lineages)
+            self._remember((page,), own, lsn, moment)
         return page
+
+    def _cached(self, branch: int, page_id: PageId, version: int) -> Page | None:
+        page = self._log.pages.get((branch, page_id))
+        return page if page is not None and page.lsn == version else self._log.pages.get(version)
 
     def pages(self, ids: Sequence[PageId], lsn: Lsn, branch: BranchId | str) -> list[Page | StorageError]:
         check_lsn(lsn, "lsn")
-        wanted = list(ids)
+        try:
+            wanted = list(ids)
+        except TypeError:
+            raise Invalid(f"page ids come as a list, not as {type(ids).__name__}") from None
         for page_id in wanted:
             if not isinstance(page_id, int) or isinstance(page_id, bool) or not 0 <= page_id < 2**64:
                 raise Invalid(f"{page_id!r} is no page: pages have numbers from 0 to 2^64-1")
@@ -77,27 +88,26 @@ class PageReader:
 
     def _pages(self, ids: Sequence[PageId], lsn: int, branch: BranchId | str) -> list[Page | StorageError]:
         log = self._log
-        if lsn > log.durable:
+        if lsn > log.moment.durable:
             log.refresh()
         try:
-            lineage = self._lineage(branch)
-            lineages, lsn = log.lineages, min(lsn, log.durable)
-            if lsn < log.floor:
-                raise NotFound(f"LSN {lsn} is no longer kept: the oldest that can be read is {log.floor}")
+            moment, lineage = self._lineage(branch)
         except NotFound as error:
             return [error for _ in ids]
-        self._prefetch(ids, lsn, lineage)
+        view, lsn = moment.view, min(lsn, moment.durable)
+        if lsn < moment.floor:
+            return [NotFound(f"LSN {lsn} is no longer kept: the oldest that can be read is {moment.floor}")
+                    for _ in ids]
+        self._prefetch(view, ids, lsn, lineage)
         results: list[Page | StorageError | None] = [None] * len(ids)
         missing: dict[int, tuple[Entry, list[int]]] = {}
         own = lineage[0][0]
         for i, page_id in enumerate(ids):
-            entry = self._locate(page_id, lsn, lineage)
+            entry = self._locate(view, page_id, lsn, lineage)
             if entry is None:
                 results[i] = NotFound(f"page {page_id} was not written by LSN {lsn} on branch {branch!r}")
                 continue
-            page = log.pages.get((own, page_id))
-            if page is None or page.lsn != entry[0]:
-                page = log.pages.get(entry[0])
+            page = self._cached(own, page_id, entry[0])
             if page is not None:
                 results[i] = page
             else:
@@ -105,7 +115,7 @@ class PageReader:
         if missing:
             self._fetch(ids, missing, results)
             fresh = [read for _, places in missing.values() if isinstance(read := results[places[0]], Page)]
-            self._remember(fresh, own, lsn, lineages)
+            self._remember(fresh, own, lsn, moment)
         return [found for found in results if found is not None]
 
     def _fetch(
@@ -130,37 +140,41 @@ class PageReader:
             for place in places:
                 results[place] = result
 
-    def _remember(self, pages: Sequence[Page], branch: int, lsn: int, lineages: object) -> None:
+    def _remember(self, pages: Sequence[Page], branch: int, lsn: int, moment: Moment) -> None:
         """Cache pages that were read at `lsn`: as the newest ones if nothing has changed since, else by version."""
         log = self._log
         with log.pages.lock:
-            newest = lsn == log.durable and lineages is log.lineages
+            newest = lsn == log.moment.durable and log.moment.lineages is moment.lineages
             for page in pages:
                 log.pages.put((branch, page.id) if newest else page.lsn, page)
 
-    def _lineage(self, branch: BranchId | str) -> Lineage:
+    def _lineage(self, branch: BranchId | str) -> tuple[Moment, Lineage]:
+        """The moment to read at, and the branches to look at, in order."""
         log = self._log
         if type(branch) not in (int, str):
             raise NotFound(f"there is no branch {branch!r}")
-        known = log.lineages.get(branch)
+        moment = log.moment
+        known = moment.lineages.get(branch)
         if known is None:
             with log.lock:
+                log.settle()
                 try:
                     found = log.state.branch(branch)
                 except NotFound:
                     log.refresh()
                     found = log.state.branch(branch)
-                known = log.lineages[branch] = log.state.lineage(found)
-        return known
+                moment = log.moment
+                known = moment.lineages[branch] = log.state.lineage(found)
+        return moment, known
 
-    def _locate(self, page_id: int, lsn: int, lineage: Lineage) -> Entry | None:
+    def _locate(self, view: View, page_id: int, lsn: int, lineage: Lineage) -> Entry | None:
         for branch, cap in lineage:
-            found = self._log.lookup.find(branch, page_id, lsn if lsn < cap else cap)
+            found = self._log.lookup.find(view, branch, page_id, lsn if lsn < cap else cap)
             if found is not None:
                 return found
         return None
 
-    def _prefetch(self, ids: Sequence[PageId], lsn: int, lineage: Lineage) -> None:
-        if len(ids) > 1 and self._log.lookup.view.runs:
+    def _prefetch(self, view: View, ids: Sequence[PageId], lsn: int, lineage: Lineage) -> None:
+        if len(ids) > 1 and view.runs:
             for branch, cap in lineage:
-                self._log.lookup.prefetch(branch, ids, min(lsn, cap))
+                self._log.lookup.prefetch(view, branch, ids, min(lsn, cap))

@@ -77,6 +77,8 @@ class State(msgspec.Struct):
         """Raise `Fenced` unless `token` is the one that may write now."""
         if not isinstance(token, FenceToken):
             raise Invalid(f"a fence token is needed, not {type(token).__name__}", hint="acquire_fence gives one")
+        if type(token.epoch) is not int or type(token.owner) not in (int, str):
+            raise Invalid(f"{token!r} is no token of ours", hint="acquire_fence gives one")
         if token.epoch != self.epoch:
             reason = None if token.epoch < self.epoch else f"it was never issued here (epoch is {self.epoch})"
             raise Fenced(token.epoch, self.epoch, reason)
@@ -96,7 +98,7 @@ class State(msgspec.Struct):
 
     # changes
     def acquire(self, owner: WriterId, lease_until: float) -> dict[str, Any]:
-        known = isinstance(owner, str) or (type(owner) is int and 0 <= owner < 2**128)
+        known = is_text(owner) or (type(owner) is int and 0 <= owner < 2**128)
         if not known or owner == "":
             raise Invalid(f"a writer is named by a non-empty string or an integer of up to 128 bits, not {owner!r}")
         return {"op": "acquire", "epoch": self.epoch + 1, "owner": _keep(owner), "until": lease_until}
@@ -107,12 +109,14 @@ class State(msgspec.Struct):
 
     def release(self, token: FenceToken) -> dict[str, Any] | None:
         """None when the token is not the one in force: there is nothing to give up."""
-        if token.epoch != self.epoch or not self.held:
+        if not isinstance(token, FenceToken):
+            raise Invalid(f"a fence token is needed, not {type(token).__name__}", hint="acquire_fence gives one")
+        if token.epoch != self.epoch or not self.held or _keep(token.owner) != self.owner:
             return None
         return {"op": "release", "epoch": token.epoch}
 
     def create_branch(self, name: str, base_lsn: int, parent: BranchId | str) -> dict[str, Any]:
-        if not isinstance(name, str) or not name.strip() or name != name.strip() or len(name) > 200 or not (
+        if not is_text(name) or not name.strip() or name != name.strip() or len(name) > 200 or not (
                 name.isprintable()):
             raise Invalid(f"{name!r} is not a branch name", hint="1 to 200 printable characters, no blanks around")
         found = self.branch(parent)
@@ -169,6 +173,11 @@ class State(msgspec.Struct):
         else:
             raise Corruption(f"the log holds an unknown change {op!r}",
                              hint="the database was written by a newer version")
+
+
+def is_text(value: object) -> bool:
+    """Whether `value` is a string that can be stored: one without lone surrogates."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def check_lsn(lsn: int, name: str) -> None:

@@ -54,6 +54,9 @@ class _Around:
         names = [*keys]
         self._call("delete", names[0] if names else "", 0, lambda: self.inner.delete(names))
 
+    def settle(self, prefix: str) -> None:
+        self.inner.settle(prefix)
+
     def close(self) -> None:
         self.inner.close()
 
