@@ -217,4 +217,4 @@ TestHistoriesOnPages.settings = settings(QUICK, max_examples=10)
 
 @pytest.mark.slow
 class TestManyHistories(Histories.TestCase):
-    settings = settings(QUICK, max_examples=400, stateful_step_count=40)
+    settings = settings(QUICK, max_examples=150, stateful_step_count=40)

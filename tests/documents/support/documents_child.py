@@ -1,12 +1,18 @@
-"""What other processes do in tests of documents: run with `URL` and the name of a task set by the parent."""
+"""What other processes do in tests of documents: run with `task` and `arguments` set by the parent."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from ontolake import faults
 from ontolake.documents import ConflictError, Patch, Reads, Set, open_space
 from ontolake.errors import Contended
+
+sys.path.insert(0, str(Path(__file__).parent))
+from documents_program import STEPS, open_for_program
 
 
 def count_up(url: str, session: str, times: int) -> None:
@@ -49,8 +55,27 @@ def same_request(url: str, session: str, times: int) -> None:
                 continue
 
 
+def run_program(url: str, report: str, n: int) -> None:
+    """Go through the program, reporting before and after each step, and die at the n-th fault point of documents."""
+    seen: list[str] = []
+
+    def hook(step: str) -> None:
+        if step.startswith("documents: "):
+            seen.append(step)
+            if len(seen) == n + 1:
+                faults.kill()
+
+    with Path(report).open("a", buffering=1) as said, faults.arm(hook), open_for_program(url) as space:
+        for number, step in enumerate(STEPS):
+            said.write(f"doing {number}\n")
+            step(space, number)
+            said.write(f"done {number}\n")
+    Path(report).write_text("\n".join(seen))
+
+
 TASKS: dict[str, Callable[..., Any]] = {
-    "count_up": count_up, "patch_up": patch_up, "write_many": write_many, "same_request": same_request}  # fmt: skip
+    "count_up": count_up, "patch_up": patch_up, "write_many": write_many, "same_request": same_request,
+    "run_program": run_program}  # fmt: skip
 
 if __name__ == "__child__":
     TASKS[globals()["task"]](*globals()["arguments"])
