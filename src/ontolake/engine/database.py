@@ -20,6 +20,8 @@ from ontolake.storage import BranchId, FenceToken, Lsn, Storage, WalRecord
 
 _WAITS = (0.05, 0.1, 0.2, 0.4, None)
 """Seconds before an append whose outcome is unclear is asked for again; None gives up."""
+_MOMENT = 0.01
+"""Seconds for which a writer believes that nobody has taken over, where looking costs more than most queries."""
 
 
 class _Writing(NamedTuple):
@@ -40,26 +42,33 @@ class Database:
         self._writing: dict[BranchId, _Writing] = {}
         # True while the fence is held; forgotten when an outcome is unclear.
         self._newest: Lsn | None = None
+        self._trusted_until = 0.0
         self._heads: dict[BranchId, Lsn] = {}
         self._era = 0
         self._appending = 0
+        self._far_or_busy = self.remote
 
     # where readers read
     def snapshot(self) -> Lsn:
-        """The newest commit. While nobody else can have written, a store that is far away or busy is not asked."""
+        """The newest commit.
+
+        While this process holds the fence, the log is asked again only after a moment if it is near, and not at all
+        if it is far away or busy with our own commit. So whoever was taken over may read what was newest before, for
+        a moment or until its lease is renewed next.
+        """
+        newest = self._newest
+        if newest is not None and (self._far_or_busy or time.monotonic() < self._trusted_until) and self._lease.token:
+            return newest
         if self._orphaned:
             raise _forked()
-        if self.remote or self._appending:
-            with self._lock:
-                if self._newest is not None and self._lease.token is not None:
-                    return self._newest
-                era = self._era
-            lsn = self.storage.get_commit_lsn()
-            with self._lock:
-                if era == self._era and self._lease.token is not None:
-                    self._newest = max(lsn, self._newest or lsn)
-            return lsn
-        return self.storage.get_commit_lsn()
+        with self._lock:
+            era = self._era
+        asked = time.monotonic()
+        lsn = self.storage.get_commit_lsn()
+        with self._lock:
+            if era == self._era and self._lease.token is not None:
+                self._newest, self._trusted_until = max(lsn, self._newest or lsn), asked + _MOMENT
+        return lsn
 
     # the one place to write from
     def take_over(self) -> None:
@@ -154,8 +163,10 @@ class Database:
     def _append(
         self, token: FenceToken, records: Sequence[WalRecord], branch: BranchId, request_id: str | None
     ) -> Lsn:
+        began = time.monotonic()
         with self._lock:
             self._appending += 1
+            self._far_or_busy = True
         try:
             lsn = self.storage.append_wal(token, records, branch=branch, request_id=request_id)
         except OSError as error:
@@ -167,10 +178,11 @@ class Database:
         finally:
             with self._lock:
                 self._appending -= 1
+                self._far_or_busy = self.remote or self._appending > 0
         with self._lock:
             self._heads[branch] = lsn
             if self._newest is not None:
-                self._newest = max(lsn, self._newest)
+                self._newest, self._trusted_until = max(lsn, self._newest), began + _MOMENT
         return lsn
 
     def _regain(self, fenced: Fenced, token: FenceToken, branch: BranchId, snapshot: Lsn) -> FenceToken:
@@ -192,7 +204,7 @@ class Database:
     # the end
     def orphan(self) -> None:
         """This is a forked process's copy: the fence and the storage are its parent's."""
-        self._orphaned = True
+        self._orphaned, self._newest = True, None
         self._lock = threading.RLock()
 
     def stop_writing(self) -> None:

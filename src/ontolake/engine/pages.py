@@ -41,18 +41,24 @@ class PageFile:
         self._branch = branch
         self._at = at
         self._leave = leave
+        # What does not change needs no locks.
+        self._characteristics = apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE if at is None else apsw.SQLITE_IOCAP_IMMUTABLE
         self._level = _NONE
         self._lsn = at if at is not None else Lsn(-1)
         self._size = -1
+        self._first: bytes | None = None
+        """Page 1 as SQLite is to see it, which every transaction begins with; None if it has to be looked up."""
         self._dirty: dict[int, bytes] = {}
         self._fetched: Cache[bytes] = Cache(_FETCHED)
         self._ahead = ReadAhead()
 
     # reading
     def xRead(self, amount: int, offset: int) -> bytes:
+        size = self._page_size
+        if offset + amount <= size:
+            return (self._first or self._header())[offset : offset + amount]
         if self._lsn < 0:
             self._look()
-        size = self._page_size
         number, start = divmod(offset, size)
         if start + amount <= size:
             page = self._page(number + 1)
@@ -61,6 +67,12 @@ class PageFile:
         numbers = range(number, (end + size - 1) // size)
         pages = (self._page(n + 1).ljust(size, b"\0")[max(offset - n * size, 0) : end - n * size] for n in numbers)
         return b"".join(pages)
+
+    def _header(self) -> bytes:
+        if self._lsn < 0:
+            self._look()
+        self._first = self._page(HEADER_PAGE)
+        return self._first
 
     def _page(self, number: int) -> bytes:
         written = self._dirty.get(number)
@@ -106,7 +118,7 @@ class PageFile:
         if self._lsn < 0:
             self._look()
         if self._size < 0:
-            head = self._page(HEADER_PAGE)
+            head = self._first or self._header()
             if len(head) >= 32:
                 page_size, pages = struct.unpack_from(">H10xI", head, 16)
                 self._size = pages * (65536 if page_size == 1 else page_size)
@@ -121,7 +133,7 @@ class PageFile:
         except (StorageError, OSError) as error:
             _refuse(error)
         if lsn != self._lsn:
-            self._lsn, self._size = lsn, -1
+            self._lsn, self._size, self._first = lsn, -1, None
             self._fetched.clear()
             self._ahead.forget()
 
@@ -134,6 +146,8 @@ class PageFile:
             self._dirty[number + 1] = data
         else:
             self._write_pieces(data, offset)
+        if number == 0:
+            self._first = self._dirty[HEADER_PAGE]
         self._size = end
 
     def _write_pieces(self, data: bytes, offset: int) -> None:
@@ -193,8 +207,7 @@ class PageFile:
             # Whatever went wrong, even an interrupt: SQLite must not take its cache for what is stored.
             _refuse(error)
         finally:
-            self._dirty = {}
-            self._size = -1
+            self._dirty, self._first, self._size = {}, None, -1
 
     def _keep(self, records: Sequence[WalRecord]) -> None:
         """Nobody else has written, so what was fetched before is as new as what was written now."""
@@ -213,15 +226,16 @@ class PageFile:
                 self._database.begin_write(self, self._branch, self._lsn)
             except (StorageError, OSError) as error:
                 _refuse(error)
-        self._level = max(self._level, level)
+        if level > self._level:
+            self._level = level
 
     def xUnlock(self, level: int) -> None:
         if self._level >= _RESERVED > level:
             if self._dirty:
-                self._dirty = {}
-                self._size = -1
+                self._dirty, self._first, self._size = {}, None, -1
             self._database.end_write(self, self._branch)
-        self._level = min(self._level, level)
+        if level < self._level:
+            self._level = level
 
     def xCheckReservedLock(self) -> bool:
         return False
@@ -231,7 +245,7 @@ class PageFile:
         return self._page_size
 
     def xDeviceCharacteristics(self) -> int:
-        return apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE if self._at is None else apsw.SQLITE_IOCAP_IMMUTABLE
+        return self._characteristics
 
     def xClose(self) -> None:
         self._database.end_write(self, self._branch)
