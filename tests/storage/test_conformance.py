@@ -52,7 +52,7 @@ class TestMemory(RawObjects, StorageConformance):
     processes = False
     sweep_knobs = SWEEP
     busy_knobs = BUSY
-    flips = 1500
+    flips = 2100
 
     @pytest.fixture
     def fresh(self) -> Callable[[], str]:

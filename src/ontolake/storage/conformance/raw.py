@@ -9,14 +9,14 @@ import random
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from ontolake.errors import Corruption, Invalid, NotFound
 from ontolake.storage.conformance.base import Fresh
-from ontolake.storage.conformance.damage import Damage
+from ontolake.storage.conformance.damage import DETECTED, Damage, Stored
 from ontolake.storage.conformance.observe import Observation, difference
 from ontolake.storage.conformance.workload import Op, Player, oracle_player
 from ontolake.storage.types import Lsn, WalRecord
@@ -57,6 +57,11 @@ class RawFile(Damage):
         with self.connect(where) as storage:
             storage.append_wal(storage.acquire_fence("writer"), [self.write(1)])
         assert set(self.path(where).parent.iterdir()) - before == {self.path(where)}
+
+    def test_a_flipped_byte_where_the_file_begins_is_noticed(self, fresh: Fresh, stored: Stored) -> None:
+        """What says that the file is ours, and of which version and page size, is not believed when it is damaged."""
+        for position in range(64):
+            self._flip(fresh(), stored, "", position, 1 << position % 8)
 
     def test_garbage_after_the_end_is_recovered_from(self, fresh: Fresh) -> None:
         """What a torn write leaves behind the log, of any length and content, is not taken for a part of it."""
@@ -145,6 +150,8 @@ class RawObjects(Damage):
     """For a store of objects, at a URL that `ontolake.objects.open_store` takes."""
 
     title = "Lost and foreign objects"
+    root: ClassVar[str] = "root.json"
+    """The object that is read first."""
 
     @classmethod
     def objects(cls, where: str) -> ObjectStore:
@@ -166,6 +173,12 @@ class RawObjects(Damage):
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(objects.put, blobs.keys(), blobs.values()))
         objects.close()
+
+    def test_a_flipped_byte_in_the_root_is_corruption(self, fresh: Fresh, stored: Stored) -> None:
+        """All over the object that is read first, where one digit makes another version or another page size."""
+        places = [(position, bit) for position in range(len(stored.blobs[self.root])) for bit in (1, 2, 4)]
+        for position, bit in random.Random(3).sample(places, min(len(places), self.flips)):
+            assert self._flip(fresh(), stored, self.root, position, bit) == DETECTED
 
     def test_a_lost_object_never_gives_wrong_data(self, fresh: Fresh) -> None:
         """With any one object gone an error says so, or every answer is right; only what was written last may be
