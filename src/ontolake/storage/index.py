@@ -137,15 +137,18 @@ class RunRef(msgspec.Struct, frozen=True):
 class Run:
     """A run, ready to be searched."""
 
-    __slots__ = ("_firsts", "_last", "ref")
+    __slots__ = ("_firsts", "_last", "_only", "ref")
 
     def __init__(self, ref: RunRef) -> None:
         self.ref = ref
         self._firsts = [part.first for part in ref.parts]
         self._last = ref.parts[-1]
+        self._only = len(ref.parts) == 1
 
     def part_for(self, space: int, key: int, lsn: int) -> PartRef | None:
         """The only part that can hold the entry at or before this one."""
+        if self._only:
+            return self._last
         wanted = (space, key, lsn)
         if wanted >= self._firsts[-1]:
             return self._last

@@ -46,10 +46,8 @@ class PageReader:
         log = self._log
         moment = log.moment
         view, lineages, durable, floor, _ = moment
-        if type(lsn) is not int or type(page_id) is not int or type(branch) not in (int, str):
-            return None
-        lineage = lineages.get(branch)
-        if lineage is None or not floor <= lsn <= durable:
+        lineage = lineages.get(branch) if type(branch) in (int, str) else None
+        if lineage is None or type(lsn) is not int or type(page_id) is not int or not floor <= lsn <= durable:
             return None
         own = lineage[0][0]
         try:
