@@ -221,3 +221,13 @@ def test_a_damaged_root_is_reported(place: str, damage: bytes) -> None:
     open_store(place).put("root.json", damage)
     with pytest.raises((Corruption, Invalid), match="memory://"):
         opened(place)
+
+
+def test_a_frame_that_is_gone_from_the_middle_of_the_tail_is_noticed(place: str) -> None:
+    with opened(place, maintenance="off") as storage:
+        token = storage.acquire_fence("w")
+        for n in range(1, 8):
+            storage.append_wal(token, [write(n)])
+    open_store(place).delete(["wal/00000000000000000002"])
+    with pytest.raises(Corruption, match="wal/00000000000000000002"):
+        opened(place)

@@ -7,6 +7,7 @@ back to the file system by punching holes, so nothing ever moves.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -75,6 +76,7 @@ class FileMedium:
         self._slots = b""
         self._newest_slot = _Slot()
         self._looked_behind_end = False
+        self._ended: tuple[int, int, bytes, bytes] | None = None
 
     def _read_header(self, path: Path, page_size: int) -> tuple[int, int]:
         head = os.pread(self._fd, _START, 0)
@@ -165,7 +167,8 @@ class FileMedium:
         size = os.fstat(self._fd).st_size
         if end > size:
             more = min(max(size, _GROWTH[0]), _GROWTH[1])
-            os.pwrite(self._fd, bytes(end + more - size), size)
+            with contextlib.suppress(OSError):  # where there is no room to spare, there may still be enough
+                os.pwrite(self._fd, bytes(end + more - size), size)
 
     def _write(self, data: bytes, at: int, what: str) -> None:
         pieces = [data]
@@ -181,13 +184,14 @@ class FileMedium:
 
     def tail(self, cursor: int, *, expect: int = 1, follow: bool = True) -> Iterator[Logged]:
         try:
-            yield from self._tail(cursor, _READ if expect > 1 else HEAD_SIZE)
+            if not self._ends_as_before(cursor):
+                yield from self._tail(cursor, _READ if expect > 1 else HEAD_SIZE)
         except OSError as error:
             raise Transient(f"{self.name} cannot be read: {error.strerror}") from error
 
     def _tail(self, cursor: int, amount: int) -> Iterator[Logged]:
         # Much is read at once, since most frames are small; what does not hold in it is read again, alone.
-        start, data = cursor, b""
+        first, start, data = cursor, cursor, b""
         while True:
             at = cursor - start
             if at + HEAD_SIZE > len(data):
@@ -195,6 +199,7 @@ class FileMedium:
             envelope = self._envelopes.parse(data[at : at + HEAD_SIZE], cursor) or self._envelope(cursor)
             if envelope is None:
                 self._check_end(cursor)
+                self._remember_end(first, cursor)
                 return
             if envelope.type == FRAME:
                 body, mark = envelope.payload - start, envelope.mark - start
@@ -206,6 +211,26 @@ class FileMedium:
                     return
                 yield Logged(cursor, envelope.end, payload)
             cursor = envelope.end
+
+    def _remember_end(self, cursor: int, end: int) -> None:
+        """From `cursor` on there was nothing but blobs, up to `end`, where the log ends."""
+        around = os.pread(self._fd, MARK_SIZE + HEAD_SIZE, end - MARK_SIZE)
+        blank = not around[MARK_SIZE:].strip(b"\0")
+        self._ended = (cursor, end, around, self._slots) if blank and cursor > _START else None
+
+    def _ends_as_before(self, cursor: int) -> bool:
+        """Whether nothing was appended since the log was last seen to end: a quick look, for those who look often.
+
+        The mark in front of the end goes with the frame it belongs to when the log is trimmed. A blob may stay, so
+        behind one the slots have to be as they were, too.
+        """
+        ended = self._ended
+        if ended is None or ended[0] != cursor:
+            return False
+        _, end, around, slots = ended
+        if os.pread(self._fd, MARK_SIZE + HEAD_SIZE, end - MARK_SIZE) != around:
+            return False
+        return end == cursor or os.pread(self._fd, _SLOTS[1] + 512, 0) == slots
 
     def _read_frame(self, envelope: Envelope) -> bytes | None:
         """A frame's payload, None if it is still in the making. Raises `Stale` if the log was trimmed there."""

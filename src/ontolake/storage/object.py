@@ -118,6 +118,8 @@ class ObjectMedium:
                 self._store.settle(_WAL)
             for ordinal, data in zip(range(cursor, cursor + window), frames, strict=True):
                 if data is None:
+                    if any(frames[ordinal - cursor :]) and self._frame(ordinal) is None:
+                        raise Corruption(f"{_key(ordinal)} of {self.name} is missing: the log goes on after it")
                     self._check_end(ordinal, began, follow)
                     return
                 yield Logged(ordinal, ordinal + 1, data)

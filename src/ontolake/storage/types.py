@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import NamedTuple, TypeAlias
 
-PageId = NewType("PageId", int)
+PageId: TypeAlias = int
 """Identity of a page, 0 … 2⁶⁴-1, for the life of the database."""
 
-Lsn = NewType("Lsn", int)
+Lsn: TypeAlias = int
 """Log sequence number: counts records from 1 without gaps, over all branches; 0 is the empty state."""
 
-BranchId = NewType("BranchId", int)
+BranchId: TypeAlias = int
 
 WriterId = int | str
 """Names a writer: a non-empty string, or an integer of up to 128 bits."""
