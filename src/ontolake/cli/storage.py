@@ -14,6 +14,7 @@ from ontolake.cli import storage_branch
 from ontolake.cli.conformance import conformance
 from ontolake.cli.output import Column, Json, Out, Url, progress, size, titled
 from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.storage_sql import sql
 
 if TYPE_CHECKING:
     from ontolake.storage.protocol import Storage
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Look at and look after page stores.", rich_markup_mode="rich")
 app.add_typer(storage_branch.app, name="branch")
 app.command()(conformance)
+app.command()(sql)
 
 _POLL = 0.1
 _SHOWN = 32
