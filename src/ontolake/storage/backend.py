@@ -29,6 +29,15 @@ from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, P
 
 _LAST = 2**64 - 1
 _NOTHING = object()
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Append(Waiting):
@@ -60,7 +69,7 @@ class LogStorage:
         self._cached = self.log.pages.young
         self._maintenance = Maintenance(self.log, options)
         self._closed = False
-        self._process = os.getpid()
+        self._forks = _forks
 
     # reading
     def get_page(self, page_id: PageId, lsn: Lsn, *, branch: BranchId | str = MAIN) -> Page:
@@ -318,14 +327,14 @@ class LogStorage:
     def _check_open(self) -> None:
         if self._closed:
             raise Invalid(f"{self._name} is closed", hint="open it again")
-        if self._process != os.getpid():
+        if self._forks != _forks:
             # Locks, threads and connections do not survive a fork in a state that could be relied on.
             raise Invalid(f"{self._name} was opened by another process, before a fork", hint="open it again here")
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            if self._process != os.getpid():
+            if self._forks != _forks:
                 return
             self._maintenance.close()
             with self.log.lock:
