@@ -66,3 +66,18 @@ class Values(NamedTuple):
     since: int | None = None
     limit: int | None = None
     offset: int | None = None
+
+
+# `_replace` takes longer than a lookup by key does; these two steps are part of every one.
+
+
+def with_where(plan: Plan, shape: Shape | None) -> Plan:
+    return tuple.__new__(Plan, (*plan[:3], shape, *plan[4:]))
+
+
+def with_limit(plan: Plan) -> Plan:
+    return tuple.__new__(Plan, (*plan[:8], True, *plan[9:]))
+
+
+assert Plan._fields[3] == "where"
+assert Plan._fields[8] == "limit"

@@ -11,7 +11,7 @@ from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.hydrating import hydrator
-from ontolake.ontology.plan import Hop, Plan, Values
+from ontolake.ontology.plan import Hop, Plan, Values, with_limit, with_where
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.results import Path, Results
 
@@ -71,7 +71,7 @@ class Query(Generic[T]):
                 raise QueryError(f"{condition!r} is not a filter", hint='write Type.field == "value"')
             shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
             found += condition.values
-        return self._with(self._plan._replace(where=shape), self._values._replace(where=found))
+        return self._with(with_where(self._plan, shape), Values(found, *self._values[1:]))
 
     def order_by(self, *fields: FieldRef[Any] | Order) -> Self:
         """Sort by these, the first one first; `Type.field.desc()` sorts downwards."""
@@ -139,8 +139,8 @@ class Query(Generic[T]):
         """The first result, or None."""
         plan = self._plan
         if not plan.limit:
-            plan = plan._replace(limit=True)
-            values = self._values._replace(limit=1)
+            plan = with_limit(plan)
+            values = Values(*self._values[:5], 1, self._values.offset)
         else:
             values = self._values._replace(limit=min(1, self._values.limit or 0))
         if plan.hops:

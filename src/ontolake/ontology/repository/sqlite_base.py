@@ -9,18 +9,18 @@ import contextlib
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from ontolake import faults, urls
+from ontolake import urls
 from ontolake.history import Commit
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import LockContentionError, SchemaOutdatedError, StorageBackendError, TypeDroppedError
+from ontolake.ontology.errors import LockContentionError, SchemaOutdatedError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import sqlite_control as control
 from ontolake.ontology.repository import sqlite_lock as lock
@@ -28,8 +28,8 @@ from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaV
 from ontolake.ontology.repository.sqlite_arrow import arrow_table
 from ontolake.ontology.repository.sqlite_functions import install
 from ontolake.ontology.repository.sqlite_latest import quoted
-from ontolake.ontology.repository.sqlite_stage import discard_unchanged, stage, staged_key
 from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
+from ontolake.ontology.repository.sqlite_transaction import SqliteTransaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,7 @@ class SqliteRepository(ABC):
         self._dropped: set[tuple[Kind, str]] = set()
         self._state: object = None
         self._shape: object = None
+        self._seen: object = None
         self.staged: set[str] = set()
         self._leased = False
         self._transaction: SqliteTransaction | None = None
@@ -93,6 +94,10 @@ class SqliteRepository(ABC):
     @abstractmethod
     def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
         """SQL for the place of the latest row of a key, which is given as SQL."""
+
+    @abstractmethod
+    def insert_row(self, info: TypeInfo, version: int, commit_id: int, row: Row, old: int | None) -> None:
+        """Write one row, whose key has its latest row at `old`."""
 
     @abstractmethod
     def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str) -> int:
@@ -259,16 +264,23 @@ class SqliteRepository(ABC):
                 self.db.execute("COMMIT")
 
     def run(self, plan: Plan, values: Values) -> Iterator[Row]:
-        statement = self.prepared(plan)
-        return self.db.execute(statement.sql, statement.parameters(values))
-
-    def prepared(self, plan: Plan) -> Statement:
-        """The statement for a plan, made once for as long as the layout stays."""
-        self.refresh()
-        statement = self._statements.get(plan)
-        if statement is None:
-            statement = self._statements[plan] = compile_plan(plan, self)
-        return statement
+        while True:
+            statement = self._statements.get(plan)
+            if statement is None:
+                self.refresh()
+                self._seen = self.db.data_version()
+                statement = self._statements[plan] = compile_plan(plan, self)
+            cursor = self.db.execute(statement.sql, statement.parameters(values))
+            # Reading has begun, so the number tells whether anything was committed since the statement was made.
+            seen = self.db.data_version()
+            if seen == self._seen or self._transaction is not None:
+                return cursor
+            self._seen = seen
+            if control.shape(self.db) == self._shape:
+                return cursor
+            cursor.close()
+            self.forget()
+            self._state = None
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         return arrow_table(type_info(plan.root).all_columns, self.run(plan, values))
@@ -334,80 +346,3 @@ class SqliteRepository(ABC):
         if not self.db.get_autocommit():
             self.db.execute("ROLLBACK")
         self.forget()
-
-
-class SqliteTransaction:
-    """A commit in the making: one SQLite transaction."""
-
-    def __init__(self, repository: SqliteRepository) -> None:
-        self._repository = repository
-        self._db = repository.db
-        self._commit_id: int | None = None
-        self._versions: dict[TypeInfo, int] = {}
-
-    @property
-    def commit_id(self) -> int:
-        if self._commit_id is None:
-            self._commit_id = control.next_commit(self._db)
-        return self._commit_id
-
-    def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
-        version = self._versions.get(info)
-        if version is None:
-            repository = self._repository
-            known = repository.current_version(info)
-            if known is None:
-                if (info.kind, info.name) in repository.dropped():
-                    raise TypeDroppedError(info.name)
-                known = 1
-                control.put_schema(self._db, schema_of(info.cls), known, reason, repository.runtime_id)
-                repository.forget()
-            version = self._versions[info] = known
-        return version
-
-    def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
-        version = self.register(info)
-        self._repository.prepare(info, version, self.commit_id)
-        return reconcile(self._repository, info, version, self.commit_id, rows)
-
-    def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
-        found: list[tuple[str, Any, Row]] = []
-        repository = self._repository
-        for side, end in (("left", info.left), ("right", info.right)):
-            entities = repository.source(type_info(end))
-            rows = self._db.execute(
-                f"SELECT r.{side}_key, r.left_key, r.right_key FROM {repository.source(info)} AS r "
-                f"WHERE r.commit_id = ? AND NOT EXISTS (SELECT 1 FROM {entities} AS e "
-                f"WHERE e.entity_key = r.{side}_key) LIMIT ?", (self.commit_id, limit))  # fmt: skip
-            found += [(side, key, (left, right)) for key, left, right in rows]
-        return found[:limit]
-
-    def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
-        repository = self._repository
-        with stage(self._db, info, rows, "NULL", repository.staged) as table:
-            faults.reach("ontology: rewritten rows staged")
-            control.put_schema(self._db, schema_of(info.cls), version, "migration", repository.runtime_id)
-            repository.forget()
-            repository.switch(info, version, self.commit_id)
-            self._versions[info] = version
-            return repository.write_staged(info, version, self.commit_id, table)
-
-    def finish(self, metadata: Mapping[str, Any]) -> int:
-        control.insert_commit(self._db, self.commit_id, metadata)
-        faults.reach("ontology: commit written, not yet durable")
-        self._db.execute("COMMIT")
-        faults.reach("ontology: commit durable")
-        return self.commit_id
-
-
-def reconcile(
-    repository: SqliteRepository, info: TypeInfo, version: int, commit_id: int, rows: Collection[Row]
-) -> int:  # fmt: skip
-    """Write the rows that differ from the latest state: one staging, one comparison, one insert."""
-    newest = repository.newest(info, [staged_key(info, key) for key in key_columns(info)])
-    with stage(repository.db, info, rows, newest, repository.staged) as table:
-        faults.reach("ontology: rows staged")
-        discard_unchanged(repository.db, info, repository.source(info), table)
-        written = repository.write_staged(info, version, commit_id, table)
-        faults.reach("ontology: rows written")
-        return written

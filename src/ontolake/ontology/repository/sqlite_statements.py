@@ -161,6 +161,8 @@ class _Compiler:
             having = f" HAVING {condition(plan.having, self)}"
         order = self._order(group)
         sql = f"SELECT {select} FROM {self._from()}"
+        if isinstance(plan.where, Compare) and self._single and plan.output == "rows" and not plan.offset:
+            return self._lookup(sql, where)
         conditions = [*self._bounds(), *([where] if where else [])]
         if conditions:
             sql += f" WHERE {' AND '.join(conditions)}"
@@ -169,6 +171,17 @@ class _Compiler:
             sql += f" LIMIT {self._bound('limit') if plan.limit else '-1'}"
             sql += f" OFFSET {self._bound('offset')}" if plan.offset else ""
         return Statement(sql, tuple(self._slots))
+
+    @property
+    def _single(self) -> bool:
+        """Whether the key is known, so that there is one row at most."""
+        return self._known_key is not None and not self._plan.history and not self._plan.hops
+
+    def _lookup(self, sql: str, where: str) -> Statement:
+        """Nothing but a key: the last row that the index has of it."""
+        bound = f" AND t0.commit_id <= {self._as_of}" if self._as_of else ""
+        limit = f"min(1, {self._bound('limit')})" if self._plan.limit else "1"
+        return Statement(f"{sql} WHERE {where}{bound} ORDER BY t0.commit_id DESC LIMIT {limit}", tuple(self._slots))
 
     def _filter(self) -> str:
         self._part = "where"
@@ -199,8 +212,7 @@ class _Compiler:
         plan = self._plan
         self._part = "where"
         terms = [f"{operand(order.ref, self).ordered}{' DESC' if order.descending else ''}" for order in plan.order]
-        single = self._known_key is not None and not plan.history and not plan.hops
-        if plan.output == "rows" and not single and (not plan.hops or terms or plan.limit or plan.offset):
+        if plan.output == "rows" and not self._single and (not plan.hops or terms or plan.limit or plan.offset):
             # In the order in which rows were written, if in no other; so that every answer has one order.
             terms += [f"{row.alias}.rowid" for row in self._rows]
         elif plan.output == "groups" and not terms:

@@ -13,6 +13,7 @@ from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
+from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_conditions import json_path
 from ontolake.ontology.repository.sqlite_latest import literal, newest_row, no_newer, quoted
@@ -100,6 +101,16 @@ class SqliteRepositoryV1(SqliteRepository):
             f"ontolake_fields({', '.join(parts)}), ?1, {version} FROM {stage} AS new "
             "ORDER BY new.rowid", (commit_id,))  # fmt: skip
         return self.db.changes()
+
+    def insert_row(self, info: TypeInfo, version: int, commit_id: int, row: Row, old: int | None) -> None:
+        parts: list[Any] = []
+        for column, value in zip((*info.keys, *info.columns), row, strict=True):
+            parts += [column.stored, column.scalar or "json", value]
+        keys = key_columns(info)
+        given = row[: len(info.keys)] if len(keys) == len(info.keys) else (*row[: len(info.keys)], "")
+        self.db.execute(f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, "
+                        f"commit_id, schema_version_id) VALUES ({'?, ' * len(keys)}?, ?, ?, ?)",
+                        (info.name, *given, _fields(*parts), commit_id, version))
 
     # one row at a time, as seed 000 names it
     def insert_entity(

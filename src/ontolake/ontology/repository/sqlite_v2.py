@@ -11,6 +11,7 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
+from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_latest import newest_row, not_superseded, quoted
 from ontolake.ontology.repository.sqlite_stage import staged_key
@@ -172,6 +173,16 @@ class SqliteRepositoryV2(SqliteRepository):
         self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({target}) SELECT {given} FROM {stage} AS new "
                         "ORDER BY new.rowid", (commit_id,))
         return self.db.changes()
+
+    def insert_row(self, info: TypeInfo, version: int, commit_id: int, row: Row, old: int | None) -> None:
+        layout = self.enforce(info.kind, info.name, version)
+        columns = [quoted(column.column) for column in (*info.keys, *info.columns)]
+        if old is not None:
+            self.db.execute(f"INSERT INTO {superseded(layout.table_name)} VALUES (?, ?)", (old, commit_id))
+        if info.kind == "relation" and len(info.keys) < 3:
+            columns, row = [*columns, "instance_key"], (*row, "")
+        self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({', '.join(columns)}, commit_id, "
+                        f"schema_version_id) VALUES ({'?, ' * len(row)}?, {version})", (*row, commit_id))
 
     # one row at a time, as seed 000 names it
     def insert_entity(

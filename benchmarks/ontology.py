@@ -1,0 +1,230 @@
+"""Typed data against bare sqlite3 with typed columns, doing the same work in the same run.
+
+The bare side keeps history too: a row per key and commit, an index on both, the latest state found by SQL.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from report import Report, in_turns, seconds
+
+from ontolake.model import Entity, Field, Relation
+from ontolake.ontology import Session, count, sum_
+
+
+class Item(Entity):
+    id: Field[str] = Field(primary_key=True)
+    name: Field[str]
+    number: Field[int]
+    price: Field[float]
+    tier: Field[str]
+    active: Field[bool]
+
+
+class Box(Entity):
+    id: Field[str] = Field(primary_key=True)
+
+
+class Holds(Relation[Box, Item]):
+    amount: Field[int]
+
+
+COLUMNS = "entity_key, name, number, price, tier, active, commit_id"
+TABLE = """CREATE TABLE item (entity_key TEXT NOT NULL, commit_id INTEGER NOT NULL, name TEXT NOT NULL,
+    number INTEGER NOT NULL, price REAL NOT NULL, tier TEXT NOT NULL, active INTEGER NOT NULL,
+    PRIMARY KEY (entity_key, commit_id))"""
+LATEST = """NOT EXISTS (SELECT 1 FROM item AS newer WHERE newer.entity_key = item.entity_key
+    AND newer.commit_id > item.commit_id)"""
+INSERT = "INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+def rows(size: int, start: int = 0) -> list[tuple[Any, ...]]:
+    return [(f"k{n * 7919 % 1_000_003 + start:010d}", f"name {n}", n, n * 0.5, "gold" if n % 10 else "silver",
+             n % 2 == 0) for n in range(size)]  # fmt: skip
+
+
+def bare(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)
+    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", TABLE,
+                      "CREATE INDEX item_commit ON item (commit_id)",
+                      "CREATE TABLE commits (id INTEGER PRIMARY KEY AUTOINCREMENT, created_at TEXT)"):
+        db.execute(statement)
+    return db
+
+
+def opened(path: Path) -> Session:
+    return Session(str(path), entity_types=[Item, Box], relation_types=[Holds])
+
+
+class Places:
+    """Fresh files, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._count = folder, 0
+
+    def next(self) -> Path:
+        self._count += 1
+        return self._folder / f"{self._count}.db"
+
+
+def insert(db: sqlite3.Connection, given: list[tuple[Any, ...]], commit: int) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("INSERT INTO commits (created_at) VALUES ('now')")
+    db.executemany(INSERT, ((row[0], commit, *row[1:]) for row in given))
+    db.execute("COMMIT")
+
+
+def loading(report: Report, places: Places, size: int) -> None:
+    given = rows(size)
+    objects = [Item(id=r[0], name=r[1], number=r[2], price=r[3], tier=r[4], active=r[5]) for r in given]
+    names = list(Item.model_fields)
+    table = pa.table({name: [row[n] for row in given] for n, name in enumerate(names)})
+
+    def ours(declare: Callable[[Session], None]) -> float:
+        session = opened(places.next())
+        taken = seconds(lambda: (declare(session), session.commit()))
+        session.close()
+        return taken
+
+    def theirs() -> float:
+        db = bare(places.next())
+        taken = seconds(lambda: insert(db, given, 1))
+        db.close()
+        return taken
+
+    times = [(ours(lambda s: s.ensure(objects)), ours(lambda s: s.ensure_arrow(Item, table)), theirs())
+             for _ in range(3)]  # fmt: skip
+    mine, arrow, base = (sorted(part)[1] for part in zip(*times, strict=True))
+    report.at_most(f"ensure {size:,} new entities and commit", mine / base, 3, f"{mine:.2f} s")
+    report.at_most(f"ensure_arrow {size:,} new entities and commit", arrow / base, 1.5, f"{arrow:.2f} s")
+
+
+def committing(report: Report, places: Places, size: int) -> None:
+    session, db = opened(places.next()), bare(places.next())
+    state = {"n": 0}
+
+    def ours() -> None:
+        for _ in range(size):
+            state["n"] += 1
+            session.ensure(Item(id=f"new{state['n']}", name="x", number=1, price=1.0, tier="gold", active=True))
+            session.commit()
+
+    def theirs() -> None:
+        for _ in range(size):
+            state["n"] += 1
+            insert(db, [(f"new{state['n']}", "x", 1, 1.0, "gold", True)], state["n"])
+
+    mine, base = in_turns(ours, theirs)
+    report.at_least("one-row commits with full durability", base / mine, 0.7, f"{size / mine:.0f} a second")
+    session.close()
+
+
+def growing(report: Report, places: Places, size: int) -> None:
+    session = opened(places.next())
+
+    def commits(number: int) -> float:
+        begun = time.perf_counter()
+        for n in range(number):
+            session.ensure(Item(id=f"k{n % 100}", name=str(time.perf_counter_ns()), number=n, price=1.0, tier="gold",
+                                active=True))
+            session.commit()
+        return (time.perf_counter() - begun) / number
+
+    commits(10)
+    early = min(commits(100) for _ in range(3))
+    commits(size)
+    late = min(commits(100) for _ in range(3))
+    report.at_most(f"cost of a commit after {size:,} commits against after 10", late / early, 1.3)
+    session.close()
+
+
+def reading(report: Report, places: Places, size: int, big: int) -> None:
+    session, db = opened(places.next()), bare(places.next())
+    given = rows(big)
+    table = pa.table({name: [row[n] for row in given] for n, name in enumerate(Item.model_fields)})
+    session.ensure_arrow(Item, table)
+    session.commit()
+    insert(db, given, 1)
+    items = session.query().entities(Item)
+    latest = f"SELECT {COLUMNS} FROM item WHERE {LATEST}"
+
+    def arrow() -> None:
+        found = db.execute(latest).fetchall()
+        parts = list(zip(*found, strict=True))
+        pa.table([pa.array(part) for part in parts], names=COLUMNS.split(", "))
+
+    def compare(name: str, target: float, ours: Callable[[], object], theirs: Callable[[], object],
+                rounds: int = 3) -> None:
+        mine, base = in_turns(ours, theirs, rounds=rounds)
+        report.at_most(name, mine / base, target, f"{mine * 1000:.1f} ms against {base * 1000:.1f}")
+
+    compare(f"to_arrow() of {big:,}", 1.2, items.to_arrow, arrow)
+    compare(f"collect() of {size:,}", 3, items.limit(size).collect,
+            lambda: db.execute(f"{latest} LIMIT {size}").fetchall())
+    key = given[big // 2][0]
+    lookup = f"SELECT {COLUMNS} FROM item WHERE entity_key = ? ORDER BY commit_id DESC LIMIT 1"
+
+    def many(action: Callable[[], object]) -> Callable[[], None]:
+        return lambda: [action() for _ in range(1000)] and None
+
+    mine, base = in_turns(many(lambda: session.query().entities(Item).where(Item.id == key).first()),
+                          many(lambda: db.execute(lookup, (key,)).fetchone()))
+    report.at_most("first() by primary key", mine / base, 5, f"{mine * 1000:.0f} µs against {base * 1000:.0f}")
+    report.at_most("first() by primary key, in µs", mine * 1000, 100)
+    changed = [(row[0], "changed", *row[2:]) for row in given[: big // 10]]
+    session.ensure_arrow(Item, pa.table({name: [row[n] for row in changed]
+                                         for n, name in enumerate(Item.model_fields)}))
+    session.commit()
+    insert(db, changed, 2)
+    compare("filtered count", 2, items.where(Item.number > big // 2).count,
+            lambda: db.execute(f"SELECT count(*) FROM item WHERE number > ? AND {LATEST}", (big // 2,)).fetchall())
+    compare("group_by", 2, lambda: items.group_by(Item.tier).agg(n=count(), total=sum_(Item.price)),
+            lambda: db.execute(f"SELECT tier, count(*), sum(price) FROM item WHERE {LATEST} GROUP BY 1").fetchall())
+    past = LATEST.replace("newer.commit_id > item.commit_id", "newer.commit_id > item.commit_id "
+                          "AND newer.commit_id <= 1") + " AND commit_id <= 1"
+    compare("as_of, counted", 2, items.as_of(1).where(Item.active.is_true()).count,
+            lambda: db.execute(f"SELECT count(*) FROM item WHERE active = 1 AND {past}").fetchall())
+    compare("as_of, collected", 2, items.as_of(1).where(Item.number < size).collect,
+            lambda: db.execute(f"SELECT {COLUMNS} FROM item WHERE number < ? AND {past}", (size,)).fetchall())
+    compare("with_history, collected", 2, items.with_history().where(Item.number < size).collect,
+            lambda: db.execute(f"SELECT {COLUMNS} FROM item WHERE number < ?", (size,)).fetchall())
+    db.execute("CREATE TABLE holds (left_key TEXT, right_key TEXT, commit_id INTEGER, amount INTEGER, "
+               "PRIMARY KEY (left_key, right_key, commit_id))")
+    db.execute("CREATE INDEX holds_reverse ON holds (right_key)")
+    links = [(f"b{n % 1000}", given[n][0], n) for n in range(size)]
+    session.ensure(Box(id=f"b{n}") for n in range(1000))
+    session.ensure(Holds(left_key=a, right_key=b, amount=n) for a, b, n in links)
+    session.commit()
+    db.executemany("INSERT INTO holds VALUES (?, ?, 3, ?)", links)
+    db.execute("CREATE TABLE box (entity_key TEXT PRIMARY KEY, commit_id INTEGER)")
+    db.executemany("INSERT INTO box VALUES (?, 3)", ((f"b{n}",) for n in range(1000)))
+    joined = f"""SELECT item.*, h.*, b.* FROM item JOIN holds AS h ON h.right_key = item.entity_key
+        JOIN box AS b ON b.entity_key = h.left_key WHERE {LATEST}
+        AND NOT EXISTS (SELECT 1 FROM holds AS n WHERE n.left_key = h.left_key AND n.right_key = h.right_key
+        AND n.commit_id > h.commit_id)"""
+    compare(f"reverse traversal of {size:,} relations", 2, items.via(Holds).collect,
+            lambda: db.execute(joined).fetchall())
+    session.close()
+
+
+def main() -> None:
+    report = Report("typed data")
+    small = report.small
+    with tempfile.TemporaryDirectory() as folder:
+        places = Places(Path(folder))
+        loading(report, places, 20_000 if small else 100_000)
+        committing(report, places, 100 if small else 300)
+        growing(report, places, 1000 if small else 10_000)
+        reading(report, places, 20_000 if small else 100_000, 100_000 if small else 1_000_000)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()
