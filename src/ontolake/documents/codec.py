@@ -27,11 +27,14 @@ MAX_DEPTH = 200
 MAX_BYTES = 64 * 2**20
 """How long a document or a patch list may be as JSON."""
 
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-_LONG_NUMBER = b"0" * 19  # the fewest digits that an integer beyond the limits can have
+_MOST_DIGITS = 19  # the fewest that an integer beyond the limits can have
+_LONG_NUMBER = b"0" * _MOST_DIGITS
 
 
 class Unstorable(ValueError):
@@ -62,19 +65,22 @@ def seal(value: Json) -> tuple[str, Json]:
     That the copy is equal proves that nothing was converted on the way; the long way through `inspect` is only taken
     to say what is wrong, or when the text looks as if something might be.
     """
-    text = write(value)
-    copy = decode(text)
+    data = write(value)
+    try:
+        copy = _decode(data)
+    except RecursionError:
+        raise Unstorable("", _TOO_DEEP) from None
     # The first two comparisons are cheap, and rule out most of what could be too deep.
-    if len(text) > 2 * MAX_DEPTH and text.count("{") + text.count("[") > MAX_DEPTH and height(copy) > MAX_DEPTH:
+    if len(data) > 2 * MAX_DEPTH and data.count(b"{") + data.count(b"[") > MAX_DEPTH and height(copy) > MAX_DEPTH:
         inspect(value)
     if copy != value:
         inspect(value)
         raise Unstorable("", "it does not come back from JSON as it is")
-    return text, copy
+    return data.decode(), copy
 
 
-def write(value: Json) -> str:
-    """JSON text for a value that the caller compares with what the text says. Raises `Unstorable`."""
+def write(value: Json) -> bytes:
+    """JSON for a value that the caller compares with what the JSON says. Raises `Unstorable`."""
     try:
         data = _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -82,9 +88,10 @@ def write(value: Json) -> str:
         raise Unstorable("", str(error)) from None
     if len(data) > MAX_BYTES:
         raise Unstorable("", too_long(len(data)))
-    if _LONG_NUMBER in data.translate(_DIGITS):
+    # Most have fewer digits altogether than one integer beyond the limits has.
+    if len(data) - len(data.translate(None, b"0123456789")) >= _MOST_DIGITS and _LONG_NUMBER in data.translate(_DIGITS):
         inspect(value)
-    return data.decode()
+    return data
 
 
 def too_long(size: int) -> str:
@@ -150,7 +157,7 @@ def _inspect(value: Json, at: tuple[str | int, ...]) -> None:
         if not math.isfinite(value):
             _refuse(at, f"{value} is not JSON; use null or text")
     elif isinstance(value, dict | list) and len(at) >= MAX_DEPTH:
-        _refuse(at, f"nested deeper than {MAX_DEPTH} levels")
+        _refuse(at, _TOO_DEEP)
     elif isinstance(value, dict):
         for key, child in value.items():
             if not isinstance(key, str):

@@ -5,8 +5,6 @@ Nothing here changes what it is given. An edit that the document does not allow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ontolake.documents import pointers
 from ontolake.documents.codec import Document, Json
 from ontolake.documents.pointers import END, Tokens
@@ -52,72 +50,70 @@ def array_at(document: Document, path: str) -> list[Json]:
 
 def put(document: Document, path: str, value: Json) -> Document:
     """Put a value over another, or under a key that is new: the parent must exist, and so must an index."""
-    if not path:
+    tokens = pointers.parse(path)
+    if not tokens:
         return _root(value, path)
-
-    def edit(parent: Json, token: str) -> None:
-        parent[token if type(parent) is dict else _existing(parent, token, path)] = value
-
-    return _edited(document, path, edit)
+    root, parent = _opened(document, tokens, path)
+    parent[tokens[-1] if type(parent) is dict else _existing(parent, tokens[-1], path)] = value
+    return root
 
 
 def insert(document: Document, path: str, value: Json) -> Document:
     """Put a value in: missing objects on the way are made, an array grows at an index up to its length or at `-`."""
-    if not path:
+    tokens = pointers.parse(path)
+    if not tokens:
         return _root(value, path)
-
-    def edit(parent: Json, token: str) -> None:
-        if type(parent) is dict:
-            parent[token] = value
-        elif token == END:
-            parent.append(value)
-        elif (at := pointers.index(token)) is None:
-            raise Unfit(path, f"{token!r} is not an array index")
-        elif at > len(parent):
-            raise Unfit(path, f"index {at} would leave a gap in an array of {len(parent)}")
-        else:
-            parent.insert(at, value)
-
-    return _edited(document, path, edit, create=True)
+    root, parent = _opened(document, tokens, path, create=True)
+    token = tokens[-1]
+    if type(parent) is dict:
+        parent[token] = value
+    elif token == END:
+        parent.append(value)
+    elif (at := pointers.index(token)) is None:
+        raise Unfit(path, f"{token!r} is not an array index")
+    elif at > len(parent):
+        raise Unfit(path, f"index {at} would leave a gap in an array of {len(parent)}")
+    else:
+        parent.insert(at, value)
+    return root
 
 
 def remove(document: Document, path: str) -> Document:
     """Take out what is there."""
-
-    def edit(parent: Json, token: str) -> None:
-        if type(parent) is list:
-            del parent[_existing(parent, token, path)]
-        elif token in parent:
-            del parent[token]
-        else:
-            raise Unfit(path, "there is nothing at this path")
-
-    return _edited(document, path, edit)
-
-
-def _edited(document: Document, path: str, edit: Callable[[Json, str], None], create: bool = False) -> Document:
-    """A copy of the document in which `edit(parent, last token)` has changed the parent of what `path` names."""
     tokens = pointers.parse(path)
-    root: Document = dict(document)
-    node: Json = root
-    for depth, token in enumerate(tokens[:-1]):
-        key: str | int = token
-        if type(node) is list:
-            key = _existing(node, token, path)
-        elif token not in node:
-            if not create:
-                raise Unfit(path, f"{pointers.format(tokens[: depth + 1])!r} does not exist")
-            node[key] = {}
-        child = node[key]
-        if type(child) is dict:
-            node[key] = child = dict(child)
-        elif type(child) is list:
-            node[key] = child = list(child)
-        else:
-            raise Unfit(path, f"{pointers.format(tokens[: depth + 1])!r} is neither an object nor an array")
-        node = child
-    edit(node, tokens[-1])
+    root, parent = _opened(document, tokens, path)
+    if type(parent) is list:
+        del parent[_existing(parent, tokens[-1], path)]
+    elif tokens[-1] in parent:
+        del parent[tokens[-1]]
+    else:
+        raise Unfit(path, "there is nothing at this path")
     return root
+
+
+_MISSING = object()
+
+
+def _opened(document: Document, tokens: Tokens, path: str, create: bool = False) -> tuple[Document, Json]:
+    """A copy of the document in which all on the way to the last token is ours to change, and the parent of the last.
+
+    With `create`, objects that are missing on the way are made.
+    """
+    root: Document = document.copy()
+    node: Json = root
+    for token in tokens[:-1]:
+        key: str | int = token if type(node) is dict else _existing(node, token, path)
+        child = node.get(token, _MISSING) if type(node) is dict else node[key]
+        if type(child) is dict or type(child) is list:
+            child = child.copy()
+        elif create and child is _MISSING:
+            child = {}
+        else:
+            what = "does not exist" if child is _MISSING else "is neither an object nor an array"
+            raise Unfit(path, f"{token!r} on the way there {what}")
+        node[key] = child
+        node = child
+    return root, node
 
 
 def _existing(array: list[Json], token: str, path: str) -> int:

@@ -228,13 +228,14 @@ def seal(patches: Any, operation: int | None = None) -> tuple[str, list[AnyPatch
 
     Raises `InvalidOperationError`, which names the operation that the list belongs to and the place in the list.
     """
-    if not isinstance(patches, list | tuple) or not patches:
+    if not isinstance(patches, (list, tuple)) or not patches:
         raise InvalidOperationError("a patch operation needs a list of at least one patch", operation=operation)
     try:
-        text = codec.write(patches)
-        sealed = _decode_list(text)
+        data = codec.write(patches)
+        sealed = _decode_list(data)
         for number, patch in enumerate(sealed):
-            if problem := _problem(patches[number], patch):
+            problem = _problem(patches[number], patch)
+            if problem is not None:
                 codec.inspect(patches)  # which may know better where it is
                 raise Unstorable(f"/{number}", problem)
     except Unstorable as error:
@@ -245,7 +246,7 @@ def seal(patches: Any, operation: int | None = None) -> tuple[str, list[AnyPatch
                                     hint=f"patches are {', '.join(NAMES)}") from None  # fmt: skip
     except RecursionError:
         raise InvalidOperationError(_TOO_DEEP, operation=operation) from None
-    return text, sealed
+    return data.decode(), sealed
 
 
 def _problem(given: Any, patch: AnyPatch) -> str | None:

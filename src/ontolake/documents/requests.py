@@ -15,6 +15,7 @@ from ontolake.documents.codec import Json, Unstorable
 from ontolake.documents.errors import InvalidOperationError, ProtocolError
 from ontolake.documents.operations import (
     Absent,
+    Delete,
     Exists,
     HeadIs,
     Operation,
@@ -120,26 +121,29 @@ def is_seq(value: object) -> bool:
 
 def _step(operation: Operation, index: int) -> tuple[Step, str]:
     """An operation made ready, and its part of the payload."""
-    if not isinstance(operation, Operation):
-        raise InvalidOperationError(f"an operation is a Set, a Patch or a Delete, not {type(operation).__name__}",
-                                    operation=index)  # fmt: skip
-    id = check_id(operation.id, index)
-    name = codec.encode(id)
     if isinstance(operation, Patch):
+        id = check_id(operation.id, index)
         data, sealed = patches.seal(operation.patches, index)
-        return Step("patch", id, data, sealed), f'{{"op":"patch","id":{name},"patches":{data}}}'
+        return Step("patch", id, data, sealed), f'{{"op":"patch","id":{codec.encode(id)},"patches":{data}}}'
     if isinstance(operation, Set):
-        if not isinstance(operation.document, dict):
-            raise InvalidOperationError(
-                f"a document is a JSON object, not {type(operation.document).__name__}", operation=index,
-                hint="only delete makes a tombstone; {} is a document",
-            )  # fmt: skip
-        try:
-            data, document = codec.seal(operation.document)
-        except Unstorable as error:
-            raise InvalidOperationError(error.reason, operation=index, path=error.path) from None
-        return Step("set", id, data, document), f'{{"op":"set","id":{name},"value":{data}}}'
-    return Step("delete", id, None, None), f'{{"op":"delete","id":{name}}}'
+        id = check_id(operation.id, index)
+        data, document = _sealed_document(operation.document, index)
+        return Step("set", id, data, document), f'{{"op":"set","id":{codec.encode(id)},"value":{data}}}'
+    if isinstance(operation, Delete):
+        id = check_id(operation.id, index)
+        return Step("delete", id, None, None), f'{{"op":"delete","id":{codec.encode(id)}}}'
+    raise InvalidOperationError(f"an operation is a Set, a Patch or a Delete, not {type(operation).__name__}",
+                                operation=index)  # fmt: skip
+
+
+def _sealed_document(document: codec.Document, index: int) -> tuple[str, codec.Document]:
+    if not isinstance(document, dict):
+        raise InvalidOperationError(f"a document is a JSON object, not {type(document).__name__}", operation=index,
+                                    hint="only delete makes a tombstone; {} is a document")  # fmt: skip
+    try:
+        return codec.seal(document)
+    except Unstorable as error:
+        raise InvalidOperationError(error.reason, operation=index, path=error.path) from None
 
 
 def _checked(reads: Reads) -> Reads:

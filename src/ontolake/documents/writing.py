@@ -131,7 +131,7 @@ class Writer:
             connection.executemany(SNAPSHOT, snapshots)
             reach("documents: snapshots written")
         parent = head or commits.parent(self._database, connection, branch, seq)
-        commit = commits.build(parent, seq, branch, session_id, local_seq, decided, now)
+        commit = commits.build(parent, seq, branch, session_id, local_seq, now, resolved, merged)
         return _Accepted(commit, states, snapshots)
 
     def _current(self, connection: apsw.Connection, branch: str, ids: Sequence[str]) -> dict[str, Found]:
