@@ -34,6 +34,7 @@ class OnOracle(StorageConformance):
     """The suite on an oracle in memory; `oracle` is the one to test."""
 
     processes = False
+    shrink_histories = False
     oracle: ClassVar[type[Oracle]] = Oracle
 
     @pytest.fixture

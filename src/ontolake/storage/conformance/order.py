@@ -125,7 +125,7 @@ class Order(Base):
             return kinds.count("acked") >= self.batches_per_process and kinds.count("fenced") >= 3
 
         while not all(enough(messages) for messages in heard):
-            assert sum(map(len, heard)) < 200 * self.batches_per_process, "neither is ever fenced by the other"
+            assert sum(map(len, heard)) < 100 * self.batches_per_process, "neither is ever fenced by the other"
             for link in wait(list(links), timeout=PATIENCE):
                 rival, messages = links[cast(Connection, link)]
                 messages.append(rival.hear())
