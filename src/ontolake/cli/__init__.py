@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import typer
 
+from ontolake.cli.docs import app as docs
 from ontolake.cli.info import info
 from ontolake.cli.output import Report, say_error
 from ontolake.cli.storage import app as storage
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command("version")(version)
 app.command("info")(info)
 app.add_typer(storage, name="storage")
+app.add_typer(docs, name="docs")
 
 # A wrong option or argument, from whichever click typer brings along.
 _Usage: type[Exception] = typer.BadParameter.__mro__[2]

@@ -85,16 +85,20 @@ class Branches:
 
     def delete(self, name: str, *, session_id: str | None = None, local_seq: int | None = None) -> None:
         """Give a branch up, softly. Raises `BranchNameError` for the first one, `UnknownBranchError`, `BranchError`."""
-        check_branch_text(name)
-        if name == FIRST:
-            raise BranchNameError(name, "is the first one, and stays")
 
         def change(connection: apsw.Connection, seq: int) -> None:
-            check_active(name, _row(connection, name)[4])
+            _deletable(connection, name)
             connection.execute(_DELETE, (name,))
             reach("documents: branch deleted")
 
+        check_branch_text(name)
         self._commit("branch/delete", name, {}, change, session_id, local_seq)
+
+    def plan_delete(self, name: str) -> Branch[int]:
+        """The branch that `delete` would give up. Writes nothing, and raises what `delete` would."""
+        check_branch_text(name)
+        with self._database.read as connection:
+            return _deletable(connection, name)
 
     def diff(
         self, branch: str, against: str = FIRST, *, seq: int | None = None, against_seq: int | None = None
@@ -125,9 +129,9 @@ class Branches:
     def _request(self, session_id: str | None, local_seq: int | None) -> tuple[str, int]:
         if session_id is None and local_seq is None:
             return self._next_request()
-        assert_both = (session_id or "", -1 if local_seq is None else local_seq)
-        check_session(*assert_both)
-        return assert_both
+        request = (session_id or "", -1 if local_seq is None else local_seq)
+        check_session(*request)
+        return request
 
     def _commit(
         self, command: str, name: str, details: dict[str, Any], change: Callable[[apsw.Connection, int], None],
@@ -155,6 +159,14 @@ def _row(connection: apsw.Connection, name: str) -> Any:
     if found is None:
         raise UnknownBranchError(name)
     return found
+
+
+def _deletable(connection: apsw.Connection, name: str) -> Branch[int]:
+    if name == FIRST:
+        raise BranchNameError(name, "is the first one, and stays")
+    found = _row(connection, name)
+    check_active(name, found[4])
+    return Branch(*found[:4])
 
 
 def _check_name(name: str) -> None:
