@@ -210,6 +210,7 @@ class FileMedium:
                 if payload is None:
                     return
                 yield Logged(cursor, envelope.end, payload)
+                first = envelope.end
             cursor = envelope.end
 
     def _remember_end(self, cursor: int, end: int) -> None:
