@@ -222,8 +222,7 @@ class FileMedium:
     def _ends_as_before(self, cursor: int) -> bool:
         """Whether nothing was appended since the log was last seen to end: a quick look, for those who look often.
 
-        The mark in front of the end goes with the frame it belongs to when the log is trimmed. A blob may stay, so
-        behind one the slots have to be as they were, too.
+        The slots have to be as they were, too: a log that was trimmed here may look like one that ends.
         """
         ended = self._ended
         if ended is None or ended[0] != cursor:
@@ -231,7 +230,7 @@ class FileMedium:
         _, end, around, slots = ended
         if os.pread(self._fd, MARK_SIZE + HEAD_SIZE, end - MARK_SIZE) != around:
             return False
-        return end == cursor or os.pread(self._fd, _SLOTS[1] + 512, 0) == slots
+        return os.pread(self._fd, _SLOTS[1] + 512, 0) == slots
 
     def _read_frame(self, envelope: Envelope) -> bytes | None:
         """A frame's payload, None if it is still in the making. Raises `Stale` if the log was trimmed there."""
