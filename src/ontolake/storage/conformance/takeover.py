@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from ontolake.errors import Contended
 from ontolake.storage.conformance.base import Base, Fresh, Opener, Start
@@ -13,7 +12,7 @@ from ontolake.storage.conformance.peers import PATIENCE
 from ontolake.storage.conformance.tasks import append_paused, append_when_told
 from ontolake.storage.conformance.workload import Op, image
 from ontolake.storage.protocol import Storage
-from ontolake.storage.types import FenceToken, Lsn, WalRecord
+from ontolake.storage.types import Lsn, WalRecord
 
 BATCH = 3
 
@@ -61,30 +60,22 @@ class Takeover(Base):
 
     def _overtake(self, where: str, start: Start, k: int) -> bool:
         """Pause at the k-th fault point; False if the append has no such point."""
-        self.connect(where).close()
-        stale = start(append_paused, where, k, BATCH)
-        ready, old, _ = stale.hear()
-        assert ready == "ready"
-        said = stale.hear()
-        if said[0] != "paused":
-            stale.end()
-            return False
-        step = said[1]
+        # Opened first: a backend may hold a lock across its write, and then opening waits for it as well.
         with self.connect(where) as rival, ThreadPoolExecutor(1) as pool:
+            stale = start(append_paused, where, k, BATCH)
+            ready, old, _ = stale.hear()
+            assert ready == "ready"
+            said = stale.hear()
+            if said[0] != "paused":
+                stale.end()
+                return False
+            step = said[1]
             taking = pool.submit(_take_over, rival)
-            try:
-                token = taking.result(self.pause)
-                assert rival.append_wal(token, [WalRecord(b"new")])
-                took_over_first = True
-            except NotYet:
-                took_over_first = False
+            took_over_first = not wait([taking], self.pause).not_done
             stale.tell("go on")
             outcome = stale.hear()
             stale.end()
-            if not took_over_first:
-                token = taking.result(PATIENCE)
-                rival.append_wal(token, [WalRecord(b"new")])
-            assert token.epoch > old
+            assert taking.result(PATIENCE) > old
             log = [(record.page_id, record.bytes) for _, record in rival.scan_wal(Lsn(0))]
         batch = [(page_id, image(page_id, self.page_size)) for page_id in range(BATCH)]
         with_it = [(None, b"before"), *batch, (None, b"new")]
@@ -118,12 +109,14 @@ class Takeover(Base):
         peer.end()
 
 
-def _take_over(storage: Storage) -> FenceToken:
-    """Acquire, and try again for as long as the paused writer's place is contended."""
+def _take_over(storage: Storage) -> int:
+    """Acquire, trying again for as long as the place is contended, and append; returns the new epoch."""
     deadline, never = time.monotonic() + PATIENCE, threading.Event()
     while True:
         try:
-            return storage.acquire_fence("new")
+            token = storage.acquire_fence("new")
+            storage.append_wal(token, [WalRecord(b"new")])
+            return token.epoch
         except Contended:
             if time.monotonic() > deadline:
                 raise
