@@ -285,6 +285,23 @@ def test_a_branch_that_is_deleted_while_it_is_open_is_not_found(place: str, conn
     connection.execute("INSERT INTO t VALUES (3)")
 
 
+def test_a_branch_that_is_deleted_while_it_is_read_is_not_found(place: str, connect: Connect) -> None:
+    writer = connect(place, cache_bytes=0)
+    writer.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, x)")
+    with writer:
+        writer.executemany("INSERT INTO t(x) VALUES (?)", ((bytes(3000),) for _ in range(3000)))
+    with open_storage(place, create=False) as storage:
+        storage.create_branch("side", storage.get_commit_lsn())
+        reader = connect(place, branch="side", readonly=True)
+        reader.execute("PRAGMA cache_size=2")
+        rows = reader.execute("SELECT length(x) FROM t")
+        assert next(rows) == (3000,)
+        storage.delete_branch("side")
+    writer.execute("CREATE TABLE u(x)")  # so that this process learns of it
+    with pytest.raises(NotFound, match="branch"):
+        rows.fetchall()
+
+
 def test_a_lease_that_cannot_be_renewed_is_logged_and_survived(
     behind: Behind, store: Faulty, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -196,6 +196,16 @@ def test_a_takeover_fences_the_old_writer_and_damages_nothing(table: str, connec
     assert rows(connect(table)) == ["old", "new", "again"]
 
 
+def test_a_takeover_by_somebody_who_has_not_written_yet_fences_too(table: str, connect: Connect, start: Start) -> None:
+    peer = start(obey, table, {})
+    peer.hear()
+    assert ask(peer, "BEGIN IMMEDIATE") == ask(peer, "INSERT INTO t VALUES ('late')") == []
+    connection = connect(table, takeover=True)
+    assert ask(peer, "COMMIT")[0] == "Fenced", "it must not take the fence back from one who holds it"
+    connection.execute("INSERT INTO t VALUES ('new')")
+    assert ask(peer, "SELECT x FROM t") == [("new",)]
+
+
 def test_a_writer_between_transactions_learns_of_a_takeover_by_its_next(
     table: str, connect: Connect, start: Start
 ) -> None:
@@ -208,6 +218,23 @@ def test_a_writer_between_transactions_learns_of_a_takeover_by_its_next(
     assert ask(peer, "SELECT x FROM t") == [(1,), (2,)]
     assert rows(connection) == [1, 2]
     assert ask(peer, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_who_was_overtaken_on_another_branch_sees_that_when_it_comes_there(
+    table: str, connect: Connect, start: Start
+) -> None:
+    with open_storage(table, create=False) as storage:
+        storage.create_branch("side", storage.get_commit_lsn())
+    main = connect(table)
+    main.execute("INSERT INTO t VALUES ('main')")
+    peer = start(obey, table, {"branch": "side", "takeover": True})
+    peer.hear()
+    assert ask(peer, "INSERT INTO t VALUES ('side')") == []
+    side = connect(table, branch="side")
+    with pytest.raises((apsw.BusyError, Fenced)):
+        side.execute("INSERT INTO t VALUES ('late')")
+    assert rows(side) == ["side"]
+    let_go(peer)
 
 
 def test_taking_over_again_and_again_loses_nothing(table: str, connect: Connect, start: Start) -> None:

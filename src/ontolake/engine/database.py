@@ -15,7 +15,7 @@ from typing import NamedTuple
 import apsw
 
 from ontolake.engine.lease import Lease
-from ontolake.errors import Contended, DurabilityUnconfirmed, Fenced, Invalid, Transient
+from ontolake.errors import Contended, DurabilityUnconfirmed, Fenced, Transient
 from ontolake.storage import BranchId, FenceToken, Lsn, Storage, WalRecord
 
 _WAITS = (0.05, 0.1, 0.2, 0.4, None)
@@ -36,7 +36,6 @@ class Database:
         self.url = url
         self.storage = storage
         self.remote = bool(getattr(storage, "remote", True))
-        self._orphaned = False
         self._lease = Lease(url, storage, renew_every)
         self._lock = threading.RLock()
         self._writing: dict[BranchId, _Writing] = {}
@@ -59,8 +58,6 @@ class Database:
         newest = self._newest
         if newest is not None and (self._far_or_busy or time.monotonic() < self._trusted_until) and self._lease.token:
             return newest
-        if self._orphaned:
-            raise _forked()
         with self._lock:
             era = self._era
         asked = time.monotonic()
@@ -88,8 +85,6 @@ class Database:
 
     def begin_write(self, writer: object, branch: BranchId, snapshot: Lsn) -> None:
         """Let `writer` write, unless somebody else does or its snapshot is no longer the newest."""
-        if self._orphaned:
-            raise _forked()
         with self._lock:
             current = self._writing.get(branch)
             if current is not None and current.writer is not writer:
@@ -141,8 +136,6 @@ class Database:
         An unclear outcome is settled by asking again under the same request id. A lease that lapsed is taken anew
         if nobody has written to the branch meanwhile. Raises `Fenced` if somebody has, or is about to.
         """
-        if self._orphaned:
-            raise _forked()
         token = self._writing[branch].token
         request_id = uuid.uuid4().hex if self.remote else None
         unclear: Transient | DurabilityUnconfirmed | None = None
@@ -203,22 +196,15 @@ class Database:
 
     # the end
     def orphan(self) -> None:
-        """This is a forked process's copy: the fence and the storage are its parent's."""
-        self._orphaned, self._newest = True, None
+        """This is a forked process's copy. Its storage refuses everything, so nothing must be answered from memory."""
         self._lock = threading.RLock()
+        self._newest = None
 
     def stop_writing(self) -> None:
         """No connection that may write is left: let others write at once."""
-        if not self._orphaned:
-            self._lease.give_up()
+        self._lease.give_up()
 
     def close(self) -> None:
         """Give the fence up and close the storage."""
-        if not self._orphaned:
-            self._lease.give_up()
-            self.storage.close()
-
-
-def _forked() -> Invalid:
-    return Invalid("this connection belongs to the process that this one was forked from",
-                   hint="connect anew after a fork")
+        self._lease.give_up()
+        self.storage.close()

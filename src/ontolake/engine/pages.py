@@ -248,7 +248,6 @@ class PageFile:
         return self._characteristics
 
     def xClose(self) -> None:
-        self._database.end_write(self, self._branch)
         self._leave()
 
 

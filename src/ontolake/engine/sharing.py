@@ -67,10 +67,11 @@ class Shared:
                 _log.exception("%s was not closed properly", self._url)
 
     def orphan(self) -> None:
-        """This is a forked process's copy. Locks may have been held by threads that it does not have."""
+        """This is a forked process's copy: what is open is its parent's, and locks may be held by threads of that."""
         self._lock = threading.RLock()
         if self.database is not None:
             self.database.orphan()
+            self.database = None
 
     def close(self) -> None:
         """Close the database, whoever uses it."""
