@@ -7,8 +7,6 @@ file. What no tree has named yet is expected to be followed by its neighbours, a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from itertools import islice
 
 _FIRST, _MOST = 8, 256
 """Pages fetched at once: at first, and when a scan has gone on for long."""
@@ -22,18 +20,31 @@ _HEAD = struct.Struct(">BHHHBI")
 class Family:
     """The pages below one inner page, in key order; those from `low` to `high` were foreseen last."""
 
-    __slots__ = ("high", "low", "pages", "parent", "window")
+    __slots__ = ("high", "leaves", "low", "pages", "parent", "window")
 
     def __init__(self, parent: int, pages: list[int]) -> None:
         self.parent = parent
         self.pages = pages
+        self.leaves = True
         self.window = 0
         self.low = self.high = 0
 
-    def enter(self, i: int, step: int, window: int) -> None:
-        """A scan comes to the i-th page, going forwards or backwards."""
+    def first(self, step: int) -> int:
+        """Where a scan enters that goes forwards or backwards."""
+        return 0 if step > 0 else len(self.pages) - 1
+
+    def take(self, i: int, step: int, window: int, most: int) -> list[int]:
+        """Foresee at most so many pages from the i-th on; what comes after them will be the scan going on."""
         self.window = window
-        self.low = self.high = i if step > 0 else i + 1
+        if step > 0:
+            self.low, self.high = i, min(i + most, len(self.pages))
+            return self.pages[i : self.high]
+        self.low, self.high = max(i + 1 - most, 0), i + 1
+        return self.pages[self.low : self.high][::-1]
+
+    def ended(self, step: int) -> bool:
+        """Whether all pages of the family in this direction were foreseen."""
+        return self.high == len(self.pages) if step > 0 else self.low == 0
 
     def direction(self, i: int) -> int:
         """1 if a scan goes on forwards at the i-th page, -1 if backwards, 0 if there is none."""
@@ -58,11 +69,13 @@ class ReadAhead:
         pages = children(image, last)
         if not pages:
             return
+        if number in self._places:
+            self._places[number][0].leaves = False
         if len(self._places) + len(pages) > _PLACES:
             self._make_room()
         family = self._families[number] = Family(number, pages)
         step, window = self._heirs.pop(number, (1, 0))
-        family.enter(0 if step > 0 else len(pages) - 1, step, window)
+        family.take(family.first(step), step, window, 0)
         self._places.update((page, (family, i)) for i, page in enumerate(pages))
 
     def _make_room(self) -> None:
@@ -70,7 +83,7 @@ class ReadAhead:
         for number, family in list(self._families.items()):
             if len(self._places) <= _PLACES // 2:
                 return
-            if not any(page in self._families for page in family.pages):
+            if family.leaves:
                 del self._families[number]
                 for page in family.pages:
                     self._places.pop(page, None)
@@ -89,28 +102,28 @@ class ReadAhead:
             return self._neighbours(number, last)
         family, i = place
         step = family.direction(i)
-        window = min(2 * family.window, _MOST) if step else _FIRST
-        return list(islice(self._from(family, i, step or 1, window), window))
+        return self._scan(family, i, step or 1, min(2 * family.window, self._most(family)) if step else _FIRST)
 
-    def _from(self, family: Family, i: int, step: int, window: int) -> Iterator[int]:
+    def _most(self, family: Family) -> int:
+        """Of inner pages not so many are fetched at once that what they name could not be kept in mind."""
+        if family.leaves:
+            return _MOST
+        return max(_FIRST, min(_MOST, _PLACES // 4 * len(self._families) // len(self._places)))
+
+    def _scan(self, family: Family, i: int, step: int, window: int) -> list[int]:
         """The pages of a scan from the i-th of a family on, and on over the families next to it that are known."""
+        pages: list[int] = []
         while True:
-            family.enter(i, step, window)
-            for page in family.pages[i:] if step > 0 else family.pages[i::-1]:
-                if step > 0:
-                    family.high += 1
-                else:
-                    family.low -= 1
-                yield page
+            pages += family.take(i, step, window, window - len(pages))
             parent, place = self._places.get(family.parent, (None, 0))
-            if parent is None or not 0 <= place + step < len(parent.pages):
-                return
+            if not family.ended(step) or parent is None or not 0 <= place + step < len(parent.pages):
+                return pages
             following = parent.pages[place + step]
             if following not in self._families:
                 self._heirs[following] = step, window
-                return
+                return pages
             family = self._families[following]
-            i = 0 if step > 0 else len(family.pages) - 1
+            i = family.first(step)
 
     def _neighbours(self, number: int, last: int) -> list[int]:
         window = min(2 * self._runs.pop(number, _FIRST // 2), _MOST)
