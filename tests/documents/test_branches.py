@@ -11,6 +11,7 @@ from ontolake.documents import (
     BranchError,
     BranchExistsError,
     BranchNameError,
+    BranchPointError,
     Delete,
     Patch,
     ProtocolError,
@@ -204,8 +205,9 @@ def test_a_name_that_cannot_be_is_refused(native: Space, name: Any) -> None:
 @pytest.mark.parametrize("at", [2, -1, 99, 1.5, "1", True])
 def test_a_branch_cannot_start_where_its_parent_never_was(native: Space, at: Any) -> None:
     write(native, Set("a", {}))
-    with pytest.raises(BranchError):
+    with pytest.raises(BranchPointError) as refused:
         native.branches.create("side", at=at)
+    assert isinstance(refused.value, NotFound)
     assert native.last_seq() == 1
 
 

@@ -85,6 +85,17 @@ def test_processes_lose_no_update(
     assert list(space.verify()) == []
 
 
+def test_processes_that_start_a_space_together_share_it(native_place: str, open_here: OpenSpace) -> None:
+    children = [start_child("write_many", native_place, f"child-{number}", 10) for number in range(4)]
+    for child in children:
+        child.join(120)
+        assert child.exitcode == 0
+    space = open_here(native_place)
+    assert space.last_seq() == 40
+    assert space._database.connection.pragma("page_size") == 32768
+    assert list(space.verify()) == []
+
+
 def test_processes_that_repeat_each_others_requests_do_them_once(native_place: str, open_here: OpenSpace) -> None:
     space = open_here(native_place)
     write(space, Set("counter", {"n": 0}))

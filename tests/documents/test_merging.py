@@ -250,6 +250,30 @@ def test_a_second_merge_starts_from_the_first(space: Space) -> None:
     assert space.read("a").document == {"n": 1}
 
 
+def test_what_was_merged_from_elsewhere_is_no_common_ancestor(space: Space) -> None:
+    write(space, Set("a", {"n": 1}))
+    space.branches.create("side")
+    space.branches.create("other")
+    write(space, Set("a", {"n": 2}), branch="side")
+    write(space, Set("a", {"n": 3}), branch="other")
+    space.branches.merge("other")
+    plan = space.branches.plan_merge("side")
+    assert plan.base == ("", 1)
+    assert [conflict.base for conflict in plan.conflicts] == [{"n": 1}]
+
+
+def test_what_an_ancestor_merged_counts_for_its_children(space: Space) -> None:
+    write(space, Set("a", {"n": 1}))
+    space.branches.create("side")
+    write(space, Set("a", {"n": 2}), branch="side")
+    space.branches.merge("side")
+    space.branches.create("child")
+    space.branches.create("below", parent="side")
+    write(space, Set("a", {"n": 3}), branch="below")
+    plan = space.branches.plan_merge("below", "child")
+    assert (plan.base, plan.taken) == (("side", 3), {"a": {"n": 3}})
+
+
 def test_merges_in_both_directions(space: Space) -> None:
     write(space, Set("a", {"n": 1}), Set("b", {"n": 1}))
     space.branches.create("side")

@@ -15,9 +15,9 @@ import apsw
 from ontolake.documents import codec, commits
 from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, row, rows
-from ontolake.documents.errors import BranchError, BranchExistsError, BranchNameError, UnknownBranchError
+from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
 from ontolake.documents.merging import Diff, MergePlan, Merger, MergeResult, Resolve
-from ontolake.documents.requests import check_branch_text, check_session
+from ontolake.documents.names import check_branch_text, check_session, is_seq
 from ontolake.documents.writing import check_active, check_repeated
 from ontolake.faults import reach
 from ontolake.history import Branch
@@ -64,22 +64,22 @@ class Branches:
 
         `session_id` and `local_seq` make a retry safe, as with `transact`. Raises `BranchExistsError` if the name is
         or ever was in use, `BranchNameError` if none can be called so, `UnknownBranchError` if there is no such
-        parent, `BranchError` if the parent never was at `at`.
+        parent, `BranchPointError` if the parent never was at `at`.
         """
         _check_name(name)
         check_branch_text(parent)
+        if at is not None and not is_seq(at):
+            raise BranchPointError(parent, f"cannot be left at {at!r}, which is not a seq")
 
         def change(connection: apsw.Connection, seq: int) -> None:
             if row(connection, _ONE, (name,)) is not None:
                 raise BranchExistsError(name, "exists, or existed once", hint="choose another name: none is used again")
             head = _row(connection, parent)[1]
-            if at is not None and not 0 <= at <= head:
-                raise BranchError(parent, f"never was at seq {at}: its newest commit is {head}")
+            if at is not None and at > head:
+                raise BranchPointError(parent, f"never was at seq {at}: its newest commit is {head}")
             connection.execute(_INSERT, (name, parent, head if at is None else at, seq))
             reach("documents: branch created")
 
-        if at is not None and type(at) is not int:
-            raise BranchError(parent, f"cannot be left at {at!r}, which is not a seq")
         self._commit("branch/create", name, {"parent": parent, "atSeq": at}, change, session_id, local_seq)
         return self.get(name)
 

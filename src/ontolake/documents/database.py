@@ -16,7 +16,7 @@ import apsw
 from ontolake import urls
 from ontolake.documents import places
 from ontolake.documents.errors import FutureSeqError, ProtocolError, UnknownBranchError
-from ontolake.documents.requests import is_seq
+from ontolake.documents.names import is_seq
 from ontolake.errors import Contended, Corruption, Invalid, OntolakeError, StorageError
 
 View = tuple[tuple[str, int], ...]
@@ -41,7 +41,6 @@ class Database:
 
     def __init__(self, url: str, *, readonly: bool, takeover: bool, synchronous: str) -> None:
         self.url = url
-        self.readonly = readonly
         self.native = urls.parse(url).place is urls.Place.SQLITE
         try:
             self.connection = places.connect(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
@@ -61,7 +60,7 @@ class Database:
         with self.lock:
             if not self.closed:
                 self.closed = True
-                self.connection.close()
+                self.connection.close(True)
         self.announce()
 
     def announce(self) -> None:

@@ -157,6 +157,12 @@ class BranchExistsError(BranchError, AlreadyExists):
     exit_code = 6
 
 
+class BranchPointError(BranchError, NotFound):
+    """A branch never was where another one is to leave it."""
+
+    exit_code = 2
+
+
 class BranchNameError(BranchError, Invalid):
     """No branch can be called this, or the branch of this name must stay."""
 

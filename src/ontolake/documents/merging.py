@@ -16,11 +16,12 @@ from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import Database, View, row, rows
 from ontolake.documents.errors import BranchError, MergeConflictError, ProtocolError
+from ontolake.documents.names import check_branch_text
 from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
-from ontolake.documents.requests import check_branch_text, prepare
+from ontolake.documents.requests import prepare
 from ontolake.documents.writing import Writer
 
-Moment = tuple[str, int | None]
+Point = tuple[str, int | None]
 """A branch, and a seq or None for its head."""
 
 
@@ -102,7 +103,7 @@ class Merger:
         self._database = database
         self._writer = writer
 
-    def diff(self, after: Moment, before: Moment) -> Diff:
+    def diff(self, after: Point, before: Point) -> Diff:
         """What makes the state `after` out of the state `before`."""
         diff = Diff({}, {}, {})
         with self._database.read as connection:

@@ -16,9 +16,10 @@ from ontolake.documents.commits import Commit
 from ontolake.documents.database import Database
 from ontolake.documents.merging import Merger
 from ontolake.documents.moments import Moment, differences, read_ref
+from ontolake.documents.names import check_branch_text, check_id
 from ontolake.documents.operations import Entity, Operation, Precondition, Reads, Revision, Set
 from ontolake.documents.places import database_url
-from ontolake.documents.requests import NO_READS, check_branch_text, check_id, prepare
+from ontolake.documents.requests import NO_READS, prepare
 from ontolake.documents.snapshots import Snapshots
 from ontolake.documents.writing import Writer
 from ontolake.history import Change, Damage, Garbage, Ref, Snapshot

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from ontolake.documents import feed
 from ontolake.documents.database import Database
-from ontolake.documents.requests import check_id
+from ontolake.documents.names import check_id
 from ontolake.errors import Invalid
 from ontolake.history import Change
 
@@ -46,7 +46,7 @@ def watch(
         if last is None:
             return
         if last > since:
-            for change in feed.changes(database, branch, since, last, wanted):
+            for change in _until_closed(database, feed.changes(database, branch, since, last, wanted)):
                 yield change
                 deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
             since, pause = last, _SHORTEST_PAUSE
@@ -56,6 +56,15 @@ def watch(
             return
         database.wait(announced, left)
         pause = min(pause * 1.5, longest)
+
+
+def _until_closed(database: Database, changes: Iterator[Change[int]]) -> Iterator[Change[int]]:
+    """Changes, which end early when the space is closed between two pages."""
+    try:
+        yield from changes
+    except Invalid:
+        if not database.closed:
+            raise
 
 
 def _last_seq(database: Database) -> int | None:
