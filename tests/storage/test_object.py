@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Corruption, DurabilityUnconfirmed, Fenced, Invalid, StorageError
 from ontolake.objects import ObjectStore, open_store
@@ -209,7 +210,8 @@ def test_a_database_of_a_newer_version_is_refused(place: str) -> None:
     opened(place).close()
     store = open_store(place)
     root = msgspec.json.decode(store.get("root.json").data)
-    root["version"] = 99
+    root |= {"version": 99, "checksum": ""}
+    root["checksum"] = f"{xxh3_64_intdigest(msgspec.json.encode(root)):016x}"
     store.put("root.json", msgspec.json.encode(root))
     with pytest.raises(Invalid, match="version 99"):
         opened(place)

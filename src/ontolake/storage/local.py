@@ -85,6 +85,9 @@ class FileMedium:
         if head.startswith(MAGIC[:14]) and len(head) < _START:
             raise Corruption(f"{self.name} is cut short: only {len(head)} bytes of its header are left")
         if not head.startswith(MAGIC[:14]):
+            if head[_HEADER.size : _HEADER.size + _SUM.size] == _SUM.pack(
+                    xxh3_64_intdigest(MAGIC + head[len(MAGIC) : _HEADER.size])):
+                raise Corruption(f"{self.name} is a page file whose first bytes are damaged")
             what = "a native SQLite file" if head.startswith(b"SQLite format 3\0") else "no page file of Ontolake"
             raise Invalid(f"{self.name} is {what}", hint="give the path of a page file, or of a file that is not there")
         _, version, found, log_id = _HEADER.unpack_from(head)

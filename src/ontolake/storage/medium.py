@@ -7,7 +7,7 @@ learns of it before anything is written. Blobs and the root only make reading an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -92,6 +92,11 @@ def encode_root(root: Root) -> bytes:
 def decode_root(data: bytes, name: str) -> Root:
     """The root, once it is known to be whole. Raises `Corruption`, or `Invalid` for another version's."""
     try:
+        raw = msgspec.json.decode(data, type=dict[str, Any])
+        # First whether it is whole, whatever version wrote it: damage must not pass for another version.
+        checksum, raw["checksum"] = raw.get("checksum"), ""
+        if checksum != f"{xxh3_64_intdigest(msgspec.json.encode(raw)):016x}":
+            raise Corruption(f"the root of {name} does not match its checksum")
         stamp = msgspec.json.decode(data, type=_Stamp)
         if stamp.kind == KIND and stamp.version > FORMAT_VERSION:
             raise Invalid(f"{name} has format version {stamp.version}, this build reads version {FORMAT_VERSION}",

@@ -31,6 +31,8 @@ READY_WITHIN = 60.0
 
 _PR_SET_PDEATHSIG = 1
 
+_LONGEST_FOLDER = 60
+
 
 class Server:
     """A server in a process group of its own, with its data in a temporary directory."""
@@ -85,7 +87,7 @@ class Server:
                 raise Transient(f"cannot create the bucket {name!r} on {self.endpoint}: {error}") from error
 
     def __enter__(self) -> Self:
-        self._directory = tempfile.mkdtemp(prefix="ontolake-server-")
+        self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=_short_folder())
         try:
             self._start()
         except BaseException:
@@ -210,3 +212,8 @@ def _die_with_parent(parent: int) -> Callable[[], None] | None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return prepare
+
+
+def _short_folder() -> str | None:
+    """Where the server's files go: it makes a Unix socket among them, whose path must not be longer than 107 bytes."""
+    return "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
