@@ -87,9 +87,8 @@ def test_a_connection_that_is_forgotten_is_closed(place: str) -> None:
         assert storage.current_fence() is None
 
 
-def test_a_forked_process_is_refused_and_leaves_its_parent_alone(shared_place: str) -> None:
-    if shared_place.startswith("s3:"):
-        pytest.skip("a client of a bucket must not be forked at all")
+@pytest.mark.parametrize("name", ["pages.db", "pages"])
+def test_a_forked_process_is_refused_and_leaves_its_parent_alone(name: str, tmp_path: Path) -> None:
     ended = run("""
         import os, sys
         from ontolake.engine import connect
@@ -119,7 +118,7 @@ def test_a_forked_process_is_refused_and_leaves_its_parent_alone(shared_place: s
         assert os.waitpid(pid, 0)[1] == 0
         connection.execute("COMMIT; INSERT INTO t VALUES ('still here')")
         print("parent:", connection.execute("SELECT count(*) FROM t").get)
-        """, shared_place)
+        """, f"file://{tmp_path}/{name}")
     assert ended.stderr == ""
     assert ended.stdout.split("\n")[:3] == ["child: contended", "child: 0", "parent: 2"]
 

@@ -56,7 +56,8 @@ class PageFile:
     def xRead(self, amount: int, offset: int) -> bytes:
         size = self._page_size
         if offset + amount <= size:
-            return (self._first or self._header())[offset : offset + amount]
+            first = self._first
+            return (first if first is not None else self._header())[offset : offset + amount]
         if self._lsn < 0:
             self._look()
         number, start = divmod(offset, size)
@@ -118,7 +119,7 @@ class PageFile:
         if self._lsn < 0:
             self._look()
         if self._size < 0:
-            head = self._first or self._header()
+            head = self._first if self._first is not None else self._header()
             if len(head) >= 32:
                 page_size, pages = struct.unpack_from(">H10xI", head, 16)
                 self._size = pages * (65536 if page_size == 1 else page_size)
