@@ -88,7 +88,8 @@ class Server:
                 raise Transient(f"cannot create the bucket {name!r} on {self.endpoint}: {error}") from error
 
     def __enter__(self) -> Self:
-        self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=_short_folder() if self.makes_sockets else None)
+        folder = _short_folder() if self.makes_sockets else None
+        self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=folder)
         try:
             self._start()
         except BaseException:
