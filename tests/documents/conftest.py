@@ -53,6 +53,7 @@ def open_here() -> Iterator[OpenSpace]:
 
     def open_and_keep(url: str, name: str = "test", **options: Any) -> Space:
         opened.append(open_space(url, name, **options))
+        opened[-1].snapshots.pause = 3600  # so that none goes in the background while a test counts them
         return opened[-1]
 
     yield open_and_keep

@@ -113,7 +113,8 @@ def test_many_changes_are_read_page_by_page(native: Space) -> None:
 def test_what_a_change_holds_belongs_to_the_caller(space: Space) -> None:
     for number in range(5):
         write(space, Patch("a", [add(f"/k{number}", [])]))
-    for change in space.changes(0):
+    for number, change in enumerate(space.changes(0)):
+        assert change.before == ({f"k{before}": [] for before in range(number)} if number else None)
         change.after["k0"].append("meddled")
         change.after["mine"] = True
     assert space.read("a").document == {f"k{number}": [] for number in range(5)}

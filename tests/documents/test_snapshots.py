@@ -139,7 +139,6 @@ def test_compacting_reaches_every_entity_and_branch(native: Space) -> None:
         for number in range(250):
             write(native, Set(f"e{number}", {"n": 0}), *[Patch(f"e{number}", [increment()])] * 2, branch=branch)
             write(native, *[Patch(f"e{number}", [increment()])] * 2, branch=branch)
-    native.snapshots.stop()
     assert len(rows(native, "snapshot")) == 1000
     assert native.snapshots.compact().removed == 500
     assert len(rows(native, "snapshot")) == 500
@@ -168,6 +167,24 @@ def test_old_ones_are_cleared_away_in_the_background(space: Space) -> None:
     wait_until(lambda: seqs(space) == [35, 36])
 
 
+def test_rounds_in_the_background_come_to_what_compacting_does(space: Space) -> None:
+    write(space, Set("a", {"n": 0}))
+    for count in (35, 5, 120, 10, 60, 210):
+        patch_times(space, count)
+        run_a_round(space)
+    kept = seqs(space)
+    assert space.snapshots.compact().removed == 0
+    assert len(kept) < 15
+
+
+def run_a_round(space: Space) -> None:
+    """What the background task does after a pause."""
+    snapshots = space.snapshots
+    rounds = [(branch, id, count + snapshots.policy.keep + 1) for (branch, id), count in snapshots._added.items()]
+    snapshots._added.clear()
+    snapshots._thin(rounds, snapshots.policy)
+
+
 def wait_until(holds: Any) -> None:
     end = time.monotonic() + 20
     while not holds():
@@ -176,7 +193,6 @@ def wait_until(holds: Any) -> None:
 
 
 def test_none_is_removed_inside_a_commit(native: Space) -> None:
-    native.snapshots.pause = 3600
     native.snapshots.policy = Policy(every=1, keep=1, spacing=0)
     deleted: list[str] = []
     native._database.connection.trace_v2(
@@ -190,7 +206,6 @@ def test_none_is_removed_inside_a_commit(native: Space) -> None:
 
 def test_closing_ends_the_background_task(native_place: str, open_here: OpenSpace) -> None:
     space = open_here(native_place)
-    space.snapshots.pause = 3600
     write(space, Set("a", {"n": 0}))
     patch_times(space, 40)
     space.close()
@@ -199,7 +214,6 @@ def test_closing_ends_the_background_task(native_place: str, open_here: OpenSpac
 
 
 def test_garbage_is_what_the_policy_does_not_keep(space: Space) -> None:
-    space.snapshots.pause = 3600
     space.snapshots.policy = Policy(every=1, keep=1, spacing=0)
     write(space, Set("a", {"n": 0}))
     patch_times(space, 5)

@@ -22,7 +22,8 @@ from ontolake.faults import reach
 
 _log = logging.getLogger("ontolake.documents")
 
-_SEQS = "SELECT seq, length(value) FROM snapshot WHERE branch = ? AND id = ? ORDER BY seq"
+_NEWEST = "SELECT seq, length(value) FROM snapshot WHERE branch = ? AND id = ? ORDER BY seq DESC LIMIT ?"
+_ALL = -1
 _DISTANCE = "SELECT count(*) FROM revision WHERE branch = ? AND id = ? AND seq > ? AND seq <= ?"
 _DELETE = "DELETE FROM snapshot WHERE branch = ? AND id = ? AND seq = ?"
 _WITH_SNAPSHOTS = """\
@@ -73,8 +74,8 @@ class Compaction(NamedTuple):
 def superfluous(seqs: Sequence[int], distances: Sequence[int], policy: Policy, *, anchored: bool) -> list[int]:
     """Which of an entity's snapshots can go. `distances` says how many revisions lie between each and the one before.
 
-    The distance of the first one counts from the start of the history, or with `anchored` from some other branch,
-    which is why the first one then stays.
+    The distance of the first one counts from the start of the history. With `anchored` something else lies before it,
+    a parent branch or older snapshots, and it stays.
     """
     gone: list[int] = []
     since_kept = 0
@@ -97,7 +98,7 @@ class Snapshots:
         """Seconds between two rounds of the background task: the longer, the less is read to remove the same."""
         self._database = database
         self._lock = threading.Lock()
-        self._touched: set[Entity] = set()
+        self._added: dict[Entity, int] = {}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
@@ -109,7 +110,7 @@ class Snapshots:
         removed = freed = added = 0
         policy = self.policy
         for entities in self._pages(lambda connection, after: rows(connection, _WITH_SNAPSHOTS, (*after, _BATCH))):
-            number, size = self._thin([(branch, id) for branch, id in entities], policy, dry_run)
+            number, size = self._thin([(branch, id, _ALL) for branch, id in entities], policy, dry_run)
             removed, freed = removed + number, freed + size
         if policy.every:
             for heads in self._pages(
@@ -132,12 +133,14 @@ class Snapshots:
             yield page
             after = (page[-1][0], page[-1][1])
 
-    def _thin(self, entities: Sequence[Entity], policy: Policy, dry_run: bool) -> tuple[int, int]:
-        """Remove the superfluous snapshots of some entities. Returns how many, and their bytes."""
+    def _thin(
+        self, entities: Sequence[tuple[str, str, int]], policy: Policy, dry_run: bool = False
+    ) -> tuple[int, int]:
+        """Remove superfluous snapshots, for each branch and id among the newest so many. Returns number and bytes."""
         removed = freed = 0
         with self._database.read if dry_run else self._database.write as connection:
-            for branch, id in entities:
-                sizes = dict(rows(connection, _SEQS, (branch, id)))
+            for branch, id, newest in entities:
+                sizes = dict(rows(connection, _NEWEST, (branch, id, newest))[::-1])
                 if len(sizes) <= policy.keep:
                     continue
                 seqs = list(sizes)
@@ -145,7 +148,7 @@ class Snapshots:
                     row(connection, _DISTANCE, (branch, id, since, seq))[0]
                     for since, seq in zip([-1, *seqs], seqs, strict=False)
                 ]
-                anchored = self._database.lineage(branch)[0] is not None
+                anchored = len(seqs) == newest or self._database.lineage(branch)[0] is not None
                 gone = superfluous(seqs, distances, policy, anchored=anchored)
                 removed += len(gone)
                 freed += sum(sizes[seq] for seq in gone)
@@ -171,7 +174,8 @@ class Snapshots:
     def note(self, entities: Sequence[Entity]) -> None:
         """Entities have got snapshots: clear the older ones away some time soon."""
         with self._lock:
-            self._touched.update(entities)
+            for entity in entities:
+                self._added[entity] = self._added.get(entity, 0) + 1
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="ontolake-snapshots", daemon=True)
                 self._thread.start()
@@ -179,16 +183,18 @@ class Snapshots:
     def _run(self) -> None:
         while not self._stop.wait(self.pause):
             with self._lock:
-                entities = list(self._touched)
-                self._touched.clear()
-                if not entities:
+                policy, added = self.policy, self._added
+                self._added = {}
+                if not added:
                     self._thread = None
                     return
+            # What the last round left, and one more to measure from: the older ones need not be looked at again.
+            entities = [(branch, id, count + policy.keep + 1) for (branch, id), count in added.items()]
             try:
                 for start in range(0, len(entities), _BATCH):
                     if self._stop.is_set():
                         return
-                    self._thin(entities[start : start + _BATCH], self.policy, dry_run=False)
+                    self._thin(entities[start : start + _BATCH], policy)
             except OntolakeError as error:
                 # Nothing is lost: they are only not cleared away until the next snapshot or compact().
                 _log.info("old snapshots of %s stay for now: %s", self._database.url, error)
