@@ -55,8 +55,10 @@ class Database:
         if it is far away or busy with our own commit. So whoever was taken over may read what was newest before, for
         a moment or until its lease is renewed next.
         """
+        if self._lease.token is None:
+            return self.storage.get_commit_lsn()
         newest = self._newest
-        if newest is not None and (self._far_or_busy or time.monotonic() < self._trusted_until) and self._lease.token:
+        if newest is not None and (self._far_or_busy or time.monotonic() < self._trusted_until):
             return newest
         with self._lock:
             era = self._era
