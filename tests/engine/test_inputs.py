@@ -15,7 +15,7 @@ import pytest
 from ontolake.errors import Contended, Invalid, NotFound
 from ontolake.objects import open_store
 from ontolake.objects.testing import MinistackServer
-from ontolake.storage import WalRecord, open_storage
+from ontolake.storage import ObjectStorage, WalRecord, open_storage, register_backend
 
 Connect = Callable[..., apsw.Connection]
 
@@ -49,6 +49,8 @@ def test_a_url_that_names_no_place_is_named(url: Any, connect: Connect) -> None:
     ({"at": 0, "takeover": True}, Invalid, "takeover|takes nothing over"),
     ({"page_size": 1000}, Invalid, "1000"),
     ({"page_size": "big"}, Invalid, "'big'"),
+    ({"page_size": 0}, Invalid, "0"),
+    ({"page_size": None}, Invalid, "None"),
     ({"fence_lease_ms": -5}, Invalid, "fence_lease_ms"),
     ({"fence_lease_ms": "long"}, Invalid, "fence_lease_ms"),
     ({"no_such_knob": 1}, Invalid, "no_such_knob"),
@@ -126,6 +128,21 @@ def test_a_page_file_is_not_taken_for_a_native_one(tmp_path: Path, connect: Conn
     connect(f"file://{tmp_path}/pages.db").execute("CREATE TABLE t(x)")
     with pytest.raises(Invalid, match=r"pages\.db is not a SQLite file"):
         connect(f"{tmp_path}/pages.db")
+
+
+def test_a_registered_backend_gets_its_own_knobs(connect: Connect) -> None:
+    given: list[dict[str, Any]] = []
+
+    def backend(url: str, *, page_size: int, flavour: str, **knobs: Any) -> ObjectStorage:
+        given.append({"url": url, "page_size": page_size, "flavour": flavour})
+        return ObjectStorage(f"memory://{secrets.token_hex(6)}", page_size=page_size, **knobs)
+
+    scheme = f"x{secrets.token_hex(4)}"
+    register_backend(scheme, backend)
+    connection = connect(f"{scheme}://there", page_size=1024, flavour="plain", fence_lease_ms=5000)
+    connection.execute("CREATE TABLE t(x); INSERT INTO t VALUES (1)")
+    assert connection.execute("PRAGMA page_size").get == 1024
+    assert given == [{"url": f"{scheme}://there", "page_size": 1024, "flavour": "plain"}]
 
 
 # URLs that name the same place

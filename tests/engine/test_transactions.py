@@ -142,6 +142,20 @@ def test_a_rollback_after_the_cache_has_spilled_leaves_nothing(place: str, conne
     assert whole(connection)
 
 
+def test_a_first_transaction_that_spilled_and_was_rolled_back_leaves_an_empty_database(
+    place: str, connect: Connect
+) -> None:
+    connection = connect(place)
+    connection.execute("PRAGMA cache_size=5; BEGIN; CREATE TABLE t(id INTEGER PRIMARY KEY, x)")
+    fill(connection, 1000)
+    connection.execute("ROLLBACK")
+    assert connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
+    assert connection.execute("PRAGMA page_count").get == 0
+    connection.execute("CREATE TABLE other(x)")
+    assert connect(place).execute("SELECT name FROM sqlite_schema").get == "other"
+    assert whole(connection)
+
+
 def test_savepoints_are_rolled_back_within_a_spilled_transaction(place: str, connect: Connect) -> None:
     connection = connect(place)
     connection.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, x)")

@@ -232,8 +232,7 @@ class PageFile:
 
     def xUnlock(self, level: int) -> None:
         if self._level >= _RESERVED > level:
-            if self._dirty:
-                self._dirty, self._first, self._size = {}, None, -1
+            self._dirty, self._first, self._size = {}, None, -1
             self._database.end_write(self, self._branch)
         if level < self._level:
             self._level = level

@@ -82,8 +82,10 @@ class Shared:
 
 def _opened(url: str, knobs: dict[str, Any], create: bool) -> Database:
     settings = {name: value for name, value in knobs.items() if name != "page_size"}
-    options = Options.of(settings)
-    page_size = knobs.get("page_size") or _page_size_at(url)
+    # A backend that was registered may have knobs of its own, which it checks itself.
+    known = {name: value for name, value in settings.items() if name in Options.__struct_fields__}
+    options = Options.of(known if is_registered(url) else settings)
+    page_size = knobs["page_size"] if "page_size" in knobs else _page_size_at(url)
     storage = open_storage(url, page_size=page_size, **settings | {"create": create and options.create})
     return Database(url, storage, min(options.fence_renew_ms, options.fence_lease_ms / 3) / 1000)
 
