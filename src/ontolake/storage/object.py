@@ -130,7 +130,12 @@ class ObjectMedium:
             raise Invalid(f"{self.name} is closed", hint="open it again")
         if count == 1:
             return [self._frame(start)]
-        return list(self._pool().map(self._frame, range(start, start + count)))
+        ordinals = range(start, start + count)
+        try:
+            return list(self._pool().map(self._frame, ordinals))
+        except RuntimeError:
+            # The interpreter is about to end and starts no more threads, but whoever lets go now still reads.
+            return [self._frame(ordinal) for ordinal in ordinals]
 
     def _frame(self, ordinal: int) -> bytes | None:
         try:
