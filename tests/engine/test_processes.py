@@ -35,13 +35,15 @@ LEFT_OPEN = {
     "with another": "other = connect(url, readonly=True); other.execute('BEGIN; SELECT * FROM t').fetchall()",
     "overtaken": "from ontolake.storage import open_storage; storage = open_storage(url); "
                  "[storage.release_fence(storage.acquire_fence('other')) for _ in range(5)]",
+    "followed": "from ontolake.storage import open_storage; storage = open_storage(url); "
+                "[storage.create_branch(name, 2) for name in 'abc']",
     "raising": "raise SystemExit(0)",
 }  # fmt: skip
 
 
 def test_a_process_that_closes_nothing_ends_cleanly_and_lets_others_write(shared_place: str, connect: Connect) -> None:
     local = shared_place.endswith(".db")
-    for number, what in enumerate(LEFT_OPEN if local else ["in a transaction", "overtaken", "raising"]):
+    for number, what in enumerate(LEFT_OPEN if local else ["in a transaction", "overtaken", "followed"]):
         url = f"{shared_place.removesuffix('.db')}-{number}{'.db' if local else ''}"
         ended = run(f"""
             import sys
