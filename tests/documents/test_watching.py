@@ -66,6 +66,20 @@ def test_a_commit_in_the_same_process_wakes_the_watcher(space: Space, monkeypatc
     assert seen == list(range(1, 51))
 
 
+def test_a_commit_between_looking_and_waiting_is_not_missed(native: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_SHORTEST_PAUSE", 3600.0)
+    look = watching._last_seq
+
+    def look_and_write(database: Any) -> int | None:
+        last = look(database)
+        if last == 0:
+            write(native, Set("a", {}))
+        return last
+
+    monkeypatch.setattr(watching, "_last_seq", look_and_write)
+    assert keys(itertools.islice(native.watch(since=0, idle_timeout=10), 1)) == ["a"]
+
+
 def test_changes_of_other_processes_are_seen(native_place: str, open_here: OpenSpace) -> None:
     space = open_here(native_place)
     watched = space.watch(prefix="odd/", idle_timeout=60)
