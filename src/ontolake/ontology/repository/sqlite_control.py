@@ -29,17 +29,22 @@ LOCKS = """CREATE TABLE IF NOT EXISTS locks (
     lock_name TEXT PRIMARY KEY, owner_id TEXT NOT NULL, acquired_at TEXT NOT NULL, expires_at TEXT NOT NULL)"""
 EVENTS = (
     """CREATE TABLE IF NOT EXISTS events (
-    id TEXT PRIMARY KEY, namespace TEXT NOT NULL, event_type TEXT NOT NULL, payload_json TEXT NOT NULL,
-    priority INTEGER NOT NULL DEFAULT 100, created_at TEXT NOT NULL, created_commit_id INTEGER, root_event_id TEXT,
-    chain_depth INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0, done_at TEXT)""",
-    "CREATE INDEX IF NOT EXISTS events_open ON events (namespace, priority, created_at) WHERE done_at IS NULL",
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL, event_type TEXT NOT NULL,
+    payload_json TEXT NOT NULL, created_at TEXT NOT NULL, created_commit_id INTEGER, root_event_id TEXT NOT NULL,
+    chain_depth INTEGER NOT NULL DEFAULT 0, state TEXT NOT NULL DEFAULT 'open', attempts INTEGER NOT NULL DEFAULT 0,
+    available_at TEXT NOT NULL, handled_json TEXT NOT NULL DEFAULT '[]', last_error TEXT, done_at TEXT)""",
+    "CREATE INDEX IF NOT EXISTS events_open ON events (namespace, event_type, seq) WHERE state = 'open'",
+    "CREATE INDEX IF NOT EXISTS events_chain ON events (root_event_id)",
     """CREATE TABLE IF NOT EXISTS event_claims (
-    event_id TEXT NOT NULL, handler_id TEXT NOT NULL, session_id TEXT NOT NULL, claimed_at TEXT NOT NULL,
-    expires_at TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'claimed', PRIMARY KEY (event_id, handler_id))""",
+    event_id TEXT PRIMARY KEY, claim_id TEXT NOT NULL, session_id TEXT NOT NULL, claimed_at TEXT NOT NULL,
+    expires_at TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS dead_letters (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, event_id TEXT NOT NULL, namespace TEXT NOT NULL, event_type TEXT NOT NULL,
-    payload_json TEXT NOT NULL, handler_id TEXT, attempts INTEGER NOT NULL, last_error TEXT NOT NULL,
-    failed_at TEXT NOT NULL)""",
+    id INTEGER PRIMARY KEY AUTOINCREMENT, event_id TEXT NOT NULL UNIQUE, namespace TEXT NOT NULL,
+    event_type TEXT NOT NULL, payload_json TEXT NOT NULL, handler_id TEXT, attempts INTEGER NOT NULL,
+    last_error TEXT NOT NULL, failed_at TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS event_schedules (
+    namespace TEXT NOT NULL, schedule_id TEXT NOT NULL, last_tick TEXT NOT NULL,
+    PRIMARY KEY (namespace, schedule_id))""",
     """CREATE TABLE IF NOT EXISTS sessions (
     session_id TEXT PRIMARY KEY, namespace TEXT, started_at TEXT NOT NULL, last_heartbeat TEXT NOT NULL,
     metadata_json TEXT)""",
