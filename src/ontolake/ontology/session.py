@@ -25,6 +25,7 @@ from ontolake.ontology.migration import Migration, MigrationPreview, MigrationRe
 from ontolake.ontology.query import QueryStart
 from ontolake.ontology.repository import Repository, Transaction, open_repository
 from ontolake.ontology.upgraders import Given
+from ontolake.ontology.versioned import TypedHistory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _TRIES = 5
 
 
-class Session:
+class Session(TypedHistory):
     """Work with a typed store. Leaving a `with` block without an exception commits what was declared in it."""
 
     def __init__(

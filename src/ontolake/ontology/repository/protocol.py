@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ontolake.history import Commit
+from ontolake.history import Commit, Damage
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
@@ -113,8 +113,11 @@ class Repository(Protocol):
         """The types that were dropped."""
         ...
 
-    def drop_type(self, kind: Kind, name: str) -> None:
-        """Let a type go: reads are empty from now on, writes refused, what is stored stays."""
+    def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
+        """Let a type go: reads are empty from now on, writes refused, what is stored stays.
+
+        Raises `HeadMismatchError` if `at` is given and is not the newest commit any more.
+        """
         ...
 
     def activation(self, info: TypeInfo) -> int:
@@ -170,6 +173,16 @@ class Repository(Protocol):
 
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         """What a commit did to rows of a type, as far as typed reads can see them."""
+        ...
+
+    # checking
+    def check(self) -> Iterator[Damage]:
+        """Read the layout and all that refers to it, and yield what cannot be right."""
+        ...
+
+    def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
+        """All rows that were written under a schema version, current or not: the columns of `StoredType`, in its
+        order, and the commit behind them."""
         ...
 
     def close(self) -> None: ...

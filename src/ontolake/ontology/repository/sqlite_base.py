@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from ontolake import urls
-from ontolake.history import Commit
+from ontolake.history import Commit, Damage
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import LockContentionError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, LockContentionError, SchemaOutdatedError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository import sqlite_checks
 from ontolake.ontology.repository import sqlite_control as control
 from ontolake.ontology.repository import sqlite_lock as lock
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
@@ -170,8 +171,10 @@ class SqliteRepository(ABC):
             raise SchemaOutdatedError([diff(known.schema, wanted)])
         return known.schema_version_id
 
-    def drop_type(self, kind: Kind, name: str) -> None:
+    def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
         with self.transaction(self.runtime_id):
+            if at is not None and self.head() != at:
+                raise HeadMismatchError(f"commit {self.head()} came after commit {at}", hint="look again")
             if (kind, name) not in self.schemas():
                 raise StorageBackendError(f"there is no {kind} type {name} in {self.uri!r}",
                                           hint="storage_info() and onto schema history list the types")
@@ -318,6 +321,13 @@ class SqliteRepository(ABC):
             after, before = row[:width], row[width:]
             key = after[places[0]] if info.kind == "entity" else tuple(after[place] for place in places)
             yield RowChange(key, None if before[-1] is None else before, after)
+
+    # checking
+    def check(self) -> Iterator[Damage]:
+        return sqlite_checks.check(self)
+
+    def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
+        return sqlite_checks.stored_history(self, version)
 
     def close(self) -> None:
         self.db.close()

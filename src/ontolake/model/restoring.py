@@ -1,0 +1,150 @@
+"""Classes from stored schemas: what tools use where the user's own classes are not at hand.
+
+A restored class has the schema it was made from, to the hash, so it can be given to sessions, queries and commits.
+It knows neither defaults nor validators; enums have the stored values, and what a type says of itself by recursion
+(`ref`) is any JSON.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from functools import reduce
+from operator import or_
+from types import new_class
+from typing import Any, Literal, NotRequired
+from uuid import UUID
+
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from ontolake.model.entity import Entity, Relation
+from ontolake.model.field import Field
+from ontolake.model.schema import Schema
+from ontolake.model.types import Kind, TypeInfo, type_info
+from ontolake.model.typespec import Spec, scalar_of
+
+_TYPES: dict[str, Any] = {
+    "str": str, "int": int, "float": float, "bool": bool, "datetime": datetime, "date": date, "bytes": bytes,
+    "Decimal": Decimal, "UUID": UUID, "NoneType": None, "Any": Any,
+}  # fmt: skip
+_CONTAINERS: dict[str, Any] = {"set": set, "frozenset": frozenset, "list": list}
+
+
+def restore(
+    schemas: Iterable[Schema], given: Mapping[tuple[Kind, str], Any] | None = None
+) -> dict[tuple[Kind, str], Any]:  # fmt: skip
+    """A class for every schema, by kind and name. Classes that are `given` stand for those of their names.
+
+    An end of a relation for which there is neither a schema nor a class becomes an entity with nothing but a key,
+    and is not among the results.
+    """
+    wanted = {(schema["kind"], schema["name"]): schema for schema in schemas}
+    found: dict[tuple[Kind, str], Any] = dict(given or {})
+    ends: dict[str, Any] = {}
+    for (kind, name), schema in sorted(wanted.items()):  # entities come before relations
+        if (kind, name) in found:
+            continue
+        if kind == "entity":
+            found[kind, name] = _restored(schema, Entity, {})
+        else:
+            pair = tuple(found.get(("entity", schema[side])) or _end(schema, side, ends) for side in ("left", "right"))
+            found[kind, name] = _restored(schema, Relation, {"__ontolake_ends__": pair})
+    return found
+
+
+def _end(schema: Schema, side: str, known: dict[str, Any]) -> Any:
+    name = schema[side]
+    if name not in known:
+        spec = schema["fields"][f"{side}_key"]
+        known[name] = _restored({"kind": "entity", "name": name, "keys": ["key"], "fields": {"key": spec}}, Entity, {})
+    return known[name]
+
+
+def _restored(schema: Schema, base: Any, extra: dict[str, Any]) -> Any:
+    keys = schema["keys"]
+    annotations: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__annotations__": annotations, "__module__": __name__}
+    specs: dict[str, Spec] = {}
+    for stored, spec in schema["fields"].items():
+        end = schema["kind"] == "relation" and stored in keys[:2]
+        name = stored if end else _attribute(stored, annotations)
+        annotations[name] = annotation_of(spec)
+        specs[name] = spec
+        if not end:
+            marked = {"primary_key": schema["kind"] == "entity", "instance_key": schema["kind"] == "relation"}
+            namespace[name] = Field(name=stored, **(marked if stored in keys else {}))
+    cls = new_class(schema["name"], (base,), exec_body=lambda body: body.update(namespace))
+    for name, value in extra.items():
+        type.__setattr__(cls, name, value)
+    _adopt(type_info(cls), specs)
+    return cls
+
+
+def _attribute(stored: str, taken: Mapping[str, Any]) -> str:
+    """A name that an attribute can have: the stored one, if that is possible."""
+    name = re.sub(r"\W", "_", stored).lstrip("_") or "field"
+    name = f"field_{name}" if name[0].isdigit() else name
+    while name in taken or hasattr(BaseModel, name) or name in ("meta", "left_key", "right_key"):
+        name += "_"
+    return name
+
+
+def _adopt(info: TypeInfo, specs: Mapping[str, Spec]) -> None:
+    """Let the columns have the stored specs, also where no annotation says quite the same."""
+    if all(column.spec == specs[column.name] for column in info.all_columns):
+        return
+    for name, column in info.by_name.items():
+        spec = specs[name]
+        info.by_name[name] = column._replace(spec=spec, nullable=scalar_of(spec)[1])
+    info.keys = tuple(info.by_name[column.name] for column in info.keys)
+    info.columns = tuple(info.by_name[column.name] for column in info.columns)
+    info.all_columns = tuple(info.by_name.values())
+    info._encoders = info.keys + info.columns
+
+
+def annotation_of(spec: Spec) -> Any:
+    """A type that a spec could have been made of."""
+    kind = spec["kind"]
+    if kind == "primitive":
+        return _TYPES[spec["name"]]
+    if kind == "union":
+        return reduce(or_, [_member(part) for part in spec["members"]])
+    if kind == "literal":
+        return Literal[tuple(spec["values"])]
+    if kind == "enum":
+        return enum.Enum(spec["name"], {_member_name(n, value): value for n, value in enumerate(spec["values"])})
+    if kind == "list":
+        return _list(spec)
+    if kind == "dict":
+        return dict[annotation_of(spec["key"]), annotation_of(spec["value"])]  # type: ignore[misc]
+    if kind == "typed_dict":
+        fields = {name: annotation_of(part) for name, part in spec["fields"].items()}
+        optional = fields.keys() - set(spec["required"])
+        return TypedDict(spec["name"], {name: NotRequired[part] if name in optional else part  # type: ignore[operator]
+                                        for name, part in fields.items()})  # fmt: skip
+    return Any
+
+
+def _member(spec: Spec) -> Any:
+    """A member of a union, in a form that `|` takes."""
+    found = annotation_of(spec)
+    return type(None) if found is None else found
+
+
+def _list(spec: Spec) -> Any:
+    if "items" in spec:
+        return tuple.__class_getitem__(tuple(annotation_of(item) for item in spec["items"]))
+    item = annotation_of(spec["item"])
+    if spec.get("container") == "tuple":
+        return tuple.__class_getitem__((item, ...))
+    return _CONTAINERS[spec.get("container", "list")][item]
+
+
+def _member_name(number: int, value: Any) -> str:
+    """A member's name: it is not stored, so it is made of the value."""
+    text = re.sub(r"\W", "_", str(value)).strip("_").upper()
+    return f"{text}_{number}" if text and not text[0].isdigit() else f"VALUE_{number}"
