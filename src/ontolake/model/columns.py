@@ -1,4 +1,4 @@
-"""Columns: where and as what the fields of a type are stored, in SQLite, Arrow and Parquet (seed 000 §5)."""
+"""Columns: where and as what the fields of a type are stored, in SQLite, Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def sqlite_type(spec: Spec) -> str:
 
 
 def parquet_type(spec: Spec) -> str:
-    """The type of a Parquet column for a field, in the words of seed 000 §5.3."""
+    """The type of a Parquet column for a field, in the words of the format."""
     return _PARQUET[scalar_of(spec)[0] or "str"]
 
 

@@ -16,6 +16,7 @@ import apsw
 
 from ontolake import urls
 from ontolake.history import Commit, Damage
+from ontolake.model.columns import Column
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
@@ -30,7 +31,7 @@ from ontolake.ontology.repository.sqlite_arrow import arrow_table
 from ontolake.ontology.repository.sqlite_functions import install
 from ontolake.ontology.repository.sqlite_latest import quoted
 from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
-from ontolake.ontology.repository.sqlite_transaction import SqliteTransaction
+from ontolake.ontology.repository.sqlite_transaction import InsertOne, OneByOne, SqliteTransaction, find_latest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,15 +51,17 @@ class SqliteRepository(ABC):
         self.config = config
         self.runtime_id = uuid.uuid4().hex
         self._statements: dict[Plan, Statement] = {}
+        self._one_by_one: dict[TypeInfo, OneByOne] = {}
         self._schemas: dict[tuple[Kind, str], SchemaVersion] | None = None
         self._dropped: set[tuple[Kind, str]] = set()
-        self._state: object = None
         self._shape: object = None
         self._seen: object = None
         self.staged: set[str] = set()
         self._leased = False
         self._transaction: SqliteTransaction | None = None
         install(db)
+        # Otherwise SQLite plans a statement anew whenever other values are bound to it.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.set_busy_timeout(int(config.lock_timeout * 1000))
         db.execute("PRAGMA temp_store = MEMORY")
 
@@ -89,6 +92,10 @@ class SqliteRepository(ABC):
         """The name of that form of a key column."""
 
     @abstractmethod
+    def exact(self, alias: str, column: Column) -> str | None:
+        """SQL of the text of a key, where a number is indexed as text; else None."""
+
+    @abstractmethod
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
 
@@ -97,8 +104,8 @@ class SqliteRepository(ABC):
         """SQL for the place of the latest row of a key, which is given as SQL."""
 
     @abstractmethod
-    def insert_row(self, info: TypeInfo, version: int, commit_id: int, row: Row, old: int | None) -> None:
-        """Write one row, whose key has its latest row at `old`."""
+    def insert_one(self, info: TypeInfo, version: int) -> InsertOne:
+        """What writes one row: it takes the commit, the row, and where the latest row of its key is."""
 
     @abstractmethod
     def write_staged(self, info: TypeInfo, version: int, commit_id: int, stage: str) -> int:
@@ -128,19 +135,28 @@ class SqliteRepository(ABC):
 
     def refresh(self) -> None:
         """Look again at schemas and layout if another connection has committed a change of them."""
-        if self._transaction is not None:
-            return  # nobody else can commit now
-        state = self.state()
-        if state != self._state:
-            shape = control.shape(self.db)
-            if shape != self._shape:
-                self.forget()
-            self._state, self._shape = state, shape
+        if self._transaction is None:  # else nobody but us can have
+            self.state()
+            self._look()
+
+    def _look(self) -> bool:
+        """Whether schemas and layout are what they were, as of what was read last. Else forget what we knew."""
+        # This number costs nothing to ask for, and changes with every commit, but only reading brings it up to date.
+        seen = self.db.data_version()
+        if seen == self._seen:
+            return True
+        shape = control.shape(self.db)
+        same = shape == self._shape
+        if not same:
+            self.forget()
+        self._shape, self._seen = shape, self.db.data_version()
+        return same
 
     def forget(self) -> None:
         self._schemas = None
         self.staged.clear()
         self._statements.clear()
+        self._one_by_one.clear()
         self.forget_layout()
 
     # schemas
@@ -188,7 +204,7 @@ class SqliteRepository(ABC):
     def transaction(self, owner: str) -> Iterator[SqliteTransaction]:
         self._begin(owner)
         try:
-            self.refresh()
+            self._look()
             current = self._transaction = SqliteTransaction(self)
             yield current
         finally:
@@ -251,6 +267,17 @@ class SqliteRepository(ABC):
         self.db.execute("COMMIT")
 
     # reading
+    def one_by_one(self, info: TypeInfo, version: int) -> OneByOne:
+        """How single rows of a type are found and written."""
+        found = self._one_by_one.get(info)
+        if found is None:
+            found = self._one_by_one[info] = OneByOne(find_latest(self, info), self.insert_one(info, version))
+        return found
+
+    def committed(self) -> None:
+        """Our own commit changed no schema that we do not know of, so there is nothing to look at again."""
+        self._seen = self.db.data_version()
+
     def head(self) -> int:
         return control.head(self.db)
 
@@ -271,19 +298,12 @@ class SqliteRepository(ABC):
             statement = self._statements.get(plan)
             if statement is None:
                 self.refresh()
-                self._seen = self.db.data_version()
                 statement = self._statements[plan] = compile_plan(plan, self)
             cursor = self.db.execute(statement.sql, statement.parameters(values))
-            # Reading has begun, so the number tells whether anything was committed since the statement was made.
-            seen = self.db.data_version()
-            if seen == self._seen or self._transaction is not None:
-                return cursor
-            self._seen = seen
-            if control.shape(self.db) == self._shape:
+            # Reading has begun: was anything committed since the statement was made?
+            if self._transaction is not None or self._look():
                 return cursor
             cursor.close()
-            self.forget()
-            self._state = None
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         return arrow_table(type_info(plan.root).all_columns, self.run(plan, values))
@@ -332,11 +352,11 @@ class SqliteRepository(ABC):
     def close(self) -> None:
         self.db.close()
 
-    # the methods that seed 000 names, one row at a time
+    # one row at a time
     def begin_transaction(self) -> None:
         """Begin a commit that is made of single inserts; end it with `commit_transaction` or `rollback_transaction`."""
         self._begin(self.runtime_id)
-        self.refresh()
+        self._look()
         self._transaction = SqliteTransaction(self)
 
     def create_commit(self, metadata: Mapping[str, Any] | None = None) -> int:

@@ -48,6 +48,10 @@ class Resolver(Protocol):
         """A placeholder for the value of the last slot, encoded in another way."""
         ...
 
+    def exact(self, ref: Ref) -> str | None:
+        """SQL of a key's text, where only that is indexed; None where the column itself is."""
+        ...
+
     def measure(self, measure: Measure) -> tuple[str, Encode | None]:
         """SQL of an aggregate, and how a value to compare with it is encoded."""
         ...
@@ -64,7 +68,8 @@ def condition(shape: Shape, to: Resolver) -> str:
         return f"({sql} {_OPERATORS[shape.op]} {to.slot(encode)})"
     ref: Ref = shape.ref  # type: ignore[assignment]
     if ref.any_path is None:
-        return _simple(shape, operand(ref, to), to)
+        text = to.exact(ref) if not ref.path else None
+        return _simple(shape, operand(ref, to), to) if text is None else _by_text(shape, ref, text, to)
     source, value = _any_of(ref, to)
     return f"EXISTS (SELECT 1 FROM {source} WHERE {_simple(shape, value, to)})"
 
@@ -88,6 +93,22 @@ def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
     if left.column is None or left.column.scalar != "bool":
         raise QueryError(f"{_name(left)} is not a bool", hint="is_true() and is_false() are for bools")
     return f"({left.sql} = {int(truth)})"
+
+
+def _by_text(shape: Shape, ref: Ref, text: str, to: Resolver) -> str:
+    """A condition on a number that is indexed as text: what asks for equal numbers asks for equal texts."""
+    _, column = to.locate(ref)
+    if isinstance(shape, Compare) and shape.op == "==" and shape.other is None:
+        return f"({text} = {to.slot(lambda value: _digits(value, column))})"
+    if isinstance(shape, Member) and shape.size:
+        return f"({text} IN ({', '.join(to.slot(lambda value: _digits(value, column)) for _ in range(shape.size))}))"
+    return _simple(shape, operand(ref, to), to)
+
+
+def _digits(value: Any, column: Column) -> str:
+    """The text of an equal integer; no text of any integer if there is none."""
+    number = comparand(column)(value)
+    return str(int(number)) if isinstance(number, int) or number.is_integer() else ""
 
 
 def operand(ref: Ref, to: Resolver) -> Operand:

@@ -49,6 +49,10 @@ class Sources(Protocol):
         """The name of that form of a key column."""
         ...
 
+    def exact(self, alias: str, column: Column) -> str | None:
+        """SQL of the text of a key, where a number is indexed as text; else None."""
+        ...
+
     def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
         ...
@@ -104,6 +108,11 @@ class _Compiler:
             raise QueryError(f"{row.info.name} has no field {ref.name!r}",
                              hint=f"it has {', '.join(row.info.by_name)}")
         return row.alias, column
+
+    def exact(self, ref: Ref) -> str | None:
+        row = self._row_of(ref)
+        column = row.info.by_name.get(ref.name)
+        return self._sources.exact(row.alias, column) if column is not None and column in row.info.keys else None
 
     def _row_of(self, ref: Ref) -> _Row:
         for position in range(len(self._rows) - 1, -1, -1):
@@ -248,7 +257,8 @@ class _Compiler:
             found += [f"{row.alias}.commit_id <= {self._as_of}"] if self._as_of else []
         elif self._known_key is not None:
             source = self._sources.source(row.info)
-            found.append(newest_of(row.alias, source, [("entity_key", self._known_key)], self._as_of))
+            key = self._sources.key_column("entity_key")
+            found.append(newest_of(row.alias, source, [(key, self._known_key)], self._as_of))
         else:
             found.append(self._sources.latest(row.info, row.alias, self._as_of))
         if self._since:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.model.schema import schema_of
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 FEW = 8
 """Up to so many rows of a type are looked at one by one."""
+
+InsertOne = Callable[[int, Row, int | None], None]
+
+
+class OneByOne(NamedTuple):
+    """SQL that finds the latest row of a key, and what writes a row."""
+
+    find: str
+    insert: InsertOne
 
 
 class SqliteTransaction:
@@ -85,6 +94,7 @@ class SqliteTransaction:
         control.insert_commit(self._db, self.commit_id, metadata)
         faults.reach("ontology: commit written, not yet durable")
         self._db.execute("COMMIT")
+        self._repository.committed()
         faults.reach("ontology: commit durable")
         return self.commit_id
 
@@ -106,19 +116,23 @@ def reconcile_few(
     repository: SqliteRepository, info: TypeInfo, version: int, commit_id: int, rows: Collection[Row]
 ) -> int:  # fmt: skip
     """The same for so few rows that staging them would take longer than looking at each."""
-    keys = key_columns(info)
-    newest = repository.newest(info, [f"?{n}" for n in range(1, len(keys) + 1)])
-    fields = ", ".join(["t.rowid", *(f"t.{quoted(column.column)}" for column in info.columns)])
-    sql = f"SELECT {fields} FROM {repository.source(info)} AS t WHERE t.rowid = {newest}"
+    find, insert = repository.one_by_one(info, version)
     width, written = len(info.keys), 0
+    padding = ("",) * (len(key_columns(info)) - width)
     for row in rows:
-        key = row[:width] if len(keys) == width else (*row[:width], "")
-        found: Any = repository.db.execute(sql, key).fetchone()
+        found: Any = repository.db.execute(find, row[:width] + padding).fetchone()
         if found is None or not _same(info, found[1:], row[width:]):
-            repository.insert_row(info, version, commit_id, row, None if found is None else found[0])
+            insert(commit_id, row, None if found is None else found[0])
             written += 1
     faults.reach("ontology: rows written")
     return written
+
+
+def find_latest(repository: SqliteRepository, info: TypeInfo) -> str:
+    """SQL for the place and the fields of the latest row of a key, which is bound."""
+    newest = repository.newest(info, [f"?{n}" for n in range(1, len(key_columns(info)) + 1)])
+    fields = ", ".join(["t.rowid", *(f"t.{quoted(column.column)}" for column in info.columns)])
+    return f"SELECT {fields} FROM {repository.source(info)} AS t WHERE t.rowid = {newest}"
 
 
 def _same(info: TypeInfo, old: Row, new: Row) -> bool:

@@ -20,6 +20,7 @@ from ontolake.ontology.repository.sqlite_latest import literal, newest_row, no_n
 from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 from ontolake.ontology.repository.sqlite_tables import empty_source
+from ontolake.ontology.repository.sqlite_transaction import InsertOne
 
 HISTORY = (
     """CREATE TABLE entity_history (
@@ -76,6 +77,9 @@ class SqliteRepositoryV1(SqliteRepository):
     def key_column(self, column: str) -> str:
         return f"raw_{column}"
 
+    def exact(self, alias: str, column: Column) -> str | None:
+        return f"{alias}.raw_{column.column}" if column.scalar == "int" else None
+
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         keys = [(f"raw_{key}", f"{alias}.raw_{key}") for key in key_columns(info)]
         return no_newer(alias, self.source(info), keys, as_of)
@@ -102,17 +106,23 @@ class SqliteRepositoryV1(SqliteRepository):
             "ORDER BY new.rowid", (commit_id,))  # fmt: skip
         return self.db.changes()
 
-    def insert_row(self, info: TypeInfo, version: int, commit_id: int, row: Row, old: int | None) -> None:
-        parts: list[Any] = []
-        for column, value in zip((*info.keys, *info.columns), row, strict=True):
-            parts += [column.stored, column.scalar or "json", value]
-        keys = key_columns(info)
-        given = row[: len(info.keys)] if len(keys) == len(info.keys) else (*row[: len(info.keys)], "")
-        self.db.execute(f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, "
-                        f"commit_id, schema_version_id) VALUES ({'?, ' * len(keys)}?, ?, ?, ?)",
-                        (info.name, *given, _fields(*parts), commit_id, version))
+    def insert_one(self, info: TypeInfo, version: int) -> InsertOne:
+        columns = [(column.stored, column.scalar or "json") for column in (*info.keys, *info.columns)]
+        keys, width = key_columns(info), len(info.keys)
+        padding = ("",) * (len(keys) - width)
+        sql = (f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, commit_id, "
+               f"schema_version_id) VALUES ({'?, ' * len(keys)}?, ?, ?, {version})")
+        execute = self.db.execute
 
-    # one row at a time, as seed 000 names it
+        def insert(commit_id: int, row: Row, old: int | None) -> None:
+            parts: list[Any] = []
+            for (stored, scalar), value in zip(columns, row, strict=True):
+                parts += [stored, scalar, value]
+            execute(sql, (info.name, *row[:width], *padding, _fields(*parts), commit_id))
+
+        return insert
+
+    # one row at a time
     def insert_entity(
         self, type_name: str, key: Any, fields: Mapping[str, Any], commit_id: int,
         schema_version_id: int | None = None,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
@@ -23,6 +24,7 @@ from ontolake.ontology.repository.sqlite_tables import (
     superseded,
     table_name,
 )
+from ontolake.ontology.repository.sqlite_transaction import InsertOne
 
 CATALOG = """CREATE TABLE type_layout_catalog (
     type_kind TEXT NOT NULL, type_name TEXT NOT NULL, schema_version_id INTEGER NOT NULL, table_name TEXT NOT NULL,
@@ -127,6 +129,9 @@ class SqliteRepositoryV2(SqliteRepository):
     def key_column(self, column: str) -> str:
         return column
 
+    def exact(self, alias: str, column: Column) -> str | None:
+        return None
+
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         found = self.layout(info.kind, info.name)
         if found is None:
@@ -174,17 +179,25 @@ class SqliteRepositoryV2(SqliteRepository):
                         "ORDER BY new.rowid", (commit_id,))
         return self.db.changes()
 
-    def insert_row(self, info: TypeInfo, version: int, commit_id: int, row: Row, old: int | None) -> None:
+    def insert_one(self, info: TypeInfo, version: int) -> InsertOne:
         layout = self.enforce(info.kind, info.name, version)
         columns = [quoted(column.column) for column in (*info.keys, *info.columns)]
-        if old is not None:
-            self.db.execute(f"INSERT INTO {superseded(layout.table_name)} VALUES (?, ?)", (old, commit_id))
+        given = "?, " * len(columns)
         if info.kind == "relation" and len(info.keys) < 3:
-            columns, row = [*columns, "instance_key"], (*row, "")
-        self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({', '.join(columns)}, commit_id, "
-                        f"schema_version_id) VALUES ({'?, ' * len(row)}?, {version})", (*row, commit_id))
+            columns, given = [*columns, "instance_key"], given + "'', "
+        sql = (f"INSERT INTO main.{quoted(layout.table_name)} ({', '.join(columns)}, commit_id, schema_version_id) "
+               f"VALUES ({given}?, {version})")
+        over = f"INSERT INTO {superseded(layout.table_name)} VALUES (?, ?)"
+        execute = self.db.execute
 
-    # one row at a time, as seed 000 names it
+        def insert(commit_id: int, row: Row, old: int | None) -> None:
+            if old is not None:
+                execute(over, (old, commit_id))
+            execute(sql, (*row, commit_id))
+
+        return insert
+
+    # one row at a time
     def insert_entity(
         self, type_name: str, key: Any, fields: Mapping[str, Any], commit_id: int,
         schema_version_id: int | None = None,
