@@ -1,0 +1,144 @@
+"""What can go wrong with SQL, each with the SQLSTATE that PostgreSQL gives it.
+
+`position` is the character of the statement, from 1, at which something is wrong, where that is known.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from ontolake.errors import AlreadyExists, Conflict, Invalid, NotFound, OntolakeError
+
+
+class SqlError(OntolakeError):
+    """The root of all errors of SQL."""
+
+    exit_code = 4
+    default_state: ClassVar[str] = "XX000"
+
+    def __init__(
+        self, message: str, *, sqlstate: str | None = None, position: int | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.sqlstate = sqlstate or self.default_state
+        self.position = position
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(cls: type[SqlError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> SqlError:
+    error = cls.__new__(cls, *arguments)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
+
+
+class SqlSyntaxError(SqlError, ValueError):
+    """The statement cannot be read."""
+
+    exit_code = 2
+    default_state = "42601"
+
+
+class UnsupportedError(SqlError):
+    """The statement can be read, but nothing here can do it."""
+
+    default_state = "0A000"
+
+
+class UnknownNameError(SqlError, NotFound):
+    """A database, schema, table, column or index is not there."""
+
+    exit_code = 4
+    default_state = "42P01"
+
+
+class DuplicateNameError(SqlError, AlreadyExists):
+    """A database, schema, table, column or index of this name is there already."""
+
+    exit_code = 4
+    default_state = "42P07"
+
+
+class DefinitionError(SqlError, ValueError):
+    """What is to be defined contradicts itself or what is there."""
+
+    default_state = "42P16"
+
+
+class TypeMismatchError(SqlError, TypeError):
+    """A value or expression is of another type than the place that it is put in."""
+
+    default_state = "42804"
+
+
+class DataError(SqlError, ValueError):
+    """A value does not fit: out of range, too long, not readable as its type, divided by zero."""
+
+    default_state = "22000"
+
+
+class ConstraintError(SqlError):
+    """A row breaks a rule of its table. `table` and `constraint` name both."""
+
+    default_state = "23000"
+
+    def __init__(
+        self, message: str, *, table: str, constraint: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.table = table
+        self.constraint = constraint
+
+
+class NotNullError(ConstraintError):
+    default_state = "23502"
+
+
+class UniqueError(ConstraintError):
+    """A row of this key is there already."""
+
+    exit_code = 6
+    default_state = "23505"
+
+
+class CheckError(ConstraintError):
+    default_state = "23514"
+
+
+class SerializationError(SqlError, Conflict):
+    """Somebody else has committed in between: roll back, read again, try again."""
+
+    exit_code = 6
+    default_state = "40001"
+
+
+class TransactionError(SqlError, Invalid):
+    """The statement does not fit the state of the transaction."""
+
+    exit_code = 4
+    default_state = "25000"
+
+
+class LayoutError(SqlError, Invalid):
+    """The database does not hold SQL tables, or in a layout that this version does not know."""
+
+    exit_code = 3
+    default_state = "58P01"
+
+    def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{place} {reason}", hint=hint)
+        self.place = place
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names what was probably meant, or what there is."""
+    names = sorted(set(known))
+    close = difflib.get_close_matches(name.lower(), [each.lower() for each in names], n=1, cutoff=0.5)
+    if close:
+        meant = next(each for each in names if each.lower() == close[0])
+        return f"did you mean {meant}?"
+    return f"there are {', '.join(names[:10])}" if names else None

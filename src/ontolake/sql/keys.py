@@ -1,0 +1,123 @@
+"""Keys: bytes that sort as SQL sorts what they stand for.
+
+`20 | table | primary key` is a row, `30 | table | index | indexed values | primary key` an index entry; the catalog has
+`01` to `08`. A tuple is its elements one after the other, each `type tag | is null | payload`; NULL sorts last. These
+are the rules one value at a time; `vectors` has the same for whole columns.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+from ontolake.errors import Corruption
+from ontolake.sql.types import WIDTHS, Kind, Stored, Type
+
+DATABASE, SCHEMA, TABLE, COLUMN, INDEX = 0x01, 0x02, 0x03, 0x04, 0x05
+DATABASE_NAME, SCHEMA_NAME, TABLE_NAME = 0x06, 0x07, 0x08
+ROW, ENTRY = 0x20, 0x30
+
+META_START, META_END = b"\x01", b"\x09"
+"""All keys of the catalog lie between these two."""
+
+ESCAPED, END = b"\x00\xff", b"\x00\x01"
+SIGN = 1 << 63
+_NAN = 0x7FF8000000000000
+_INVERTED = bytes(255 - byte for byte in range(256))
+
+_u64 = struct.Struct(">Q").pack
+_u32 = struct.Struct(">I").pack
+_f64, _bits = struct.Struct(">d"), struct.Struct(">Q")
+
+
+def meta_key(family: int, *ids: int) -> bytes:
+    """The key of a catalog record."""
+    return bytes((family,)) + b"".join(map(_u64, ids))
+
+
+def name_key(family: int, *ids: int, name: str) -> bytes:
+    """The key under which a name leads to an id."""
+    encoded = name.encode()
+    return meta_key(family, *ids) + len(encoded).to_bytes(2, "big") + encoded
+
+
+def row_prefix(table: int) -> bytes:
+    return bytes((ROW,)) + _u64(table)
+
+
+def entry_prefix(table: int, index: int) -> bytes:
+    return bytes((ENTRY,)) + _u64(table) + _u64(index)
+
+
+def after(prefix: bytes) -> bytes:
+    """The least key above all that start with `prefix`."""
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else b""
+
+
+def payload(kind: int, value: Stored) -> bytes:
+    """A value's bytes in a key."""
+    if kind in (Kind.INT64, Kind.TIMESTAMP_NS):
+        return _u64(int(value) + SIGN)  # type: ignore[arg-type]
+    if kind == Kind.UTF8 or kind == Kind.BYTES:
+        raw = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[arg-type]
+        return raw.replace(b"\x00", ESCAPED) + END
+    if kind == Kind.DOUBLE:
+        number = float(value)  # type: ignore[arg-type]
+        bits = _NAN if math.isnan(number) else _bits.unpack(_f64.pack(number + 0.0))[0]
+        return _u64(bits ^ (2**64 - 1) if bits & SIGN else bits | SIGN)
+    if kind == Kind.BOOLEAN:
+        return b"\x01" if value else b"\x00"
+    if kind == Kind.DATE:
+        return _u32(int(value) + (1 << 31))  # type: ignore[arg-type]
+    return (int(value) + (1 << 127)).to_bytes(16, "big")  # type: ignore[arg-type]
+
+
+def element(kind: int, value: Stored, desc: bool = False) -> bytes:
+    """One element of a tuple. With `desc` it sorts the other way round, NULL first."""
+    encoded = bytes((kind, 1)) if value is None else bytes((kind, 0)) + payload(kind, value)
+    return encoded.translate(_INVERTED) if desc else encoded
+
+
+def encode_tuple(types: Sequence[Type], values: Sequence[Stored], desc: Sequence[bool] = ()) -> bytes:
+    """A tuple of values. Those given may be fewer than the types: a prefix of the tuple."""
+    flags = desc or (False,) * len(values)
+    return b"".join(element(type.kind, value, flag) for type, value, flag in zip(types, values, flags, strict=False))
+
+
+def decode_tuple(
+    types: Sequence[Type], data: bytes, at: int = 0, desc: Sequence[bool] = ()
+) -> tuple[list[Stored], int]:
+    """The values of a tuple that starts at `at`, and where it ends. Raises `Corruption`."""
+    values: list[Stored] = []
+    try:
+        for number, type in enumerate(types):
+            value, at = _decode_element(type.kind, data, at, bool(desc) and desc[number])
+            values.append(value)
+    except (IndexError, ValueError, struct.error) as error:
+        raise Corruption(f"the key {data.hex()} is not one: {error}") from error
+    return values, at
+
+
+def _decode_element(kind: int, data: bytes, at: int, desc: bool) -> tuple[Stored, int]:
+    flip = 0xFF if desc else 0
+    if data[at] ^ flip != kind:
+        raise ValueError(f"tag {data[at] ^ flip:#x} where {kind:#x} belongs, at byte {at}")
+    if data[at + 1] ^ flip:
+        return None, at + 2
+    at += 2
+    width = WIDTHS.get(Kind(kind))
+    end = at + width if width else data.index(END.translate(_INVERTED) if desc else END, at)
+    raw = data[at:end].translate(_INVERTED) if desc else data[at:end]
+    if width is None:
+        raw = raw.replace(ESCAPED, b"\x00")
+        return (raw.decode() if kind == Kind.UTF8 else raw), end + 2
+    if len(raw) != width:
+        raise ValueError("it ends too early")
+    number = int.from_bytes(raw, "big")
+    if kind == Kind.BOOLEAN:
+        return bool(number), end
+    if kind == Kind.DOUBLE:
+        return _f64.unpack(_u64(number ^ SIGN if number & SIGN else number ^ (2**64 - 1)))[0], end
+    return number - (1 << 8 * width - 1), end

@@ -1,0 +1,97 @@
+"""Row values: `version | flag | columns | bitmap length | null bitmap | (length | payload) per column`, by column id.
+
+Column ids of a table start at 1 and are never used again, so a column's place in a row is its id less one: a dropped
+column is NULL there, and a row that is older than a column ends before it. These are the rules one row at a time;
+`vectors` has the same for whole columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from ontolake.errors import Corruption
+from ontolake.sql.types import Kind, Stored
+
+VERSION = 1
+TOMBSTONE = bytes((VERSION, 1))
+"""What stands under a key that was deleted."""
+LIVE = bytes((VERSION, 0))
+"""How a row begins, and the whole of an index entry that carries no columns."""
+
+_head = struct.Struct(">BBHH")
+_length = struct.Struct(">I")
+_integer, _double, _date = struct.Struct(">Iq").pack, struct.Struct(">Id").pack, struct.Struct(">Ii").pack
+
+
+def _bytes(raw: bytes) -> bytes:
+    return _length.pack(len(raw) + 4) + _length.pack(len(raw)) + raw
+
+
+_ENCODE: dict[int, Callable[..., bytes]] = {
+    Kind.BOOLEAN: lambda value: b"\x00\x00\x00\x01\x01" if value else b"\x00\x00\x00\x01\x00",
+    Kind.INT64: lambda value: _integer(8, value),
+    Kind.TIMESTAMP_NS: lambda value: _integer(8, value),
+    Kind.UTF8: lambda value: _bytes(value.encode()),
+    Kind.BYTES: _bytes,
+    Kind.DOUBLE: lambda value: _double(8, value),
+    Kind.DATE: lambda value: _date(4, value),
+    Kind.DECIMAL: lambda value: b"\x00\x00\x00\x10" + value.to_bytes(16, "big", signed=True),
+}  # fmt: skip
+
+
+def head(columns: int) -> bytes:
+    """How a row of so many columns begins, up to its null bitmap."""
+    return _head.pack(VERSION, 0, columns, (columns + 7) // 8)
+
+
+def encode_row(kinds: Sequence[int], values: Sequence[Stored]) -> bytes:
+    """The value of a row whose columns, by id, have these kinds and values."""
+    width = (len(kinds) + 7) // 8
+    nulls = 0
+    parts = [b""]
+    for number, value in enumerate(values):
+        if value is None:
+            nulls |= 1 << number
+        else:
+            parts.append(_ENCODE[kinds[number]](value))
+    parts[0] = head(len(kinds)) + nulls.to_bytes(width, "little")
+    return b"".join(parts)
+
+
+def decode_row(kinds: Sequence[int], data: bytes, absent: Sequence[Stored] = ()) -> list[Stored]:
+    """The values of a row, by column id; `absent` has what columns read as that the row is too old for.
+
+    Raises `Corruption` if it is not a live row.
+    """
+    try:
+        version, flag, count, width = _head.unpack_from(data)
+        if version != VERSION or flag:
+            raise ValueError(f"it begins with {data[:2].hex()}")
+        nulls = int.from_bytes(data[6 : 6 + width], "little")
+        at = 6 + width
+        values: list[Stored] = []
+        for number, kind in enumerate(kinds):
+            if number >= count:
+                values.append(absent[number] if absent else None)
+            elif nulls >> number & 1:
+                values.append(None)
+            else:
+                (length,) = _length.unpack_from(data, at)
+                values.append(_decoded(kind, data[at + 4 : at + 4 + length]))
+                at += 4 + length
+    except (ValueError, struct.error) as error:
+        raise Corruption(f"a row value of {len(data)} bytes is not one: {error}") from error
+    return values
+
+
+def _decoded(kind: int, raw: bytes) -> Stored:
+    if kind == Kind.UTF8:
+        return raw[4:].decode()
+    if kind == Kind.BYTES:
+        return raw[4:]
+    if kind == Kind.DOUBLE:
+        return float(struct.unpack(">d", raw)[0])
+    if kind == Kind.BOOLEAN:
+        return raw != b"\x00"
+    return int.from_bytes(raw, "big", signed=True)
