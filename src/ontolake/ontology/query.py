@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
-from ontolake.model.filters import Aggregate, Condition, FieldRef, Junction, Measure, Order
+from ontolake.model.filters import Aggregate, Condition, FieldRef, Junction, Measure, Order, refs_of
 from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.errors import QueryError
@@ -61,6 +61,11 @@ class Query(Generic[T]):
 
     def _with(self, plan: Plan, values: Values | None = None) -> Self:
         return type(self)(self._repository, self._check, plan, self._values if values is None else values)
+
+    @property
+    def asked(self) -> tuple[Plan, Values]:
+        """What the repository is asked, as data, for tools that want rows as they are stored."""
+        return self._plan, self._values
 
     # what to read
     def where(self, *conditions: Condition) -> Self:
@@ -236,6 +241,12 @@ class Grouped:
         """Only groups that fulfil this: `having(count() > 5)`."""
         shape, found = self._plan.having, self._values.having
         for condition in conditions:
+            if not isinstance(condition, Condition):
+                raise QueryError(f"{condition!r} is not a filter", hint="write having(count() > 5)")
+            for ref in refs_of(condition.shape):
+                if ref not in self._plan.groups:
+                    raise QueryError(f"having() cannot ask for {ref.name}, which differs within a group",
+                                     hint="compare an aggregate or a field that you group by; filter rows with where()")
             shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
             found += condition.values
         return Grouped(self._plan._replace(having=shape), self._values._replace(having=found), self._repository)
@@ -254,11 +265,15 @@ class Grouped:
         if self._plan.limit or self._plan.offset:
             raise QueryError("limit and offset mean nothing for groups", hint="slice the list of groups")
         plan = self._plan._replace(measures=tuple(aggregate.ref for aggregate in measures.values()))
+        keys = [_key_name(ref, plan) for ref in plan.groups]
+        for name in measures:
+            if name in keys:
+                raise QueryError(f"{name!r} is the name of a field that is grouped by, and of an aggregate",
+                                 hint="give the aggregate another name")
         given: tuple[Any, ...] = ()
         for aggregate in measures.values():
             given += aggregate.values
         rows = self._repository.run(plan, self._values._replace(measures=given))
-        keys = [_key_name(ref, plan) for ref in plan.groups]
         width = len(keys)
         return Results(
             {
@@ -285,7 +300,7 @@ def decode_measure(plan: Plan, measure: Measure, value: Any) -> Any:
     if value is None or measure.ref is None or measure.op in ("count", "count_where", "avg_len"):
         return value
     column = _column(measure.ref)
-    if column is None:
+    if column is None or column.scalar is None:
         return value
     if measure.op in ("min", "max"):
         return column.decode(value)

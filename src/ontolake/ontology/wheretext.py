@@ -1,0 +1,173 @@
+"""Filters and orders as people type them: `tier=gold`, `total>=10.5`, `name startswith A`, `born is null`.
+
+A field may go on into JSON (`extra.address.city=Rome`, `lines[0].sku=x`), through all elements of a list
+(`tags[]=vip`, `lines[].sku=x`), and from a relation to its ends (`left.tier=gold`). A name with other characters than
+letters, digits and _ - stands in quotes. Values are read as what the field is; quotes around text are optional.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import difflib
+import json
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+from ontolake.model.columns import Column
+from ontolake.model.errors import SchemaValidationError
+from ontolake.model.filters import Condition, FieldRef, Order, Ref, Side
+from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.errors import QueryError
+
+_FIELD = re.compile(r'\s*(?:"(?P<quoted>[^"]+)"|(?P<name>[\w-]+))(?P<path>(?:\.[\w-]+|\[\d*\])*)')
+_SIGN = re.compile(r"\s*(!=|<=|>=|!~|=|<|>|~)\s*(.*)", re.DOTALL)
+_WORD = re.compile(r"\s+(startswith|endswith|contains|not\s+in|in|is)\s+(.*)", re.DOTALL | re.IGNORECASE)
+HINT = ("write FIELD=VALUE with one of = != < <= > >= ~ !~, FIELD startswith|endswith|contains TEXT, FIELD in A,B, "
+        "or FIELD is [not] null, is true, is false")
+
+_COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
+    "=": lambda field, value: field == value, "!=": lambda field, value: field != value,
+    "<": lambda field, value: field < value, "<=": lambda field, value: field <= value,
+    ">": lambda field, value: field > value, ">=": lambda field, value: field >= value,
+}  # fmt: skip
+_READ: dict[str, Callable[[str], Any]] = {
+    "int": int, "float": float, "datetime": datetime.fromisoformat, "date": date.fromisoformat, "Decimal": Decimal,
+    "UUID": UUID, "bytes": lambda text: base64.b64decode(text, validate=True),
+}  # fmt: skip
+
+
+def parse_where(text: str, info: TypeInfo) -> Condition:
+    """The filter that a text means for rows of a type. Raises `QueryError`, which says what is wrong with it."""
+    field, column, rest = _field(text, info)
+    sign = _SIGN.fullmatch(rest)
+    if sign is not None:
+        return _compared(text, field, column, sign[1], sign[2].strip())
+    word = _WORD.fullmatch(rest)
+    if word is None:
+        raise QueryError(f"{text!r} is not a filter", hint=HINT)
+    verb, value = " ".join(word[1].lower().split()), word[2].strip()
+    if verb == "is":
+        return _is(text, field, value.lower())
+    if verb in ("in", "not in"):
+        values = [_value(text, column, one.strip()) for one in _list(value)]
+        if any(one is None for one in values):
+            raise QueryError(f"{text!r}: nothing compares with null", hint="write FIELD is null")
+        found = field.in_(values)
+        return ~found if verb == "not in" else found
+    matched: Condition = getattr(field, verb)(_unquoted(value))
+    return matched
+
+
+def parse_order(text: str, info: TypeInfo) -> Order:
+    """What to order by: `name`, or `name:desc`. Raises `QueryError`."""
+    name, colon, way = text.rpartition(":")
+    if colon and way.lower() not in ("asc", "desc"):
+        raise QueryError(f"{text!r} is not an order", hint="write FIELD, FIELD:asc or FIELD:desc")
+    field, _, rest = _field(name if colon else text, info)
+    if rest.strip() or field.ref.any_path is not None:
+        raise QueryError(f"{text!r} is not an order", hint="write FIELD, FIELD:asc or FIELD:desc")
+    return Order(field.ref, way.lower() == "desc" if colon else False)
+
+
+def _field(text: str, info: TypeInfo) -> tuple[FieldRef[Any], Column | None, str]:
+    """The field that a text begins with, its column unless it is something inside it, and the rest of the text."""
+    found = _FIELD.match(text)
+    if found is None:
+        raise QueryError(f"{text!r} does not begin with a field", hint=HINT)
+    steps = re.findall(r"\.([\w-]+)|(\[\d*\])", found["path"])
+    path = [name or position for name, position in steps]
+    name, side, owner = found["quoted"] or found["name"], None, info
+    if info.kind == "relation" and name in ("left", "right") and path and _column(info, name) is None:
+        owner = type_info(info.left if name == "left" else info.right)
+        side, name = name, path.pop(0)
+    column = _column(owner, name)
+    if column is None:
+        known = [one.stored for one in owner.all_columns]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        raise QueryError(f"{owner.name} has no field {name!r}",
+                         hint=f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}")
+    place: Side | None = "left" if side == "left" else "right" if side else None
+    field: FieldRef[Any] = FieldRef(Ref(info.cls, column.name, place))
+    if not path:
+        return field, column, text[found.end() :]
+    try:
+        return _inside(field, path), None, text[found.end() :]
+    except (SchemaValidationError, TypeError) as error:
+        raise QueryError(f"{text!r} is not a filter: {error}", hint=HINT) from None
+
+
+def _column(info: TypeInfo, name: str) -> Column | None:
+    return next((column for column in info.all_columns if column.stored == name), None)
+
+
+def _inside(field: FieldRef[Any], path: list[str]) -> FieldRef[Any]:
+    if "[]" not in path:
+        return field.path(_joined(path))
+    place = path.index("[]")
+    if place:
+        field = field.path(_joined(path[:place]))
+    return field.any_path(".".join(step for step in path[place + 1 :] if step != "[]"))
+
+
+def _joined(path: list[str]) -> str:
+    return ".".join(path).replace(".[", "[")
+
+
+def _compared(text: str, field: FieldRef[Any], column: Column | None, sign: str, given: str) -> Condition:
+    if sign in ("~", "!~"):
+        found = field.contains(_unquoted(given))
+        return ~found if sign == "!~" else found
+    value = _value(text, column, given)
+    if value is None:
+        raise QueryError(f"{text!r}: nothing compares with null", hint="write FIELD is null, or FIELD is not null")
+    if isinstance(value, bool):
+        if sign not in ("=", "!="):
+            raise QueryError(f"{text!r}: true and false have no order", hint="write = or !=")
+        return field.is_true() if value == (sign == "=") else field.is_false()
+    return _COMPARED[sign](field, value)
+
+
+def _is(text: str, field: FieldRef[Any], value: str) -> Condition:
+    tests = {"null": field.is_null, "not null": field.is_not_null, "true": field.is_true, "false": field.is_false}
+    test = tests.get(" ".join(value.split()))
+    if test is None:
+        raise QueryError(f"{text!r}: a field is null, not null, true or false, not {value!r}", hint=HINT)
+    return test()
+
+
+def _value(text: str, column: Column | None, given: str) -> Any:
+    if column is None or column.scalar is None:
+        try:
+            return json.loads(given)
+        except ValueError:
+            return given
+    if column.scalar == "bool":
+        if given.lower() not in ("true", "false"):
+            raise QueryError(f"{text!r}: {column.stored} is true or false, not {given!r}")
+        return given.lower() == "true"
+    if column.scalar == "str":
+        return _unquoted(given)
+    try:
+        return _READ[column.scalar](_unquoted(given))
+    except (ValueError, InvalidOperation, binascii.Error):
+        raise QueryError(f"{text!r}: {column.stored} is a {column.scalar}, and {given!r} cannot be one") from None
+
+
+def _unquoted(given: str) -> str:
+    if len(given) > 1 and given[0] == given[-1] == '"':
+        try:
+            return str(json.loads(given))
+        except ValueError:
+            return given[1:-1]
+    return given
+
+
+def _list(given: str) -> list[str]:
+    """Values between commas; one in quotes may have commas in it."""
+    return next(csv.reader([given], skipinitialspace=True), [])
