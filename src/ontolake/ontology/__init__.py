@@ -22,6 +22,19 @@ from ontolake.ontology.errors import (
     TypeDroppedError,
     UninitializedStorageError,
     UnknownCommitError,
+    UnknownEventError,
+)
+from ontolake.ontology.events import (
+    Event,
+    EventDeadLetter,
+    EventStore,
+    Handler,
+    HandlerContext,
+    RunReport,
+    Schedule,
+    Selection,
+    StoredEvent,
+    on_event,
 )
 from ontolake.ontology.migration import MigrationPreview, MigrationResult, TypeMigration
 from ontolake.ontology.query import Query
@@ -31,11 +44,13 @@ from ontolake.ontology.session import Session
 from ontolake.ontology.upgraders import Upgrader, upgrader
 
 __all__ = [
-    "BatchSizeExceededError", "Config", "DanglingRelationError", "EventLoopLimitError", "HandlerError",
-    "HeadMismatchError", "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError",
-    "MigrationPreview", "MigrationResult", "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path",
-    "Query", "QueryError", "Repository", "Results", "SchemaOutdatedError", "SchemaValidationError", "Session",
-    "SqliteRepositoryV1", "SqliteRepositoryV2", "StorageBackendError", "TypeDroppedError", "TypeMigration",
-    "UninitializedStorageError", "UnknownCommitError", "Upgrader", "avg", "avg_len", "count", "count_where", "left",
-    "max_", "min_", "open_repository", "right", "sum_", "upgrader",
+    "BatchSizeExceededError", "Config", "DanglingRelationError", "Event", "EventDeadLetter", "EventLoopLimitError",
+    "EventStore", "Handler", "HandlerContext", "HandlerError", "HeadMismatchError", "LeaseExpiredError",
+    "LockContentionError", "MetadataUnavailableError", "MigrationError", "MigrationPreview", "MigrationResult",
+    "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError", "Repository",
+    "Results", "RunReport", "Schedule", "SchemaOutdatedError", "SchemaValidationError", "Selection", "Session",
+    "SqliteRepositoryV1", "SqliteRepositoryV2", "StorageBackendError", "StoredEvent", "TypeDroppedError",
+    "TypeMigration", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "Upgrader", "avg",
+    "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",
+    "upgrader",
 ]  # fmt: skip

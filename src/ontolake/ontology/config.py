@@ -24,6 +24,20 @@ class Config:
     """How many seconds to wait for another writer."""
     lease_ttl: float = 30.0
     """For how many seconds a held write lock is good without being renewed."""
+    event_lease: float = 30.0
+    """For how many seconds a claim on an event is good without being renewed, which happens while a handler works."""
+    event_poll: float = 0.2
+    """How many seconds `Session.run` waits before it looks at an empty queue again."""
+    event_max_attempts: int = 5
+    """How often an event is tried before it becomes a dead letter."""
+    event_backoff: float = 1.0
+    """How many seconds an event waits after its first failed attempt; twice as long after each further one."""
+    event_backoff_max: float = 300.0
+    """The longest that it waits."""
+    max_event_depth: int = 64
+    """How long a chain of events that cause events may be."""
+    max_chain_events: int = 10_000
+    """How many events one event may lead to, through others too."""
     branch: str = "main"
     """Which branch of a database over the seam to work on."""
     connect: Mapping[str, Any] = field(default_factory=dict)
@@ -32,6 +46,10 @@ class Config:
     def __post_init__(self) -> None:
         if self.lock_timeout < 0 or self.lease_ttl <= 0:
             raise Invalid("lock_timeout must not be negative, and lease_ttl must be positive")
+        if self.event_lease <= 0 or min(self.event_poll, self.event_backoff, self.event_backoff_max) < 0:
+            raise Invalid("event_lease must be positive, and event_poll and event_backoff must not be negative")
+        if self.event_max_attempts < 1 or min(self.max_event_depth, self.max_chain_events) < 0:
+            raise Invalid("event_max_attempts must be at least 1, and the limits of events must not be negative")
         if self.max_batch_size is not None and self.max_batch_size < 1:
             raise Invalid("max_batch_size must be at least 1")
 

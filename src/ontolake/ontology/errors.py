@@ -86,7 +86,22 @@ class EventLoopLimitError(OntologyError):
 
 
 class HandlerError(OntologyError):
-    """A handler raised. The cause is chained."""
+    """A handler raised. Names the handler and the event; the cause is chained."""
+
+    def __init__(
+        self, message: str, *, handler: str | None = None, event_id: str | None = None, hint: str | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(message, hint=hint)
+        self.handler = handler
+        self.event_id = event_id
+
+
+class UnknownEventError(OntologyError, NotFound):
+    """There is no such event."""
+
+    def __init__(self, event_id: str, what: str = "event") -> None:
+        super().__init__(f"there is no {what} {event_id!r}", hint="onto events list shows them")
+        self.event_id = event_id
 
 
 class LockContentionError(OntologyError, Conflict):
@@ -136,5 +151,5 @@ __all__ = [
     "Invalid", "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError",
     "MigrationTokenError", "MissingUpgraderError", "OntologyError", "QueryError", "SchemaOutdatedError",
     "SchemaValidationError", "StorageBackendError", "TypeDroppedError", "UninitializedStorageError",
-    "UnknownCommitError",
+    "UnknownCommitError", "UnknownEventError",
 ]  # fmt: skip

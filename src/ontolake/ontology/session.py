@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -11,26 +12,26 @@ from ontolake.history import Change, ChangeKind, Commit
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.committing import commit_difference
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import (
-    BatchSizeExceededError,
-    DanglingRelationError,
-    HeadMismatchError,
     SchemaOutdatedError,
     SchemaValidationError,
     UnknownCommitError,
 )
-from ontolake.ontology.intents import Intents
+from ontolake.ontology.events.event import Event, EventDeadLetter, queued
+from ontolake.ontology.events.records import QueueChange
+from ontolake.ontology.events.runner import Runner, RunReport
+from ontolake.ontology.events.schedule import Schedule
+from ontolake.ontology.intents import Intents, Row
 from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult
 from ontolake.ontology.query import QueryStart
-from ontolake.ontology.repository import Repository, Transaction, open_repository
+from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.upgraders import Given
 from ontolake.ontology.versioned import TypedHistory
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_TRIES = 5
 
 
 class Session(TypedHistory):
@@ -54,6 +55,7 @@ class Session(TypedHistory):
         self._types = _checked(entity_types, relation_types)
         self._known = {info.cls for info in self._types.values()}
         self._intents = Intents()
+        self._stop = threading.Event()
         self.repository: Repository = open_repository(
             datastore_uri, engine_version=engine_version, config=self.config)
 
@@ -68,8 +70,14 @@ class Session(TypedHistory):
 
         Of several with one key the last one counts. Raises `SchemaValidationError`, and then declares none of them.
         """
+        self._intents.add(self.encoded(objects))
+
+    def encoded(
+        self, objects: Entity | Relation[Any, Any] | Iterable[Entity | Relation[Any, Any]]
+    ) -> list[tuple[TypeInfo, Row]]:  # fmt: skip
+        """Objects of this session's types as rows. Raises `SchemaValidationError`."""
         given = (objects,) if isinstance(objects, Entity | Relation) else objects
-        rows: list[tuple[TypeInfo, tuple[Any, ...]]] = []
+        rows: list[tuple[TypeInfo, Row]] = []
         cls: Any = None
         for obj in given:
             if type(obj) is not cls:
@@ -77,7 +85,7 @@ class Session(TypedHistory):
                 info = self._info(cls)
                 encode = info.encode
             rows.append((info, encode(obj)))
-        self._intents.add(rows)
+        return rows
 
     def ensure_arrow(self, cls: type[Entity] | type[Relation[Any, Any]], table: pa.Table) -> None:
         """Declare the rows of an Arrow table, whose columns are called like the fields.
@@ -107,58 +115,60 @@ class Session(TypedHistory):
         self._intents.clear()
 
     # committing
-    def commit(self, *, event: Any = None, metadata: Mapping[str, Any] | None = None) -> int | None:
+    def commit(
+        self, *, event: Event | Iterable[Event] | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> int | None:  # fmt: skip
         """Write what differs from the latest state as one commit, and return its id; None if nothing differs.
 
+        Events are queued with it: they are there if the commit is. If nothing differs they are queued all the same.
         After an exception nothing was written, and what was declared still is.
         """
-        size = len(self._intents)
-        limit = self.config.max_batch_size
-        if limit is not None and size > limit:
-            raise BatchSizeExceededError(size, limit)
-        if not size and event is None:
-            return None
-        for attempt in range(_TRIES):
-            try:
-                return self._commit_once(event, metadata)
-            except HeadMismatchError:
-                if attempt + 1 == _TRIES:
-                    raise
-        raise AssertionError("unreachable")
-
-    def _commit_once(self, event: Any, metadata: Mapping[str, Any] | None) -> int | None:
-        with self.repository.transaction(self.session_id) as transaction:
-            changed = 0
-            for info, rows in self._intents.by_type():
-                changed += transaction.reconcile(info, rows)
-            if changed and self.config.check_endpoints:
-                self._check_endpoints(transaction)
-            if not changed and event is None:
-                self._intents.clear()
-                return None
-            found = transaction.finish(self._metadata(metadata))
+        queue = None
+        if event is not None:
+            given = (event,) if isinstance(event, Event) else tuple(event)
+            queue = QueueChange(tuple(queued(one, self.namespace or "") for one in given)) if given else None
+        found = commit_difference(self.repository, self.session_id, self.config, self._intents,
+                                  {**self.instance_metadata, **(metadata or {})}, queue)
         self._intents.clear()
         return found
 
-    def _metadata(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        return {**self.instance_metadata, **(given or {})}
-
-    def _check_endpoints(self, transaction: Transaction) -> None:
-        for info, _ in self._intents.by_type():
-            if info.kind == "relation":
-                for side, key, relation in transaction.missing_endpoints(info, limit=1):
-                    end = info.left if side == "left" else info.right
-                    raise DanglingRelationError(f"there is no {end.__name__} {key!r}", type_name=info.name,
-                                                key=relation, field=f"{side}_key")
-
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[Self]:
-        """Keep all other writers out for several commits. The hold is renewed by every commit."""
+        """Keep all other writers out for several commits. The hold is renewed in the background.
+
+        Raises `LockContentionError`. A commit raises `LeaseExpiredError` if the hold ran out, as when the process was
+        suspended for longer than `Config.lease_ttl`.
+        """
         self.repository.acquire_lease(self.session_id)
         try:
             yield self
         finally:
             self.repository.release_lease(self.session_id)
+
+    # events
+    def run(
+        self, handlers: Iterable[Any], *, schedules: Iterable[Schedule] = (), max_iterations: int | None = None,
+        until_idle: bool = False, raise_errors: bool = False,
+    ) -> RunReport:  # fmt: skip
+        """Handle the events of this session's namespace, and queue those of the schedules, until `stop` or a signal.
+
+        Each round handles one event, or waits for one: `max_iterations` limits the rounds, and `until_idle` ends
+        when nothing is due. An event that fails is tried again later and is a dead letter in the end; with
+        `raise_errors` its `HandlerError` is raised too. Raises `EventLoopLimitError` if events go on causing events,
+        `SchemaOutdatedError` if the store was migrated meanwhile, and what storage raises.
+        """
+        try:
+            return Runner(self, handlers, schedules, self._stop, raise_errors).run(max_iterations, until_idle)
+        finally:
+            self._stop.clear()
+
+    def stop(self) -> None:
+        """End `run` after the event at hand; if it has not begun, as soon as it does. May be called from any thread."""
+        self._stop.set()
+
+    def dead_letters(self) -> list[EventDeadLetter]:
+        """The events of this session's namespace that could not be handled, oldest first."""
+        return self.repository.events.dead_letters(self.namespace or "")
 
     # asking
     def query(self) -> QueryStart:

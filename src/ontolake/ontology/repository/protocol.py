@@ -18,6 +18,8 @@ from ontolake.model.types import Kind, TypeInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ontolake.ontology.events.records import QueueChange
+    from ontolake.ontology.events.store import EventStore
     from ontolake.ontology.plan import Plan, Values
 
 Row = tuple[Any, ...]
@@ -76,8 +78,16 @@ class Transaction(Protocol):
         """Make `version` the current one of a type, with these rows as its state, and return how many they were."""
         ...
 
-    def finish(self, metadata: Mapping[str, Any]) -> int:
-        """Make the commit. Raises `HeadMismatchError` if it must be worked out again."""
+    def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
+        """Make the commit, and do to the queue of events what goes with it: all of both, or nothing.
+
+        Raises `HeadMismatchError` if it must be worked out again, and `LeaseExpiredError` if the write lock, or the
+        claim on the event that was handled, is lost.
+        """
+        ...
+
+    def finish_queue(self, queue: QueueChange) -> None:
+        """The same where nothing differs: only the queue changes, and there is no commit."""
         ...
 
 
@@ -144,7 +154,10 @@ class Repository(Protocol):
         ...
 
     def acquire_lease(self, owner: str) -> Lease:
-        """Hold the write lock over several commits. Raises `LockContentionError`."""
+        """Hold the write lock over several commits, renewed in the background. Raises `LockContentionError`.
+
+        Who acquires it twice releases it twice.
+        """
         ...
 
     def renew_lease(self, owner: str) -> Lease:
@@ -152,6 +165,11 @@ class Repository(Protocol):
         ...
 
     def release_lease(self, owner: str) -> None: ...
+
+    @property
+    def events(self) -> EventStore:
+        """The queue of events."""
+        ...
 
     # reading
     def reading(self) -> AbstractContextManager[None]:

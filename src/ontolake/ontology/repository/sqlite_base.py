@@ -6,10 +6,10 @@ An engine adds where rows of a type are (`source`), how they get there (`_write`
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -21,22 +21,21 @@ from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, LockContentionError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, SchemaOutdatedError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import sqlite_checks
 from ontolake.ontology.repository import sqlite_control as control
-from ontolake.ontology.repository import sqlite_lock as lock
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite_arrow import arrow_table
+from ontolake.ontology.repository.sqlite_events import SqliteEventStore
 from ontolake.ontology.repository.sqlite_functions import install
 from ontolake.ontology.repository.sqlite_latest import quoted
+from ontolake.ontology.repository.sqlite_lock import WriteLock
 from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.repository.sqlite_transaction import InsertOne, OneByOne, SqliteTransaction, find_latest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_PAUSE = 0.005
 
 
 class SqliteRepository(ABC):
@@ -57,7 +56,7 @@ class SqliteRepository(ABC):
         self._shape: object = None
         self._seen: object = None
         self.staged: set[str] = set()
-        self._leased = False
+        self.lock = WriteLock(db, uri, config)
         self._transaction: SqliteTransaction | None = None
         install(db)
         # Otherwise SQLite plans a statement anew whenever other values are bound to it.
@@ -217,54 +216,23 @@ class SqliteRepository(ABC):
         """Begin a write transaction while nobody else holds the write lock."""
         if self.config.readonly:
             raise StorageBackendError(f"{self.uri!r} is open for reading only", hint="open it without readonly")
-        deadline = time.monotonic() + self.config.lock_timeout
-        while True:
-            try:
-                self.db.execute("BEGIN IMMEDIATE")
-            except apsw.BusyError as error:
-                raise LockContentionError(f"another writer is at {self.uri!r}, and did not end within "
-                                          f"{self.config.lock_timeout:g} s", hint="try again") from error
-            found = lock.holder(self.db)
-            if found is None and not self._leased:
-                return
-            if found is not None and found.owner_id == owner:
-                if found.expires_at - time.time() < self.config.lease_ttl / 2:
-                    lock.extend(self.db, owner, self.config.lease_ttl)
-                return
-            self.db.execute("ROLLBACK")
-            if self._leased:
-                self._leased = False
-                raise lock.lost(found)
-            if time.monotonic() >= deadline:
-                assert found is not None
-                raise LockContentionError(f"{found.owner_id!r} holds the write lock of {self.uri!r}",
-                                          hint="try again, or wait until its lease runs out")
-            time.sleep(_PAUSE)
+        self.lock.begin(owner)
 
     def acquire_lease(self, owner: str) -> Lease:
-        self._leased = False
-        self._begin(owner)
-        try:
-            lease = lock.take(self.db, owner, self.config.lease_ttl)
-            self.db.execute("COMMIT")
-        except BaseException:
-            if not self.db.get_autocommit():
-                self.db.execute("ROLLBACK")
-            raise
-        self._leased = True
-        return lease
+        if self.config.readonly:
+            raise StorageBackendError(f"{self.uri!r} is open for reading only", hint="open it without readonly")
+        return self.lock.acquire(owner)
 
     def renew_lease(self, owner: str) -> Lease:
-        with self.transaction(owner):
-            lease = lock.extend(self.db, owner, self.config.lease_ttl)
-            self.db.execute("COMMIT")
-        return lease
+        return self.lock.renew(owner)
 
     def release_lease(self, owner: str) -> None:
-        self._leased = False
-        self.db.execute("BEGIN IMMEDIATE")
-        lock.drop(self.db, owner)
-        self.db.execute("COMMIT")
+        self.lock.release(owner)
+
+    @cached_property
+    def events(self) -> SqliteEventStore:
+        """The queue of events."""
+        return SqliteEventStore(self)
 
     # reading
     def one_by_one(self, info: TypeInfo, version: int) -> OneByOne:
@@ -350,6 +318,7 @@ class SqliteRepository(ABC):
         return sqlite_checks.stored_history(self, version)
 
     def close(self) -> None:
+        self.lock.close()
         self.db.close()
 
     # one row at a time

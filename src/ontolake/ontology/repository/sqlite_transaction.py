@@ -12,11 +12,13 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository import sqlite_control as control
 from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.sqlite_events import apply_queue
 from ontolake.ontology.repository.sqlite_latest import quoted
 from ontolake.ontology.repository.sqlite_stage import discard_unchanged, stage, staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 
 if TYPE_CHECKING:
+    from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.repository.sqlite_base import SqliteRepository
 
 FEW = 8
@@ -90,13 +92,27 @@ class SqliteTransaction:
             self._versions[info] = version
             return repository.write_staged(info, version, self.commit_id, table)
 
-    def finish(self, metadata: Mapping[str, Any]) -> int:
+    def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
         control.insert_commit(self._db, self.commit_id, metadata)
+        if queue is not None:
+            self._change_queue(queue, self.commit_id)
         faults.reach("ontology: commit written, not yet durable")
+        self._end()
+        return self.commit_id
+
+    def finish_queue(self, queue: QueueChange) -> None:
+        self._change_queue(queue, None)
+        self._end()
+
+    def _change_queue(self, queue: QueueChange, commit_id: int | None) -> None:
+        self._repository.events.prepare()
+        apply_queue(self._db, queue, commit_id)
+
+    def _end(self) -> None:
+        self._repository.lock.keep()
         self._db.execute("COMMIT")
         self._repository.committed()
         faults.reach("ontology: commit durable")
-        return self.commit_id
 
 
 def reconcile(
