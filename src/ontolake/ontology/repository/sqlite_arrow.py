@@ -24,7 +24,7 @@ def arrow_table(columns: Sequence[Column], rows: Iterator[tuple[Any, ...]]) -> p
         if not batch:
             break
         parts = list(zip(*batch, strict=True))
-        arrays = [_array(column, part) for column, part in zip(columns, parts, strict=False)]
+        arrays = [typed_array(column, part) for column, part in zip(columns, parts, strict=False)]
         batches.append(pa.record_batch([*arrays, pa.array(parts[-1], pa.int64())], schema=schema))
     return pa.Table.from_batches(batches, schema)
 
@@ -48,7 +48,8 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([*fields, pa.field(commit, pa.int64(), False)])
 
 
-def _array(column: Column, values: tuple[Any, ...]) -> pa.Array:
+def typed_array(column: Column, values: Sequence[Any]) -> pa.Array:
+    """Encoded values of a column as an Arrow array of its type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -68,7 +69,7 @@ def _array(column: Column, values: tuple[Any, ...]) -> pa.Array:
     return pa.array(values, column.arrow_type)
 
 
-def _floats(values: tuple[Any, ...]) -> pa.Array:
+def _floats(values: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
     try:
