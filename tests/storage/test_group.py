@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -138,7 +140,7 @@ def test_those_in_the_group_of_an_interrupted_leader_are_told_that_nothing_is_kn
 class NeverWaits(Numbered):
     """One whose thread is interrupted while it waits."""
 
-    def wait(self) -> None:
+    def wait(self) -> bool:
         raise Interrupted
 
 
@@ -183,3 +185,58 @@ def test_a_leader_that_is_interrupted_while_others_gather_passes_the_lead_on() -
     with pytest.raises(Interrupted):
         group.commit(Numbered(1))
     assert run_all(group, [Numbered(2), Numbered(3)]) == [2, 3]
+
+
+class InterruptedWhenTold(Numbered):
+    """One whose thread is interrupted when it has been told and has not passed it on."""
+
+    def wait(self) -> bool:
+        while not (super().wait() or self.lsn):
+            pass
+        raise Interrupted
+
+
+def test_one_that_is_interrupted_when_it_is_told_keeps_nobody_waiting() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def write(items: Sequence[Numbered]) -> None:
+        entered.set()
+        assert go_on.wait(20)
+        for item in items:
+            item.lsn = item.number
+
+    group = GroupCommit(write, 0)
+    answers: list[tuple[int, bool]] = []
+
+    def run(item: Numbered) -> None:
+        with contextlib.suppress(Interrupted):
+            group.commit(item)
+        answers.append((item.number, time.monotonic() - begun < 0.8))
+
+    # The first leads alone, the second leads the others.
+    items = [InterruptedWhenTold(n) if n == 4 else Numbered(n) for n in range(1, 7)]
+    threads = [threading.Thread(target=run, args=(item,)) for item in items]
+    for waiting, thread in enumerate(threads):
+        thread.start()
+        assert entered.wait(20)
+        while len(group._queue) < waiting:
+            time.sleep(0.001)
+    begun = time.monotonic()
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(answers) == [(number, True) for number in range(1, 7)]
+
+
+def test_a_word_that_was_not_passed_on_is_made_good() -> None:
+    class Silent(Numbered):
+        def pass_on(self) -> None:
+            pass
+
+    def write(items: Sequence[Numbered]) -> None:
+        time.sleep(0.05)
+        for item in items:
+            item.lsn = item.number
+
+    results = run_all(GroupCommit(write, 0), [Silent(n) for n in range(1, 9)])
+    assert results == list(range(1, 9))

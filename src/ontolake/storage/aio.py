@@ -63,8 +63,9 @@ class _AsyncAppend(Append):
 class _Writer:
     """The thread that leads groups for coroutines, and brings the answers back, one call a group and loop."""
 
-    def __init__(self, storage: LogStorage) -> None:
+    def __init__(self, storage: LogStorage, pending: set[_AsyncAppend]) -> None:
         self._storage = storage
+        self._pending = pending
         self._to_lead: SimpleQueue[_AsyncAppend | None] = SimpleQueue()
         self._done: deque[_AsyncAppend] = deque()
         self._thread = threading.Thread(target=self._run, name="ontolake-writer", daemon=True)
@@ -99,14 +100,15 @@ class _Writer:
             ready.setdefault(item.loop, []).append(item)
         for loop, items in ready.items():
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nobody waits any more
-                loop.call_soon_threadsafe(_answer, items)
+                loop.call_soon_threadsafe(_answer, items, self._pending)
 
     def close(self) -> None:
         self._to_lead.put(None)
         self._thread.join()
 
 
-def _answer(items: Sequence[_AsyncAppend]) -> None:
+def _answer(items: Sequence[_AsyncAppend], pending: set[_AsyncAppend]) -> None:
+    pending.difference_update(items)
     for item in items:
         if item.answer.done():
             continue
@@ -124,7 +126,7 @@ class AsyncStorage:
         self.trait_version = storage.trait_version
         self.page_size = storage.page_size
         self._writer: _Writer | None = None
-        self._pending: set[asyncio.Future[int]] = set()
+        self._pending: set[_AsyncAppend] = set()
 
     async def get_page(self, page_id: PageId, lsn: Lsn, *, branch: BranchId | str = MAIN) -> Page:
         return await asyncio.to_thread(self.storage.get_page, page_id, lsn, branch=branch)
@@ -158,10 +160,9 @@ class AsyncStorage:
                 self.storage.append_wal, token, records, branch=branch, request_id=request_id)
         commit = self.storage.prepared(records, request_id)
         if self._writer is None:
-            self._writer = _Writer(self.storage)
+            self._writer = _Writer(self.storage, self._pending)
         item = _AsyncAppend(token, branch, commit, self._writer, asyncio.get_running_loop())
-        self._pending.add(item.answer)
-        item.answer.add_done_callback(self._pending.discard)
+        self._pending.add(item)
         self._writer.append(item)
         return Lsn(await item.answer)
 
@@ -206,8 +207,9 @@ class AsyncStorage:
 
     async def close(self) -> None:
         """Wait for the appends that are under way, then close the storage."""
-        while self._pending:
-            await asyncio.gather(*self._pending, return_exceptions=True)
+        here = asyncio.get_running_loop()
+        while answers := [item.answer for item in self._pending if item.loop is here and not item.answer.done()]:
+            await asyncio.wait(answers)
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
             self._writer = None

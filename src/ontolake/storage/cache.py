@@ -7,7 +7,7 @@ one and what it replaces is forgotten; a hit in the old generation moves to the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -35,14 +35,19 @@ class Cache(Generic[V]):
         return found
 
     def put(self, key: Hashable, value: V) -> None:
+        self.put_all(((key, value),))
+
+    def put_all(self, items: Sequence[tuple[Hashable, V]]) -> None:
+        """Put many at once; of more than there is room for, the last ones stay."""
         if self._half <= 0:
             return
         with self.lock:
-            if len(self.young) >= self._half:
+            if len(self.young) + len(items) > self._half:
                 # The dictionary that readers hold is cleared, not replaced: they may keep a reference to it.
                 self._old = self.young.copy()
                 self.young.clear()
-            self.young[key] = value
+                items = items[-self._half :]
+            self.young.update(items)
 
     def clear(self) -> None:
         with self.lock:

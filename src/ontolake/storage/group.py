@@ -8,30 +8,41 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from ontolake.errors import DurabilityUnconfirmed
+
+_LOOK_AGAIN = 1.0
 
 
 class Waiting:
     """Something to be committed, and how it went: `lsn` or `error` is set when its turn is over."""
 
-    __slots__ = ("_turn", "error", "lsn")
+    __slots__ = ("_turn", "behind", "error", "gone", "lsn")
 
     def __init__(self) -> None:
         self.lsn = 0
         self.error: Exception | None = None
+        self.gone = False
+        """Whether nobody waits for it any more."""
+        self.behind: Waiting | None = None
+        """The one to be told next, once this one has been told."""
         self._turn: threading.Lock | None = None
+
+    @property
+    def waits_in_thread(self) -> bool:
+        """Whether a thread has to be woken."""
+        return self._turn is not None
 
     def will_wait(self) -> None:
         """Somebody else leads: get ready to be told."""
         self._turn = threading.Lock()
         self._turn.acquire()
 
-    def wait(self) -> None:
-        """Wait until this is finished, or is to lead the next group."""
-        if self._turn is not None:
-            self._turn.acquire()
+    def wait(self) -> bool:
+        """Wait until this is finished, or is to lead the next group. False if nobody has said so for a while."""
+        return self._turn is None or self._turn.acquire(timeout=_LOOK_AGAIN)
 
     def promote(self) -> None:
         """Tell this one to lead the group that has gathered."""
@@ -41,6 +52,12 @@ class Waiting:
         """Tell whoever waits that the turn is over."""
         if self._turn is not None:
             self._turn.release()
+
+    def pass_on(self) -> None:
+        """Tell the one behind, if there is one."""
+        behind, self.behind = self.behind, None
+        if behind is not None:
+            behind.finish()
 
     def result(self) -> int:
         """The LSN, or the error raised."""
@@ -69,7 +86,9 @@ class GroupCommit(Generic[W]):
         """Have `item` written; return its LSN or raise its error."""
         try:
             if not self.enqueue(item):
-                item.wait()
+                while not (item.wait() or item.lsn or item.error or self._leader is item):
+                    pass
+                item.pass_on()
             if self._leader is item:
                 self.lead(item)
         except BaseException:
@@ -109,19 +128,31 @@ class GroupCommit(Generic[W]):
                 if failure is not None and item.error is None and not item.lsn:
                     item.error = _shared(failure)
             self._abandon(leader)
-            for item in group:
+            self._tell(group)
+
+    def _tell(self, group: Sequence[W]) -> None:
+        """Tell everyone in the group. Each thread tells the next: woken all at once they would fight to run."""
+        with self._lock:
+            threads = [item for item in group if item.waits_in_thread and not item.gone]
+            for item, behind in pairwise(threads):
+                item.behind = behind
+        for item in threads[:1]:
+            item.finish()
+        for item in group:
+            if not item.waits_in_thread:
                 item.finish()
 
     def _abandon(self, item: W) -> None:
         """`item` waits no longer, and leads no longer: if it does lead, the next one in the queue will."""
         with self._lock:
+            item.gone = True
             if item in self._queue:
                 self._queue.remove(item)
-            if self._leader is not item:
-                return
-            self._leader = self._queue[0] if self._queue else None
-            if self._leader is not None:
-                self._leader.promote()
+            if self._leader is item:
+                self._leader = self._queue[0] if self._queue else None
+                if self._leader is not None:
+                    self._leader.promote()
+        item.pass_on()
 
     def _gather(self) -> None:
         """Wait, at most for the window, while fewer are here than came last time: they are on their way."""

@@ -186,14 +186,21 @@ class Part:
         found = self._spaces.get(space)
         if found is None:
             return None
-        group = bisect_left(self._key, key, *found)
-        if group == found[1] or self._key[group] != key:
-            return None
-        first = self._start[group]
-        at = bisect_right(self._lsn, lsn, first, self._start[group + 1]) - 1
-        if at < first:
-            return None
-        return self._lsn[at], self._segment[at], self._offset[at], self._sum[at]
+        low, high = found
+        keys = self._key
+        group = low + key - keys[low]  # where it is if no key is left out, as with most databases
+        if not low <= group < high or keys[group] != key:
+            group = bisect_left(keys, key, low, high)
+            if group == high or keys[group] != key:
+                return None
+        first, at = self._start[group], self._start[group + 1] - 1
+        version = self._lsn[at]
+        if version > lsn:
+            at = bisect_right(self._lsn, lsn, first, at) - 1
+            if at < first:
+                return None
+            version = self._lsn[at]
+        return version, self._segment[at], self._offset[at], self._sum[at]
 
     def columns(self) -> Columns:
         lsn, segment, offset, checksum, key, start = (

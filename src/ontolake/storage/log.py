@@ -300,8 +300,7 @@ class Log:
                 floor = self.state.floor
             else:
                 lineages, floor = self.moment.lineages, self.moment.floor
-            for key, page in fresh:
-                self.pages.put(key, page)
+            self.pages.put_all(fresh)
             self.moment = Moment(self._view, lineages, durable, floor, self.root.generation)
 
     # the index, for housekeeping

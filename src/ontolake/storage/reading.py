@@ -143,8 +143,7 @@ class PageReader:
         log = self._log
         with log.pages.lock:
             newest = lsn == log.moment.durable and log.moment.lineages is moment.lineages
-            for page in pages:
-                log.pages.put((branch, page.id) if newest else page.lsn, page)
+            log.pages.put_all([((branch, page.id) if newest else page.lsn, page) for page in pages])
 
     def _lineage(self, branch: BranchId | str) -> tuple[Moment, Lineage]:
         """The moment to read at, and the branches to look at, in order."""
