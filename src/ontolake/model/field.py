@@ -39,8 +39,8 @@ class Field(Generic[T]):
     ) -> None:  # fmt: skip
         if default is not UNSET and default_factory is not None:
             raise SchemaValidationError("a field has a default or a default_factory, not both")
-        if name is not None and (not isinstance(name, str) or not name):
-            raise SchemaValidationError(f"a stored name must be text that is not empty, not {name!r}")
+        if name is not None and not (isinstance(name, str) and name.isprintable() and name and name[0] != "~"):
+            raise SchemaValidationError(f"a stored name must be printable and must not begin with ~: {name!r}")
         self.default = default
         self.default_factory = default_factory
         self.primary_key = primary_key

@@ -7,7 +7,7 @@ Missing values follow SQL: a comparison with one is neither true nor false, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
 
 from ontolake.model.errors import SchemaValidationError
@@ -83,6 +83,19 @@ class Measure(NamedTuple):
 Shape = Compare | Match | Member | Test | Junction | Negation
 
 
+def refs_of(shape: Shape) -> Iterator[Ref]:
+    """The fields that a filter mentions, but not those of aggregates in it."""
+    if isinstance(shape, Junction):
+        yield from refs_of(shape.left)
+        yield from refs_of(shape.right)
+    elif isinstance(shape, Negation):
+        yield from refs_of(shape.part)
+    elif not isinstance(shape.ref, Measure):
+        yield shape.ref
+        if isinstance(shape, Compare) and shape.other is not None:
+            yield shape.other
+
+
 class Condition:
     """A filter. Combine with `&`, `|` and `~`."""
 
@@ -142,8 +155,9 @@ class Comparable(Generic[T_co]):
 
     def _compare(self, op: str, other: Any) -> Condition:
         if other is None or other is True or other is False:
-            raise TypeError(f"cannot compare {self!r} with {other!r} through {op}: use "
-                            + (".is_null() or .is_not_null()" if other is None else ".is_true() or .is_false()"))
+            instead = ".is_null() or .is_not_null()" if other is None else ".is_true() or .is_false()"
+            raise TypeError(f"cannot compare {self!r} with {other!r} through {op}"
+                            + (f": use {instead}" if isinstance(self.ref, Ref) else ""))
         if isinstance(other, FieldRef):
             if isinstance(self.ref, Measure):
                 raise TypeError("an aggregate can be compared with a value only")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import json
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +17,9 @@ from ontolake.ontology.repository.sqlite_latest import literal, quoted
 
 Encode = Callable[[Any], Any]
 _OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_NUMBERS = "('integer', 'real')"
+_SORTS = ("WHEN 'text' THEN 'text' WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' WHEN 'array' THEN 'many' "
+          "WHEN 'object' THEN 'many' ELSE 'truth'")
+_NUMERIC = ("int", "float")
 
 
 class Operand(NamedTuple):
@@ -26,8 +30,29 @@ class Operand(NamedTuple):
     json_type: str | None = None
 
     @property
+    def value(self) -> str:
+        """The text of a value out of JSON: text and numbers as SQL has them, lists and objects as their JSON."""
+        return self.sql if self.column is None or self.json_type is None else f"json_extract({self.sql}, '$')"
+
+    @property
+    def sort(self) -> str:
+        """What the value is: only what is of one sort can be equal or has an order."""
+        if self.json_type is not None:
+            return f"CASE {self.json_type} {_SORTS} END"
+        assert self.column is not None
+        found = {"str": "text", "int": "number", "float": "number", "bool": "truth"}.get(self.column.scalar or "")
+        if found is None:
+            raise QueryError(f"{self.column.name} is a {self.column.scalar}: JSON has no such values")
+        return f"'{found}'"
+
+    @property
+    def sortable(self) -> str:
+        """The text for putting values in order."""
+        return self.ordered if self.json_type is None else self.value
+
+    @property
     def ordered(self) -> str:
-        """The text for comparing, ordering and grouping."""
+        """The text for comparing and grouping."""
         if self.column is not None and self.column.scalar == "Decimal":
             return f"{self.sql} COLLATE {DECIMAL}"
         return self.sql
@@ -83,6 +108,9 @@ def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
         if not shape.size:
             return "(0)"
         encode = comparand(left.column)
+        if left.json_type is not None:
+            pairs = ", ".join(f"({to.slot(encode)}, {to.again(_sort_of(encode))})" for _ in range(shape.size))
+            return f"(({left.value}, {left.sort}) IN (VALUES {pairs}))"
         return f"({left.ordered} IN ({', '.join(to.slot(encode) for _ in range(shape.size))}))"
     assert isinstance(shape, Test)
     if shape.op in ("is_null", "is_not_null"):
@@ -129,8 +157,16 @@ def json_path(steps: tuple[str | int, ...]) -> str:
     """A path as SQLite's JSON functions take it. Quotes in keys are written as JSON escapes them."""
     found = "$"
     for step in steps:
-        found += f"[{step}]" if isinstance(step, int) else '."' + step.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        found += _position(step) if isinstance(step, int) else _member_step(step)
     return found
+
+
+def _member_step(key: str) -> str:
+    return '."' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _position(step: int) -> str:
+    return f"[{step}]" if step >= 0 else f"[#{step}]"
 
 
 def _any_of(ref: Ref, to: Resolver) -> tuple[str, Operand]:
@@ -157,24 +193,43 @@ def _spread(json: str) -> str:
 
 
 def _compare(shape: Compare, left: Operand, to: Resolver) -> str:
-    operator = _OPERATORS[shape.op]
     if shape.other is not None:
-        return f"({left.ordered} {operator} {operand(shape.other, to).ordered})"
-    slot = to.slot(comparand(left.column))
-    if left.column is not None or shape.op in ("==", "!="):
-        return f"({left.ordered} {operator} {slot})"
-    # Inside JSON a value may be of any type; text and numbers have no order between them.
-    alike = f"(typeof({left.sql}) IN {_NUMBERS}) = (typeof({slot}) IN {_NUMBERS})"
-    return f"(CASE WHEN {left.sql} IS NULL THEN NULL WHEN {alike} THEN {left.sql} {operator} {slot} ELSE 0 END)"
+        return _fields(shape.op, left, operand(shape.other, to))
+    encode = comparand(left.column)
+    slot = to.slot(encode)
+    if left.json_type is None:
+        return f"({left.ordered} {_OPERATORS[shape.op]} {slot})"
+    return _alike(shape.op, left.value, left.sort, slot, to.again(_sort_of(encode)))
+
+
+def _alike(op: str, left: str, left_sort: str, right: str, right_sort: str) -> str:
+    """A comparison of values of which at least one lies in JSON, and may be of any sort."""
+    return (f"(CASE WHEN {left} IS NULL OR {right} IS NULL THEN NULL WHEN {left_sort} = {right_sort} "
+            f"THEN {left} {_OPERATORS[op]} {right} ELSE {int(op == '!=')} END)")
+
+
+def _fields(op: str, left: Operand, right: Operand) -> str:
+    """A comparison of two fields. Raises `QueryError` for types that cannot be compared."""
+    if left.json_type is not None or right.json_type is not None:
+        return _alike(op, left.value, left.sort, right.value, right.sort)
+    assert left.column is not None
+    assert right.column is not None
+    one, two = left.column.scalar, right.column.scalar
+    if one == two or (one in _NUMERIC and two in _NUMERIC):
+        return f"({left.ordered} {_OPERATORS[op]} {right.ordered})"
+    if {one, two} == {"int", "Decimal"}:
+        texts = [f"CAST({side.sql} AS TEXT) COLLATE {DECIMAL}" for side in (left, right)]
+        return f"({texts[0]} {_OPERATORS[op]} {texts[1]})"
+    raise QueryError(f"{left.column.name} is a {one} and {right.column.name} a {two}: they cannot be compared")
 
 
 def _match(op: str, left: Operand, to: Resolver) -> str:
-    if left.column is not None and left.column.scalar != "str":
-        raise QueryError(f"{_name(left)} is not text", hint=f"{op}() is for str, or for a path inside JSON")
-    matched = _matched(op, left.sql, to)
-    if left.column is not None:
-        return f"({matched})"
-    return f"(CASE typeof({left.sql}) WHEN 'text' THEN {matched} WHEN 'null' THEN NULL ELSE 0 END)"
+    if left.json_type is None:
+        if left.column is None or left.column.scalar != "str":
+            raise QueryError(f"{_name(left)} is not text", hint=f"{op}() is for str, or for a path inside JSON")
+        return f"({_matched(op, left.sql, to)})"
+    matched = _matched(op, left.value, to)
+    return f"(CASE WHEN {left.value} IS NULL THEN NULL WHEN {left.json_type} = 'text' THEN {matched} ELSE 0 END)"
 
 
 def _matched(op: str, text: str, to: Resolver) -> str:
@@ -202,7 +257,9 @@ def _successor(prefix: str) -> str | None:
 def comparand(column: Column | None) -> Encode:
     """How a value to compare with a column is encoded. Raises `QueryError` for one of another type."""
     if column is None:
-        return inside_json
+        return _inside
+    if column.scalar is None:
+        return lambda value: _inside(json.loads(_value(value, column)))
     if column.scalar in ("int", "float") and column.codec.types in (frozenset({int}), frozenset({float})):
         return lambda value: _number(value, column)
     return lambda value: _value(value, column)
@@ -211,18 +268,48 @@ def comparand(column: Column | None) -> Encode:
 def _number(value: Any, column: Column) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QueryError(f"{column.name} is a number and cannot be compared with {value!r}")
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**63 else float(value)
-    return encode_float(value)
+    return _bound(value) if isinstance(value, int) else encode_float(value)
+
+
+def _bound(number: int) -> int | float:
+    """An integer that SQLite takes; one that no column holds as a float, which is less or more than all of them."""
+    if -(2**63) <= number < 2**63:
+        return number
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def number(value: Any) -> int | float:
+    """A value to compare with an aggregate that is a number. Raises `QueryError` for any other."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise QueryError(f"a number cannot be compared with {value!r}")
+    return _bound(value) if isinstance(value, int) else value
+
+
+def _inside(value: Any) -> Any:
+    plain = inside_json(value)
+    return _bound(plain) if isinstance(plain, int) else plain
+
+
+def _sort_of(encode: Encode) -> Encode:
+    """Of which sort a value is that `encode` makes ready for comparing with JSON."""
+    def sort(value: Any) -> str:
+        if isinstance(value, list | tuple | dict | set | frozenset):
+            return "many"
+        return "text" if isinstance(encode(value), str) else "number"
+
+    return sort
 
 
 def _value(value: Any, column: Column) -> Any:
     types = column.codec.types
     if types is not None and type(value) not in types:
         if any(issubclass(kind, enum.Enum) for kind in types) and not isinstance(value, enum.Enum):
-            return value  # the value of a member stands for the member
+            return _member(value, column)
         if isinstance(value, str) and column.scalar == "UUID":
-            return str(column.decode(value))
+            return _text_of_uuid(value, column)
         if isinstance(value, int) and not isinstance(value, bool) and column.scalar == "Decimal":
             return str(value)
         wrong = f"{column.name} is a {column.scalar} and cannot be compared with {value!r}"
@@ -231,6 +318,22 @@ def _value(value: Any, column: Column) -> Any:
         return value if column.codec.encode is None else column.codec.encode(value)
     except (ValueError, KeyError, TypeError) as error:
         raise QueryError(f"{column.name} cannot be compared with {value!r}: {failure(error)}") from error
+
+
+def _member(value: Any, column: Column) -> Any:
+    """The value of a member stands for the member."""
+    try:
+        column.decode(value)
+    except (ValueError, KeyError, TypeError) as error:
+        raise QueryError(f"{column.name} cannot be compared with {value!r}: {failure(error)}") from error
+    return value
+
+
+def _text_of_uuid(value: str, column: Column) -> str:
+    try:
+        return str(column.decode(value))
+    except ValueError as error:
+        raise QueryError(f"{column.name} cannot be compared with {value!r}: {error}") from error
 
 
 def _name(left: Operand) -> str:

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+OLD = '"~old"'
+"""The column of staged rows that says where the latest row of the same key is."""
+
+
+def raw(key: str) -> str:
+    """What a source calls the text of a key. No field's name begins like this."""
+    return f"~{key}"
+
 
 def quoted(name: str) -> str:
     """A name as SQL has it."""

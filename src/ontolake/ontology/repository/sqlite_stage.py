@@ -11,7 +11,7 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_functions import DECIMAL
-from ontolake.ontology.repository.sqlite_latest import quoted
+from ontolake.ontology.repository.sqlite_latest import OLD, quoted
 
 
 @contextlib.contextmanager
@@ -20,19 +20,19 @@ def stage(
 ) -> Iterator[str]:  # fmt: skip
     """A temporary table with these rows in it, gone at the end of the block.
 
-    Its columns are those of the type, and `old`: the place of the latest row of the same key, which `newest` finds,
+    Its columns are those of the type, and `OLD`: the place of the latest row of the same key, which `newest` finds,
     SQL about the key columns of `new`. `known` has the tables that are there from before.
     """
     table = f"temp.{quoted('stage_' + info.kind + '_' + info.name)}"
     columns = [quoted(column.column) for column in (*info.keys, *info.columns)]
     if table not in known:
         db.execute(f"DROP TABLE IF EXISTS {table}")
-        db.execute(f"CREATE TABLE {table} ({', '.join(columns)}, old INTEGER)")
+        db.execute(f"CREATE TABLE {table} ({', '.join(columns)}, {OLD} INTEGER)")
         known.add(table)
     try:
         # Not found while staging: a statement that runs once is much faster than one that runs for every row.
         db.executemany(f"INSERT INTO {table} VALUES ({'?, ' * len(columns)}NULL)", rows)
-        db.execute(f"UPDATE {table} AS new SET old = {newest}")
+        db.execute(f"UPDATE {table} AS new SET {OLD} = {newest}")
         yield table
     finally:
         with contextlib.suppress(apsw.Error):
@@ -49,8 +49,8 @@ def staged_key(info: TypeInfo, column: str) -> str:
 def discard_unchanged(db: apsw.Connection, info: TypeInfo, source: str, table: str) -> None:
     """Take staged rows out that say what the latest row of their key says."""
     same = [f"{_compared(column)} IS new.{quoted(column.column)}" for column in info.columns] or ["1"]
-    db.execute(f"DELETE FROM {table} AS new WHERE old IS NOT NULL AND EXISTS "
-               f"(SELECT 1 FROM {source} AS old WHERE old.rowid = new.old AND {' AND '.join(same)})")
+    db.execute(f"DELETE FROM {table} AS new WHERE {OLD} IS NOT NULL AND EXISTS "
+               f"(SELECT 1 FROM {source} AS old WHERE old.rowid = new.{OLD} AND {' AND '.join(same)})")
 
 
 def _compared(column: Column) -> str:

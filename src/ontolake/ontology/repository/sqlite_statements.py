@@ -11,7 +11,8 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
-from ontolake.ontology.repository.sqlite_conditions import Encode, Operand, comparand, condition, operand
+from ontolake.ontology.repository.sqlite_conditions import Encode, Operand, comparand, condition, number, operand
+from ontolake.ontology.repository.sqlite_functions import DECIMAL
 from ontolake.ontology.repository.sqlite_latest import newest_of, quoted
 
 Slot = tuple[str, int, Encode | None]
@@ -96,8 +97,7 @@ class _Compiler:
         return f"?{len(self._slots)}"
 
     def again(self, encode: Encode) -> str:
-        part, position, before = self._slots[-1]
-        assert before is None
+        part, position, _ = self._slots[-1]
         self._slots.append((part, position, encode))
         return f"?{len(self._slots)}"
 
@@ -139,25 +139,29 @@ class _Compiler:
         """SQL of an aggregate, and how a value to compare with it is encoded."""
         if measure.op == "count":
             if measure.ref is None:
-                return "count(*)", None
-            return f"count({operand(measure.ref, self).sql})", None
+                return "count(*)", number
+            return f"count({operand(measure.ref, self).sql})", number
         if measure.op == "count_where":
-            return f"count(CASE WHEN {condition(measure.where, self)} THEN 1 END)", None
+            return f"count(CASE WHEN {condition(measure.where, self)} THEN 1 END)", number
         assert measure.ref is not None
         value = operand(measure.ref, self)
         column = value.column
         scalar = column.scalar if column is not None else None
+        collated = f" COLLATE {DECIMAL}" if scalar == "Decimal" else ""
         if measure.op in ("min", "max"):
-            return f"{measure.op}({value.ordered})", None if column is None else comparand(column)
+            _refuse_containers(column, measure.op)
+            return f"{measure.op}({value.sortable}){collated}", comparand(column)
         if measure.op == "avg_len":
-            return f"avg({_length(value)})", None
+            return f"avg({_length(value)})", number
         if column is not None and scalar not in ("int", "float", "Decimal", "bool"):
             raise QueryError(f"{column.name} is not a number: there is no {measure.op} of it")
-        if scalar == "Decimal" and column is not None:
-            return f"ontolake_decimal_{measure.op}({value.sql})", str
+        if scalar == "Decimal":
+            return f"ontolake_decimal_{measure.op}({value.sql}){collated}", comparand(column)
         if scalar == "float":  # NaN is stored as text, and makes every sum NaN
-            return f"CASE WHEN max(typeof({value.sql}) = 'text') THEN 'NaN' ELSE {measure.op}({value.sql}) END", None
-        return f"{measure.op}({value.sql})", None
+            return f"CASE WHEN max(typeof({value.sql}) = 'text') THEN 'NaN' ELSE {measure.op}({value.sql}) END", number
+        if column is None:  # inside JSON there may be anything
+            return f"{measure.op}(CASE WHEN {value.sort} = 'number' THEN {value.sql} END)", number
+        return f"{measure.op}({value.sql})", number
 
     # the statement
     def statement(self) -> Statement:
@@ -220,7 +224,7 @@ class _Compiler:
     def _order(self, group: list[str]) -> str:
         plan = self._plan
         self._part = "where"
-        terms = [f"{operand(order.ref, self).ordered}{' DESC' if order.descending else ''}" for order in plan.order]
+        terms = [f"{operand(order.ref, self).sortable}{' DESC' if order.descending else ''}" for order in plan.order]
         if plan.output == "rows" and not self._single and (not plan.hops or terms or plan.limit or plan.offset):
             # In the order in which rows were written, if in no other; so that every answer has one order.
             terms += [f"{row.alias}.rowid" for row in self._rows]
@@ -231,8 +235,8 @@ class _Compiler:
     def _from(self) -> str:
         root = self._rows[0]
         sql = f"{self._sources.source(root.info)} AS {root.alias}"
-        for number, hop in enumerate(self._plan.hops):
-            near, relation, far = self._rows[2 * number : 2 * number + 3]
+        for position, hop in enumerate(self._plan.hops):
+            near, relation, far = self._rows[2 * position : 2 * position + 3]
             here, there = ("left_key", "right_key") if hop.forward else ("right_key", "left_key")
             key = self._sources.key
             on = f"{key(relation.alias, here)} = {key(near.alias, 'entity_key')}"
@@ -247,7 +251,7 @@ class _Compiler:
         """What to join for the latest state of the entity of a key."""
         source, name = self._sources.source(row.info), self._sources.key_column("entity_key")
         latest = newest_of(row.alias, source, [(name, key)], self._as_of)
-        return f"{source} AS {row.alias} ON {row.alias}.{name} = {key} AND {latest}"
+        return f"{source} AS {row.alias} ON {row.alias}.{quoted(name)} = {key} AND {latest}"
 
     def _bounds(self) -> list[str]:
         """Which rows of the root count: all of history within the bounds if asked for, else the latest."""
@@ -273,9 +277,17 @@ def _conjunction(shape: Shape, text: Callable[[Shape], str]) -> str:
     return text(shape)
 
 
+def _refuse_containers(column: Column | None, op: str) -> None:
+    if column is not None and column.spec["kind"] in ("list", "dict", "typed_dict", "ref"):
+        raise QueryError(f"{column.name} holds lists or dicts, which have no order: there is no {op} of it")
+
+
 def _length(value: Operand) -> str:
     """How long text is, or how many elements a list or an object has."""
     if value.json_type is None:
+        if value.column is None or value.column.scalar not in ("str", "bytes"):
+            raise QueryError(f"{value.column.name if value.column else 'the value'} has no length",
+                             hint="avg_len is for text, bytes, lists and dicts")
         return f"length({value.sql})"
     elements = f"(SELECT count(*) FROM json_each({value.sql}))"
     text = value.sql if value.column is None else f"{value.sql} ->> '$'"

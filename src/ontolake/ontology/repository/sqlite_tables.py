@@ -7,7 +7,7 @@ import apsw
 from ontolake.model.columns import ENTITY_COLUMNS, ROWID_NAMES, Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.repository.sqlite_latest import quoted
+from ontolake.ontology.repository.sqlite_latest import quoted, raw
 from ontolake.ontology.repository.sqlite_statements import key_columns
 
 
@@ -71,6 +71,6 @@ def _mirrors(info: TypeInfo) -> list[str]:
 def empty_source(info: TypeInfo | StoredType) -> str:
     """What stands for a type that has no rows to read."""
     keys = key_columns(info)
-    names = [*keys, *(f"raw_{key}" for key in keys), "commit_id", "schema_version_id", "rowid",
+    names = [*keys, *(raw(key) for key in keys), "commit_id", "schema_version_id", "rowid",
              *(column.column for column in info.columns)]
     return f"(SELECT {', '.join(f'NULL AS {quoted(name)}' for name in names)} WHERE 0)"

@@ -16,7 +16,7 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_conditions import json_path
-from ontolake.ontology.repository.sqlite_latest import literal, newest_row, no_newer, quoted
+from ontolake.ontology.repository.sqlite_latest import literal, newest_row, no_newer, quoted, raw
 from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 from ontolake.ontology.repository.sqlite_tables import empty_source
@@ -65,27 +65,28 @@ class SqliteRepositoryV1(SqliteRepository):
     def source(self, info: TypeInfo | StoredType) -> str:
         if self.current_version(info) is None:
             return empty_source(info)
-        keys = [*(_key(info, key) for key in key_columns(info)), *(f"{key} AS raw_{key}" for key in key_columns(info)),
-                "commit_id", "schema_version_id", "id AS rowid"]
+        names = key_columns(info)
+        keys = [*(_key(info, key) for key in names), *(f"{key} AS {quoted(raw(key))}" for key in names), "commit_id",
+                "schema_version_id", "id AS rowid"]
         fields = [f"{_value(column)} AS {quoted(column.column)}" for column in info.columns]
         return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
                 f"WHERE {info.kind}_type = {literal(info.name)})")
 
     def key(self, alias: str, column: str) -> str:
-        return f"{alias}.raw_{column}"
+        return f"{alias}.{quoted(raw(column))}"
 
     def key_column(self, column: str) -> str:
-        return f"raw_{column}"
+        return raw(column)
 
     def exact(self, alias: str, column: Column) -> str | None:
-        return f"{alias}.raw_{column.column}" if column.scalar == "int" else None
+        return self.key(alias, column.column) if column.scalar == "int" else None
 
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
-        keys = [(f"raw_{key}", f"{alias}.raw_{key}") for key in key_columns(info)]
+        keys = [(raw(key), self.key(alias, key)) for key in key_columns(info)]
         return no_newer(alias, self.source(info), keys, as_of)
 
     def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
-        given = [(f"raw_{key}", f"CAST({sql} AS TEXT)") for key, sql in zip(key_columns(info), keys, strict=True)]
+        given = [(raw(key), f"CAST({sql} AS TEXT)") for key, sql in zip(key_columns(info), keys, strict=True)]
         return newest_row(self.source(info), given)
 
     def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:

@@ -14,7 +14,7 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
-from ontolake.ontology.repository.sqlite_latest import newest_row, not_superseded, quoted
+from ontolake.ontology.repository.sqlite_latest import OLD, newest_row, not_superseded, quoted
 from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 from ontolake.ontology.repository.sqlite_tables import (
@@ -173,8 +173,8 @@ class SqliteRepositoryV2(SqliteRepository):
         target = ", ".join([*keys, "commit_id", "schema_version_id", *fields])
         given = ", ".join([*(staged_key(info, key) for key in keys), "?1", str(version),
                            *(f"new.{field}" for field in fields)])
-        self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT old, ?1 FROM {stage} "
-                        "WHERE old IS NOT NULL", (commit_id,))
+        self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT {OLD}, ?1 FROM {stage} "
+                        f"WHERE {OLD} IS NOT NULL", (commit_id,))
         self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({target}) SELECT {given} FROM {stage} AS new "
                         "ORDER BY new.rowid", (commit_id,))
         return self.db.changes()
