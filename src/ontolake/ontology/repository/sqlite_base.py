@@ -21,7 +21,7 @@ from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, QueryError, SchemaOutdatedError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import sqlite_checks
 from ontolake.ontology.repository import sqlite_control as control
@@ -214,13 +214,16 @@ class SqliteRepository(ABC):
 
     def _begin(self, owner: str) -> None:
         """Begin a write transaction while nobody else holds the write lock."""
-        if self.config.readonly:
-            raise StorageBackendError(f"{self.uri!r} is open for reading only", hint="open it without readonly")
+        self.check_writable()
         self.lock.begin(owner)
 
-    def acquire_lease(self, owner: str) -> Lease:
+    def check_writable(self) -> None:
+        """Raise `StorageBackendError` if this store was opened for reading only."""
         if self.config.readonly:
             raise StorageBackendError(f"{self.uri!r} is open for reading only", hint="open it without readonly")
+
+    def acquire_lease(self, owner: str) -> Lease:
+        self.check_writable()
         return self.lock.acquire(owner)
 
     def renew_lease(self, owner: str) -> Lease:
@@ -267,11 +270,24 @@ class SqliteRepository(ABC):
             if statement is None:
                 self.refresh()
                 statement = self._statements[plan] = compile_plan(plan, self)
-            cursor = self.db.execute(statement.sql, statement.parameters(values))
+            parameters = statement.parameters(values)
+            if plan.output != "rows":
+                found: Iterator[Row] = iter(self._measured(statement.sql, parameters))
+            else:
+                found = self.db.execute(statement.sql, parameters)
             # Reading has begun: was anything committed since the statement was made?
             if self._transaction is not None or self._look():
-                return cursor
-            cursor.close()
+                return found
+            del found
+
+    def _measured(self, sql: str, parameters: tuple[Any, ...]) -> list[Row]:
+        try:
+            return self.db.execute(sql, parameters).fetchall()
+        except apsw.SQLError as error:
+            if "integer overflow" not in str(error):
+                raise
+            raise QueryError("the sum is a number that does not fit into 64 bits",
+                             hint="ask for avg(), or sum fewer rows") from error
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         return arrow_table(type_info(plan.root).all_columns, self.run(plan, values))
