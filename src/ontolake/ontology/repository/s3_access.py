@@ -1,0 +1,109 @@
+"""Whole objects with a second try: what fails in passing is asked for again, what is missing is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ontolake import faults
+from ontolake.errors import NotFound, Transient
+from ontolake.objects import Object, ObjectStore, Range
+from ontolake.ontology.errors import StorageBackendError
+
+TRIES = 4
+FIRST_WAIT = 0.02
+THREADS = 8
+
+T = TypeVar("T")
+
+
+def again(operation: Callable[[], T]) -> T:
+    """Do what may be done more than once; the last `Transient` is raised."""
+    for attempt in range(TRIES - 1):
+        try:
+            return operation()
+        except Transient:
+            time.sleep(FIRST_WAIT * 2**attempt)
+    return operation()
+
+
+class Access:
+    """The objects of one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.url = store.url
+        self._pool: ThreadPoolExecutor | None = None
+
+    def find(self, key: str) -> Object | None:
+        """An object; None if it is not there."""
+        try:
+            return again(lambda: self.store.get(key))
+        except NotFound:
+            return None
+
+    def need(self, key: str, why: str) -> bytes:
+        """An object that must be there. Raises `StorageBackendError` if it is not."""
+        found = self.find(key)
+        if found is None:
+            raise self.missing(key, why)
+        return found.data
+
+    def missing(self, key: str, why: str) -> StorageBackendError:
+        return StorageBackendError(f"the object {key!r} is missing in {self.url}, and {why} names it",
+                                   hint="restore it from a copy; nothing was changed")
+
+    def some(self, key: str, start: int, length: int) -> bytes:
+        """Bytes of a data file. Raises `StorageBackendError` if it is gone or too short."""
+        try:
+            found = again(lambda: self.store.get_range(key, start, length))
+        except NotFound:
+            raise self.missing(key, "a manifest") from None
+        if len(found) != length:
+            raise self._short(key, start + len(found), start + length)
+        return found
+
+    def _short(self, key: str, size: int, wanted: int) -> StorageBackendError:
+        return StorageBackendError(f"the object {key!r} in {self.url} ends at {size} bytes, before {wanted}",
+                                   hint="it was cut short; restore it from a copy")
+
+    def whole(self, wanted: Sequence[tuple[str, int]]) -> list[bytes]:
+        """Several data files of known sizes, all at once."""
+        if len(wanted) == 1:
+            return [self.some(wanted[0][0], 0, wanted[0][1])]
+        found = self.store.get_ranges([Range(key, 0, size) for key, size in wanted])
+        done: list[bytes] = []
+        for (key, size), data in zip(wanted, found, strict=True):
+            if isinstance(data, bytes) and len(data) == size:
+                done.append(data)
+            elif isinstance(data, bytes):
+                raise self._short(key, len(data), size)
+            else:
+                done.append(self.some(key, 0, size))  # asks again, and says what is wrong
+        return done
+
+    def write(self, objects: Mapping[str, bytes]) -> None:
+        """Write objects that nobody else writes, at once; all are durable when it returns."""
+        faults.reach("ontology objects: before writing")
+        if len(objects) < 2:
+            for key, data in objects.items():
+                self._put(key, data)
+        else:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="ontolake-objects")
+            failed: BaseException | None = None
+            for future in [self._pool.submit(self._put, key, data) for key, data in objects.items()]:
+                failed = failed or future.exception()
+            if failed is not None:
+                raise failed
+        faults.reach("ontology objects: written")
+
+    def _put(self, key: str, data: bytes) -> None:
+        again(lambda: self.store.put(key, data))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        self.store.close()

@@ -1,0 +1,333 @@
+"""What both engines on objects share: one head, commits by moving it, schemas, the write lock, reading.
+
+An engine adds where rows of a version are, and what else stands in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from ontolake import faults
+from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
+from ontolake.history import Commit, Damage
+from ontolake.model.schema import diff, schema_of
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.objects import ObjectStore, new_nonce, replace
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import HeadMismatchError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository import s3_layout as layout
+from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.s3_access import Access
+from ontolake.ontology.repository.s3_advisory import write_advisory
+from ontolake.ontology.repository.s3_execute import Executor
+from ontolake.ontology.repository.s3_files import Files
+from ontolake.ontology.repository.s3_layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
+from ontolake.ontology.repository.s3_lease import ObjectLock, now_text
+from ontolake.ontology.repository.s3_moment import Moment, Records
+from ontolake.ontology.repository.s3_rows import Type, public_table, rows_of, table_of
+from ontolake.ontology.repository.s3_scan import LATEST, Scanner, Span
+from ontolake.ontology.repository.s3_transaction import S3Transaction
+
+if TYPE_CHECKING:
+    from ontolake.ontology.events.store import EventStore
+
+log = logging.getLogger(__name__)
+
+_TRIES = 20
+
+
+class Restated(NamedTuple):
+    """A new manifest of the newest commit: its types, the states that differ, schemas, and dropped types."""
+
+    types: dict[str, TypeEntry]
+    states: dict[str, TypeState]
+    schemas: Schemas
+    dropped: dict[str, TypeEntry]
+
+
+class S3Repository(ABC):
+    """A typed store on objects, whichever engine version it has."""
+
+    backend = "s3"
+    engine_version: str
+    versions_apart: bool
+    """Whether every version of a type has files of its own, and reads see the current one only."""
+
+    def __init__(self, store: ObjectStore, uri: str, config: Config) -> None:
+        self.access = Access(store)
+        self.uri = uri
+        self.config = config
+        self.runtime_id = uuid.uuid4().hex
+        self.records = Records(self.access)
+        self.files = Files(self.access)
+        self.scanner = Scanner(self.files)
+        self._executor = Executor(self)
+        self._last: Moment | None = None
+        self._pinned: Moment | None = None
+        self.lock = ObjectLock(self.access, uri, config)
+
+    # the engine's part
+    @abstractmethod
+    def data_path(self, folder: str, kind: Kind, name: str, version: int) -> str:
+        """Where a commit puts its rows of a type."""
+
+    @abstractmethod
+    def physical(self, info: TypeInfo, version: int, rows: pa.Table) -> pa.Table:
+        """Rows with what else the engine writes beside the columns."""
+
+    @abstractmethod
+    def state_to_extend(
+        self, info: TypeInfo, moment: Moment, version: int, commit_id: int, rewritten: bool
+    ) -> TypeState:  # fmt: skip
+        """The files to which a commit adds its own."""
+
+    @abstractmethod
+    def activation(self, info: TypeInfo) -> int: ...
+
+    def declared(self, info: TypeInfo, rows: Collection[Row]) -> pa.Table:
+        """Declared rows as a table."""
+        return table_of(info, rows)
+
+    def storage_info(self) -> dict[str, Any]:
+        return {"backend": self.backend, "engine_version": self.engine_version, "uri": self.uri}
+
+    # the moment
+    def moment(self) -> Moment:
+        """The head as it is now, or as it was when the block began that is being read in."""
+        if self._pinned is not None:
+            return self._pinned
+        found = self.access.find(layout.HEAD)
+        if found is None:
+            raise StorageBackendError(f"the object {layout.HEAD!r} is missing in {self.access.url}",
+                                      hint="onto index repair finds the newest commit; or restore it from a copy")
+        if self._last is None or self._last.tag != found.tag:
+            head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+            self._last = Moment(head, found.tag, self.records)
+        return self._last
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        if self._pinned is not None:
+            yield
+            return
+        self._pinned = self.moment()
+        try:
+            yield
+        finally:
+            self._pinned = None
+
+    def head(self) -> int:
+        return self.moment().commit_id
+
+    def state(self) -> object:
+        return self.moment().tag
+
+    # schemas
+    def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:
+        return self.moment().current
+
+    def schema_versions(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        return self.moment().versions(kind, name)
+
+    def dropped(self) -> Collection[tuple[Kind, str]]:
+        return self.moment().dropped
+
+    def current_version(self, info: Type) -> int | None:
+        """The current version of a type if it is that of the code; None for a type that is not known (any more).
+
+        Raises `SchemaOutdatedError` if the store has another schema.
+        """
+        known = self.moment().current.get((info.kind, info.name))
+        if known is None:
+            return None
+        if known.schema_hash != info.schema_hash:
+            wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
+            raise SchemaOutdatedError([diff(known.schema, wanted)])
+        return known.schema_version_id
+
+    def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
+        key = type_key(kind, name)
+
+        def without(moment: Moment) -> Restated:
+            manifest = moment.manifest
+            if at is not None and moment.commit_id != at:
+                raise HeadMismatchError(f"commit {moment.commit_id} came after commit {at}, which was read",
+                                        hint="read again and work it out again")
+            if manifest is None or key not in manifest.types:
+                raise StorageBackendError(f"there is no {kind} type {name} in {self.uri!r}",
+                                          hint="storage_info() and onto schema history list the types")
+            types = dict(manifest.types)
+            dropped = {**manifest.dropped, key: types.pop(key)}
+            return Restated(types, {}, Schemas(moment.schemas.types, (*moment.schemas.dropped, key)), dropped)
+
+        self.restate(without)
+
+    # writing
+    @contextlib.contextmanager
+    def transaction(self, owner: str) -> Iterator[S3Transaction]:
+        with self.lock.writing(owner):
+            self._pinned = self.moment()
+            try:
+                yield S3Transaction(self, self._pinned)
+            finally:
+                self._pinned = None
+
+    def acquire_lease(self, owner: str) -> Lease:
+        return self.lock.acquire(owner)
+
+    def renew_lease(self, owner: str) -> Lease:
+        return self.lock.renew(owner)
+
+    def release_lease(self, owner: str) -> None:
+        self.lock.release(owner)
+
+    def move_head(self, moment: Moment, manifest: Manifest, path: str) -> None:
+        """The commit point: make a manifest, all of which is durable, the newest one.
+
+        Raises `HeadMismatchError` if the head is no longer at `moment`, `LeaseExpiredError` if a lock that was held
+        has run out, and `DurabilityUnconfirmed` if it cannot be told what happened.
+        """
+        self.lock.check()
+        nonce = new_nonce()
+        head = Head(manifest.commit_id, path, now_text(), self.runtime_id, nonce.decode(), moment.head.fence)
+        faults.reach("ontology objects: before the head is moved")
+        try:
+            tag = replace(self.access.store, layout.HEAD, layout.compact(head), moment.tag, nonce)
+        except PreconditionFailed as error:
+            self.lock.beaten()
+            raise HeadMismatchError(f"another commit came first at {self.uri!r}",
+                                    hint="work the difference out again") from error
+        except DurabilityUnconfirmed:
+            if not self._settled(path, manifest.commit_id):
+                raise
+            tag = ""
+        faults.reach("ontology objects: head moved")
+        self.records.remember(path, manifest)
+        self._last = Moment(head, tag, self.records) if tag else None
+
+    def _settled(self, path: str, commit_id: int) -> bool:
+        """Whether our manifest is in the chain, although somebody may have written the head since.
+
+        Raises `HeadMismatchError` if it is not and cannot come to be: another commit has its place.
+        """
+        found = self.access.find(layout.HEAD)
+        if found is None:
+            return False
+        head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+        if head.manifest_path == path:
+            return True
+        other = Moment(head, found.tag, self.records).at(commit_id)
+        if other is None:
+            return False
+        if f"/{commit_id}-{other.attempt}/" in f"/{path}":
+            return True
+        self.lock.beaten()
+        raise HeadMismatchError(f"another commit came first at {self.uri!r}", hint="work the difference out again")
+
+    def restate(self, change: Callable[[Moment], Restated | None]) -> Manifest | None:
+        """Write a new manifest of the newest commit, with other types or files. None if there is nothing to do."""
+        for _ in range(_TRIES):
+            with self.lock.writing(self.runtime_id):
+                moment = self.moment()
+                restated = change(moment)
+                before = moment.manifest
+                if restated is None or before is None:
+                    return None
+                manifest, path = self._restated(moment, before, restated)
+                with contextlib.suppress(HeadMismatchError):
+                    self.move_head(moment, manifest, path)
+                    changed = restated.schemas if restated.schemas is not moment.schemas else None
+                    self.after_commit(manifest, changed, [*restated.states])
+                    return manifest
+        raise HeadMismatchError(f"others keep committing to {self.uri!r}", hint="try again")
+
+    def _restated(self, moment: Moment, before: Manifest, restated: Restated) -> tuple[Manifest, str]:
+        types, states, schemas, dropped = restated
+        folder = layout.commit_folder(before.commit_id, layout.new_attempt())
+        path = f"{folder}/{layout.MANIFEST}"
+        here = {key: state for key, state in before.states.items() if key in types} | states
+        entries = {key: TypeEntry(entry.schema_version_id, entry.activation_commit_id, path) if key in here else entry
+                   for key, entry in types.items()}
+        objects: dict[str, bytes] = {}
+        at = before.schemas
+        if schemas is not moment.schemas:
+            at = f"{folder}/{layout.SCHEMAS}"
+            objects[at] = layout.encode(schemas)
+        manifest = Manifest(
+            before.commit_id, before.parent_commit_id, before.parent_manifest_path, before.created_at,
+            before.runtime_id, before.metadata, before.files, entries, here, at, before.attempt, before.ancestors,
+            dropped,
+        )  # fmt: skip
+        objects[path] = layout.compact(manifest)
+        self.access.write(objects)
+        return manifest, path
+
+    def after_commit(self, manifest: Manifest, schemas: Schemas | None, changed: Sequence[str]) -> None:
+        """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""
+        try:
+            write_advisory(self, manifest, schemas, changed)
+        except OntolakeError as error:
+            log.warning("the indices of %s are behind: %s", self.uri, error)
+
+    # reading
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        with self.reading():
+            return self._executor.run(plan, values)
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
+        with self.reading():
+            return self._executor.run_arrow(plan, values)
+
+    def table(self, info: Type, span: Span = LATEST) -> pa.Table:
+        """Rows of a type as they are stored, those of the current version."""
+        if self.current_version(info) is None:
+            return self.scanner.scan(info, None, span)
+        return self.scanner.scan(info, self.moment().state(info.kind, info.name), span)
+
+    def read_stored(self, stored: StoredType) -> Iterator[Row]:
+        return rows_of(stored.all_columns, self.table(stored))
+
+    def count_stored(self, stored: StoredType) -> int:
+        return len(self.table(stored))
+
+    def arrow_stored(self, stored: StoredType) -> pa.Table:
+        found = public_table(stored.all_columns, self.table(stored))
+        return found.drop_columns([found.column_names[-1]])
+
+    def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
+        return self.moment().commits(since, until, limit)
+
+    def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
+        with self.reading():
+            if self.current_version(info) is None:
+                return iter(())
+            return self._executor.changes(info, commit_id)
+
+    # checking
+    def check(self) -> Iterator[Damage]:
+        from ontolake.ontology.repository.s3_checks import check
+
+        return check(self)
+
+    def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
+        from ontolake.ontology.repository.s3_checks import stored_history
+
+        return stored_history(self, version)
+
+    @property
+    def events(self) -> EventStore:
+        raise StorageBackendError(f"there is no queue of events at {self.uri!r}: this engine keeps none",
+                                  hint="keep events in a typed store on SQLite, which can be at sqlite+s3://")
+
+    def close(self) -> None:
+        self.lock.close()
+        self.access.close()

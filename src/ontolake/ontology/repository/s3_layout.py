@@ -1,0 +1,214 @@
+"""What a typed store on objects is made of: where each object is, and what stands in it.
+
+`meta/head.json` names the newest manifest, and moving it is the commit. Everything else is written once, under a name
+of its own, except for what is advisory: indices, the layout catalog and the schema files are there for people and for
+repair, and no read depends on them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, TypeVar
+
+import msgspec
+
+from ontolake.model.types import Kind
+from ontolake.ontology.errors import StorageBackendError
+
+ENGINE = "meta/engine.json"
+HEAD = "meta/head.json"
+LOCK = "meta/locks/ontology_write.json"
+CATALOG = "meta/type_layout_catalog.json"
+REGISTRY, DROPPED = "meta/schema/registry.json", "meta/schema/dropped.json"
+MANIFEST = "manifest.json"
+SCHEMAS = "schemas.json"
+PLURAL: dict[str, str] = {"entity": "entities", "relation": "relations"}
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Stamp(msgspec.Struct):
+    """`meta/engine.json`."""
+
+    backend: str
+    engine_version: str
+    created_at: str = ""
+    nonce: str = ""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """`meta/head.json`: the single point of truth. `fence` changes whenever somebody takes the write lock."""
+
+    commit_id: int
+    manifest_path: str | None
+    updated_at: str
+    runtime_id: str
+    nonce: str
+    fence: str = ""
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """`meta/locks/ontology_write.json`. Nobody holds it if `owner_id` is empty or `expires_at` has passed."""
+
+    owner_id: str
+    acquired_at: str
+    expires_at: float
+    lease_ttl_ms: int
+    nonce: str
+
+
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Parquet file of rows of one version of a type, sorted by key.
+
+    In a run every key is once. `updates` is how many rows may replace one of an older run, `low` and `high` are the
+    first and the last of the leading keys. `superseded` is set for files of rows that have a successor: the highest
+    commit that replaced one of them.
+    """
+
+    path: str
+    row_count: int
+    size: int
+    schema_version_id: int
+    min_commit_id: int
+    max_commit_id: int
+    content_sha256: str = ""
+    updates: int = 0
+    level: int = 0
+    low: str | int | None = None
+    high: str | int | None = None
+    superseded: int | None = None
+
+
+class TypeState(msgspec.Struct, frozen=True):
+    """The files of a type: runs from the oldest to the newest, and rows that have a successor."""
+
+    schema_version_id: int
+    activation_commit_id: int
+    next_row: int = 1
+    runs: tuple[DataFile, ...] = ()
+    past: tuple[DataFile, ...] = ()
+
+
+class TypeEntry(msgspec.Struct, frozen=True):
+    """A current type: its version, since when, and which manifest has its state."""
+
+    schema_version_id: int
+    activation_commit_id: int
+    manifest_path: str
+
+
+class CommitFile(msgspec.Struct, frozen=True):
+    """One file that a commit wrote."""
+
+    kind: Kind
+    type_name: str
+    path: str
+    row_count: int
+    schema_version_id: int
+    content_sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """A commit: what it wrote, what came before, and how every type stands after it.
+
+    `ancestors` leads to older commits in few steps, `states` has the types whose files differ from before.
+    """
+
+    commit_id: int
+    parent_commit_id: int | None
+    parent_manifest_path: str | None
+    created_at: str
+    runtime_id: str
+    metadata: dict[str, Any]
+    files: tuple[CommitFile, ...]
+    types: dict[str, TypeEntry]
+    states: dict[str, TypeState]
+    schemas: str | None
+    attempt: str
+    ancestors: tuple[tuple[int, str], ...] = ()
+    dropped: dict[str, TypeEntry] = {}
+
+
+class SchemaRecord(msgspec.Struct, frozen=True):
+    schema_version_id: int
+    schema: dict[str, Any]
+    schema_hash: str
+    created_at: str
+    runtime_id: str | None
+    reason: str
+    activation_commit_id: int
+
+
+class Schemas(msgspec.Struct, frozen=True):
+    """Every version of every type, and which types were dropped. Written anew when one of them changes."""
+
+    types: dict[str, tuple[SchemaRecord, ...]] = {}
+    dropped: tuple[str, ...] = ()
+
+
+def new_attempt() -> str:
+    """What tells the attempts at one commit apart."""
+    return secrets.token_hex(4)
+
+
+def type_key(kind: str, name: str) -> str:
+    """How manifests call a type."""
+    return f"{kind}/{name}"
+
+
+def split_key(key: str) -> tuple[Kind, str]:
+    kind, _, name = key.partition("/")
+    return kind, name  # type: ignore[return-value]
+
+
+def commit_folder(commit_id: int, attempt: str) -> str:
+    return f"commits/{commit_id}-{attempt}"
+
+
+def snapshot_path(kind: str, name: str, version: int, what: str, until: int, attempt: str) -> str:
+    """Where merged files are: `what` is `run` or `past`."""
+    return f"snapshots/{PLURAL[kind]}/{name}/v{version}/{what}-{until}-{attempt}.parquet"
+
+
+def index_path(kind: str, name: str) -> str:
+    return f"meta/indices/{PLURAL[kind]}/{name}.json"
+
+
+def versions_path(kind: str, name: str) -> str:
+    return f"meta/schema/versions/{kind}/{name}.json"
+
+
+def encode(record: Any) -> bytes:
+    """An object of ours as JSON that people can read."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1)
+
+
+def compact(record: Any) -> bytes:
+    """The same without spaces, for what is written with every commit."""
+    return msgspec.json.encode(record)
+
+
+def decode(data: bytes, kind: type[S], path: str, url: str) -> S:
+    """An object of ours from its JSON. Raises `StorageBackendError`, naming the object, for anything else."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StorageBackendError(f"the object {path!r} in {url} is not what it should be: {error}",
+                                  hint="restore it from a copy; onto verify looks at all of them") from error
+
+
+def lineage(parent: Manifest | None, parent_path: str | None) -> tuple[tuple[int, str], ...]:
+    """The ancestors that a child of `parent` names: itself, then further ones, each twice as far away or more.
+
+    The numbers of commits between them are those of a skew binary numeral, so that every commit is reached in
+    logarithmically many steps, and a child's list follows from its parent's alone.
+    """
+    if parent is None or parent_path is None or parent.commit_id == 0:
+        return ()
+    before = parent.ancestors
+    own = (parent.commit_id, parent_path)
+    if len(before) > 1:
+        third = before[2][0] if len(before) > 2 else 0
+        if before[0][0] - before[1][0] == before[1][0] - third:
+            return (own, *before[2:])
+    return (own, *before)

@@ -1,0 +1,241 @@
+"""Rows of a type at a moment: the latest, those as of a commit, all of history, or those of some keys.
+
+The one place that says which row of a key is the latest on objects: that of the newest run, or of the highest commit up
+to a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.model.columns import Column
+from ontolake.ontology.repository.s3_files import SMALL, Files
+from ontolake.ontology.repository.s3_layout import DataFile, TypeState
+from ontolake.ontology.repository.s3_rows import (
+    COMMIT,
+    ROW,
+    SUPERSEDED,
+    Type,
+    by_row,
+    concat,
+    empty_table,
+    key_texts,
+    naive_place,
+    physical_type,
+    place,
+    places,
+)
+
+Prune = Callable[[Any, int], bool]
+"""Whether a row group, given the metadata of its file and its number, can have rows that are wanted."""
+
+
+MANY = 4096
+"""From so many keys on, a file is read whole: they are everywhere in it."""
+
+
+class Span(NamedTuple):
+    """Which rows: up to a commit, after a commit, and whether all of history or the last ones only."""
+
+    as_of: int | None = None
+    since: int | None = None
+    history: bool = False
+
+
+LATEST = Span()
+
+
+class Scanner:
+    """Reads rows of types from their files."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def scan(
+        self, info: Type, state: TypeState | None, span: Span = LATEST, columns: Sequence[Column] | None = None,
+        prune: Prune | None = None, *, ordered: bool = True,
+    ) -> pa.Table:  # fmt: skip
+        """Rows within a span, with the keys, the commit and the place, in the order in which they were written."""
+        wanted = (*info.keys, *(info.columns if columns is None else (c for c in columns if c not in info.keys)))
+        runs, past = relevant(state, span)
+        if not runs and not past:
+            return empty_table(info, wanted)
+        names = [*places(wanted), COMMIT, ROW]
+        self.files.load([*runs, *past])
+        if span.history:
+            tables = [self._read(file, [*names], prune) for file in (*past, *runs)]
+            found = within(concat([one.select([n for n in one.column_names if n != SUPERSEDED]) for one in tables]),
+                           span)
+        elif past or span.as_of is not None:
+            found = self._as_of(info, runs, past, names, span)
+        else:
+            found = self._latest(info, runs, names, prune)
+        found = _completed(found, wanted)
+        return by_row(found) if ordered else found
+
+    def _read(self, file: DataFile, names: Sequence[str], prune: Prune | None) -> pa.Table:
+        if prune is not None and file.row_count > SMALL:
+            meta = self.files.statistics(file)
+            groups = [n for n in range(meta.num_row_groups) if prune(meta, n)]
+            if len(groups) < meta.num_row_groups:
+                return self.files.groups(file, groups, names) if groups else self.files.groups(file, [0], names)[:0]
+        return self.files.table(file, names)
+
+    def _latest(self, info: Type, runs: Sequence[DataFile], names: Sequence[str], prune: Prune | None) -> pa.Table:
+        """Newest runs first; of the older ones what no newer one has. Only the oldest may be read in parts."""
+        found: list[pa.Table] = []
+        newer: list[pa.Array] = []
+        for number in range(len(runs) - 1, -1, -1):
+            table = self._read(runs[number], names, prune if number == 0 else None)
+            keys = key_texts(info, table) if newer or (runs[number].updates and number) else None
+            if newer and keys is not None:
+                table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(newer))))
+            if runs[number].updates and keys is not None and number:
+                newer.append(keys)
+            found.append(table)
+        return concat(found[::-1])
+
+    def _as_of(self, info: Type, runs: Sequence[DataFile], past: Sequence[DataFile], names: Sequence[str], span: Span
+               ) -> pa.Table:  # fmt: skip
+        tables = [self.files.table(file, names) for file in runs]
+        for file in past:
+            table = self.files.table(file, [*names, SUPERSEDED])
+            if span.as_of is not None:
+                table = table.filter(pc.greater(table.column(SUPERSEDED), span.as_of))
+            tables.append(table.drop_columns([SUPERSEDED]))
+        found = within(concat(tables), span)
+        if len(tables) < 2 or not (past or any(file.updates for file in runs)):
+            return found
+        return last_of_each(info, found)
+
+    # by key
+    def find(self, info: Type, state: TypeState | None, keys: pa.Array, leading: Sequence[Any]) -> pa.Table:
+        """The latest rows of keys, given as `key_texts` and by their leading key; in no order."""
+        if not len(keys):
+            return empty_table(info)
+        first, last = min(leading), max(leading)
+        runs = [file for file in relevant(state, LATEST)[0] if _le(file.low, last) and _le(first, file.high)]
+        self.files.load(runs)
+        found: list[pa.Table] = []
+        missing = keys
+        for file in reversed(runs):
+            if not len(missing):
+                break
+            table = self.files.table(file) if len(leading) > MANY else self._candidates(info, file, leading)
+            if table is None:
+                continue
+            texts = key_texts(info, table)
+            at = pc.index_in(missing, value_set=texts)
+            there = pc.is_valid(at)
+            if pc.any(there).as_py():
+                found.append(table.take(at.filter(there)))
+                missing = missing.filter(pc.invert(there))
+        return _completed(concat(found), info.columns) if found else empty_table(info)
+
+    def _candidates(self, info: Type, file: DataFile, leading: Sequence[Any]) -> pa.Table | None:
+        """The part of a run that can have one of these keys."""
+        if file.row_count <= SMALL:
+            return self.files.table(file)
+        groups = self.files.groups_of(info, file, leading)
+        if not groups:
+            return None
+        if len(groups) * 4 > self.files.statistics(file).num_row_groups:
+            return self.files.table(file)
+        return concat([self.files.group(file, number) for number in groups])
+
+    def lookup(self, info: Type, state: TypeState | None, text: Any, leading: Any) -> pa.Table | None:
+        """The latest row of one key as a table of one row."""
+        runs, _ = relevant(state, LATEST)
+        for file in reversed(runs):
+            if file.low is not None and not (_le(file.low, leading) and _le(leading, file.high)):
+                continue
+            if file.row_count <= SMALL:
+                at = self.files.positions(info, file).get(text)
+                if at is not None:
+                    return self.files.table(file).slice(at, 1)
+                continue
+            for number in self.files.groups_of(info, file, [leading]):
+                group = self.files.group(file, number)
+                at = pc.index(key_texts(info, group), text).as_py()
+                if at >= 0:
+                    return group.slice(at, 1)
+        return None
+
+
+def relevant(state: TypeState | None, span: Span) -> tuple[list[DataFile], list[DataFile]]:
+    """The runs and the files of replaced rows that can have rows within a span."""
+    if state is None:
+        return [], []
+    until = span.as_of
+    low = 0 if not span.history or span.since is None else span.since
+    runs = [file for file in state.runs
+            if (until is None or file.min_commit_id <= until) and file.max_commit_id > low]
+    if span.history:
+        past = [file for file in state.past
+                if (until is None or file.min_commit_id <= until) and file.max_commit_id > low]
+    elif until is None:
+        past = []
+    else:
+        past = [file for file in state.past if file.min_commit_id <= until and (file.superseded or 0) > until]
+    return runs, past
+
+
+def within(table: pa.Table, span: Span) -> pa.Table:
+    """The rows of a table whose commits lie within a span."""
+    commits = table.column(COMMIT)
+    if span.as_of is not None:
+        table = table.filter(pc.less_equal(commits, span.as_of))
+    if span.since is not None:
+        table = table.filter(pc.greater(table.column(COMMIT), span.since))
+    return table
+
+
+def last_of_each(info: Type, table: pa.Table) -> pa.Table:
+    """Of every key the row that was written last."""
+    if len(table) < 2:
+        return table
+    codes = key_texts(info, table).dictionary_encode().indices.to_numpy()
+    order = np.lexsort((table.column(ROW).to_numpy(), codes))
+    last = np.append(codes[order][1:] != codes[order][:-1], True)
+    return table.take(pa.array(order[last]))
+
+
+def same_keys(info: Type, table: pa.Table) -> np.ndarray[Any, Any]:
+    """For a table in the order of keys: whether the key of each row is that of the next one."""
+    found = np.zeros(len(table), dtype=bool)
+    if len(table) < 2:
+        return found
+    alike: Any = None
+    for column in info.keys:
+        for name in (place(column), naive_place(column)):
+            if name in table.column_names:
+                values = table.column(name).combine_chunks()
+                if values.null_count:
+                    values = values.fill_null(False)
+                one = pc.equal(values[:-1], values[1:])
+                alike = one if alike is None else pc.and_(alike, one)
+    found[:-1] = alike.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _completed(table: pa.Table, columns: Collection[Column]) -> pa.Table:
+    """With every column that was asked for, missing where no file has it."""
+    lacking = [column for column in columns if place(column) not in table.column_names]
+    for column in lacking:
+        table = table.append_column(place(column), pa.nulls(len(table), physical_type(column)))
+    return table
+
+
+def _le(one: Any, two: Any) -> bool:
+    try:
+        return bool(one <= two)
+    except TypeError:
+        return True
+
+
+__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "relevant", "same_keys", "within"]

@@ -1,0 +1,205 @@
+"""A commit in the making on objects: everything is written under names of its own, and then the head is moved.
+
+Before the head has moved nothing of it is visible; after that nothing can make it fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake import faults
+from ontolake.model.schema import Schema, schema_hash, schema_of
+from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.errors import TypeDroppedError
+from ontolake.ontology.repository import s3_layout as layout
+from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.s3_difference import Difference, difference
+from ontolake.ontology.repository.s3_files import write_file
+from ontolake.ontology.repository.s3_layout import (
+    CommitFile,
+    DataFile,
+    Manifest,
+    SchemaRecord,
+    Schemas,
+    TypeEntry,
+    TypeState,
+    type_key,
+)
+from ontolake.ontology.repository.s3_lease import now_text
+from ontolake.ontology.repository.s3_merge import level_of, tidy
+from ontolake.ontology.repository.s3_moment import Moment
+from ontolake.ontology.repository.s3_rows import COMMIT, ROW, by_key, encoded, key_texts, table_of
+
+if TYPE_CHECKING:
+    from ontolake.ontology.events.records import QueueChange
+    from ontolake.ontology.repository.s3_base import S3Repository
+
+
+class S3Transaction:
+    """A commit in the making."""
+
+    def __init__(self, repository: S3Repository, moment: Moment) -> None:
+        self._repository = repository
+        self._moment = moment
+        self._attempt = layout.new_attempt()
+        self._folder = layout.commit_folder(moment.commit_id + 1, self._attempt)
+        self._versions: dict[TypeInfo, int] = {}
+        self._declared: dict[TypeInfo, pa.Table] = {}
+        self._changed: dict[TypeInfo, Difference] = {}
+        self._rewritten: set[TypeInfo] = set()
+        self._schemas = moment.schemas
+        self._objects: dict[str, bytes] = {}
+        self._tables: dict[str, tuple[DataFile, pa.Table]] = {}
+
+    @property
+    def commit_id(self) -> int:
+        return self._moment.commit_id + 1
+
+    def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
+        version = self._versions.get(info)
+        if version is None:
+            known = self._repository.current_version(info)
+            if known is None:
+                if (info.kind, info.name) in self._moment.dropped:
+                    raise TypeDroppedError(info.name)
+                known = 1
+                self._put_schema(schema_of(info.cls), known, reason)
+            version = self._versions[info] = known
+        return version
+
+    def _put_schema(self, schema: Schema, version: int, reason: str) -> None:
+        key = type_key(schema["kind"], schema["name"])
+        record = SchemaRecord(version, schema, schema_hash(schema), now_text(), self._repository.runtime_id, reason,
+                              self.commit_id)
+        known = self._schemas.types
+        self._schemas = Schemas({**known, key: (*known.get(key, ()), record)}, self._schemas.dropped)
+
+    def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
+        self.register(info)
+        table = self._repository.declared(info, rows)
+        earlier = self._declared.get(info)
+        if earlier is not None:  # the same key once more: the last one counts
+            again = pc.is_in(key_texts(info, earlier), value_set=key_texts(info, table))
+            table = pa.concat_tables([earlier.filter(pc.invert(again)), table], promote_options="default")
+        self._declared[info] = table
+        found = difference(info, self._repository.scanner, self._state(info), table)
+        self._changed[info] = found
+        return len(found.rows)
+
+    def _state(self, info: TypeInfo) -> TypeState | None:
+        return None if info in self._rewritten else self._moment.state(info.kind, info.name)
+
+    def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
+        found: list[tuple[str, Any, Row]] = []
+        rows = self._changed[info].rows
+        lefts, rights = (encoded(column, rows) for column in info.keys[:2])
+        for side, end, keys in (("left", info.left, lefts), ("right", info.right, rights)):
+            there = self._present(type_info(end), set(keys))
+            found += [(side, key, (left, right)) for key, left, right in zip(keys, lefts, rights, strict=True)
+                      if key not in there]
+        return found[:limit]
+
+    def _present(self, info: TypeInfo, keys: set[Any]) -> set[Any]:
+        """Those of the keys that entities have, or will have with this commit."""
+        there: set[Any] = set()
+        if info in self._declared:
+            there = keys & set(encoded(info.keys[0], self._declared[info]))
+        rest = [*(keys - there)]
+        kind = pa.int64() if info.keys[0].scalar == "int" else pa.string()
+        state = self._state(info) if self._repository.current_version(info) is not None else None
+        found = self._repository.scanner.find(info, state, pa.array(rest, kind), rest)
+        return there | set(encoded(info.keys[0], found))
+
+    def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
+        table = table_of(info, list(rows))
+        faults.reach("ontology: rewritten rows staged")
+        self._put_schema(schema_of(info.cls), version, "migration")
+        self._versions[info] = version
+        self._rewritten.add(info)
+        self._declared[info] = table
+        self._changed[info] = Difference(table, 0 if self._repository.versions_apart else len(table))
+        return len(table)
+
+    def finish_queue(self, queue: QueueChange) -> None:
+        _refuse(queue, self._repository)
+
+    def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
+        _refuse(queue, self._repository)
+        repository, before = self._repository, self._moment.manifest
+        path = f"{self._folder}/{layout.MANIFEST}"
+        types = dict(before.types) if before else {}
+        states: dict[str, TypeState] = {}
+        files: list[CommitFile] = []
+        for info, version in self._versions.items():
+            key = type_key(info.kind, info.name)
+            if key not in types or info in self._rewritten or (info in self._changed and len(self._changed[info].rows)):
+                state = self._extended(info, version, files)
+                states[key] = state
+                types[key] = TypeEntry(version, state.activation_commit_id, path)
+        if self._schemas is not self._moment.schemas:
+            schemas: str | None = f"{self._folder}/{layout.SCHEMAS}"
+            self._objects[f"{self._folder}/{layout.SCHEMAS}"] = layout.encode(self._schemas)
+            for info, version in self._versions.items():
+                records = self._schemas.types[type_key(info.kind, info.name)]
+                if records[-1].activation_commit_id == self.commit_id and records[-1].schema_version_id == version:
+                    self._objects[layout.versions_path(info.kind, info.name)] = layout.encode(
+                        {"type_kind": info.kind, "type_name": info.name, "versions": records})
+        else:
+            schemas = before.schemas if before else None
+        parent = self._moment.head.manifest_path
+        manifest = Manifest(
+            self.commit_id, before.commit_id if before else None, parent, now_text(), repository.runtime_id,
+            dict(metadata), tuple(files), types, states, schemas, self._attempt, layout.lineage(before, parent),
+            before.dropped if before else {},
+        )  # fmt: skip
+        self._objects[path] = layout.compact(manifest)
+        repository.access.write(self._objects)
+        faults.reach("ontology: commit written, not yet durable")
+        repository.move_head(self._moment, manifest, path)
+        faults.reach("ontology: commit durable")
+        for file, table in self._tables.values():
+            repository.files.remember(file, table)
+        changed = self._schemas is not self._moment.schemas
+        merged = [key for key, state in states.items() if changed or (state.runs and state.runs[-1].level)]
+        repository.after_commit(manifest, self._schemas if changed else None, merged)
+        return self.commit_id
+
+    def _extended(self, info: TypeInfo, version: int, files: list[CommitFile]) -> TypeState:
+        """The files of a type with those of this commit."""
+        repository = self._repository
+        state = repository.state_to_extend(info, self._moment, version, self.commit_id, info in self._rewritten)
+        change = self._changed.get(info)
+        if change is None or not len(change.rows):
+            return state
+        count = len(change.rows)
+        rows = change.rows.append_column(COMMIT, pa.array(np.full(count, self.commit_id, np.int64)))
+        rows = rows.append_column(ROW, pa.array(np.arange(state.next_row, state.next_row + count)))
+        rows = repository.physical(info, version, rows)
+        path = repository.data_path(self._folder, info.kind, info.name, version)
+        file, data = write_file(info, rows, path, version, level=level_of(count), updates=change.updates)
+        self._objects[path] = data
+        files.append(CommitFile(info.kind, info.name, path, count, version, file.content_sha256))
+        table = by_key(info, rows)
+        self._tables[path] = (file, table)
+        state = TypeState(state.schema_version_id, state.activation_commit_id, state.next_row + count,
+                          (*state.runs, file), state.past)
+
+        def place(what: str) -> str:
+            return layout.snapshot_path(info.kind, info.name, version, what, self.commit_id, layout.new_attempt())
+
+        merged = tidy(info, state, repository.files, place, fresh={path: table})
+        self._objects |= merged.objects
+        self._tables |= merged.tables
+        return merged.state
+
+
+
+def _refuse(queue: QueueChange | None, repository: S3Repository) -> None:
+    """A queue that has nothing in it is none; anything else has no place here."""
+    if queue is not None and (queue.queued or queue.handled):
+        assert repository.events is None

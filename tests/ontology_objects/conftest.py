@@ -1,0 +1,35 @@
+"""Where typed stores on objects live in tests: in memory, in a directory, and on a real server."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+_count = itertools.count()
+
+
+def fresh_memory() -> str:
+    """A place in memory where nothing is yet."""
+    return f"memory://typed-objects-{next(_count)}"
+
+
+@pytest.fixture(params=["memory", "directory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return fresh_memory() if request.param == "memory" else f"{(tmp_path / 'lake').as_uri()}"
+
+
+@pytest.fixture
+def memory() -> str:
+    return fresh_memory()
+
+
+@pytest.fixture
+def engine() -> str:
+    return "v2"
+
+
+@pytest.fixture
+def native() -> str:
+    return fresh_memory()
