@@ -68,6 +68,7 @@ class _Writer:
         self._pending = pending
         self._to_lead: SimpleQueue[_AsyncAppend | None] = SimpleQueue()
         self._done: deque[_AsyncAppend] = deque()
+        self._leading = False
         self._thread = threading.Thread(target=self._run, name="ontolake-writer", daemon=True)
         self._thread.start()
 
@@ -81,15 +82,17 @@ class _Writer:
     def _run(self) -> None:
         while (item := self._to_lead.get()) is not None:
             # An error is in the items of the group by then; this thread must live on for those to come.
+            self._leading = True
             with contextlib.suppress(Exception):
                 self._storage.group.lead(item)
+            self._leading = False
             self._deliver()
             with contextlib.suppress(Exception):
                 self._storage.after_append()
 
     def finished(self, item: _AsyncAppend) -> None:
         self._done.append(item)
-        if threading.current_thread() is not self._thread:
+        if not self._leading:
             # A thread that appends beside the coroutines led this group.
             self._deliver()
 

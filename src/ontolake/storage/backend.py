@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -126,7 +126,7 @@ class LogStorage:
     def _checked(self, records: Sequence[WalRecord]) -> list[WalRecord]:
         """The records with bytes of their own, once their shape is known to be right."""
         kept, size = [], self.page_size
-        if not isinstance(records, Iterable):
+        if not hasattr(records, "__iter__"):
             raise Invalid(f"records come as a list, not as {type(records).__name__}")
         for i, record in enumerate(records):
             if type(record) is not WalRecord:

@@ -19,7 +19,7 @@ _LOOK_AGAIN = 1.0
 class Waiting:
     """Something to be committed, and how it went: `lsn` or `error` is set when its turn is over."""
 
-    __slots__ = ("_turn", "behind", "error", "gone", "lsn")
+    __slots__ = ("behind", "error", "gone", "lsn", "turn")
 
     def __init__(self) -> None:
         self.lsn = 0
@@ -28,21 +28,17 @@ class Waiting:
         """Whether nobody waits for it any more."""
         self.behind: Waiting | None = None
         """The one to be told next, once this one has been told."""
-        self._turn: threading.Lock | None = None
-
-    @property
-    def waits_in_thread(self) -> bool:
-        """Whether a thread has to be woken."""
-        return self._turn is not None
+        self.turn: threading.Lock | None = None
+        """What a thread waits for, if one does."""
 
     def will_wait(self) -> None:
         """Somebody else leads: get ready to be told."""
-        self._turn = threading.Lock()
-        self._turn.acquire()
+        self.turn = threading.Lock()
+        self.turn.acquire()
 
     def wait(self) -> bool:
         """Wait until this is finished, or is to lead the next group. False if nobody has said so for a while."""
-        return self._turn is None or self._turn.acquire(timeout=_LOOK_AGAIN)
+        return self.turn is None or self.turn.acquire(timeout=_LOOK_AGAIN)
 
     def promote(self) -> None:
         """Tell this one to lead the group that has gathered."""
@@ -50,8 +46,8 @@ class Waiting:
 
     def finish(self) -> None:
         """Tell whoever waits that the turn is over."""
-        if self._turn is not None:
-            self._turn.release()
+        if self.turn is not None:
+            self.turn.release()
 
     def pass_on(self) -> None:
         """Tell the one behind, if there is one."""
@@ -133,13 +129,13 @@ class GroupCommit(Generic[W]):
     def _tell(self, group: Sequence[W]) -> None:
         """Tell everyone in the group. Each thread tells the next: woken all at once they would fight to run."""
         with self._lock:
-            threads = [item for item in group if item.waits_in_thread and not item.gone]
+            threads = [item for item in group if item.turn is not None and not item.gone]
             for item, behind in pairwise(threads):
                 item.behind = behind
         for item in threads[:1]:
             item.finish()
         for item in group:
-            if not item.waits_in_thread:
+            if item.turn is None:
                 item.finish()
 
     def _abandon(self, item: W) -> None:
