@@ -125,7 +125,7 @@ class Session(TypedHistory):
         """
         queue = None
         if event is not None:
-            given = (event,) if isinstance(event, Event) else tuple(event)
+            given = tuple(event) if isinstance(event, Iterable) and not isinstance(event, Event) else (event,)
             queue = QueueChange(tuple(queued(one, self.namespace or "") for one in given)) if given else None
         found = commit_difference(self.repository, self.session_id, self.config, self._intents,
                                   {**self.instance_metadata, **(metadata or {})}, queue)

@@ -105,10 +105,11 @@ class HandlerContext(Generic[E]):
         event = self._claim.event
         about = {"event": {"id": event.id, "type": event.event_type, "handler": self._handler}}
         session = self._session
+        head = self._seen_head if len(self._intents) or self._emitted else None  # else nothing follows from it
         try:
             found = commit_difference(
                 session.repository, session.session_id, session.config, self._intents,
-                {**session.instance_metadata, **about, **self._metadata}, done, expected_head=self._seen_head)
+                {**session.instance_metadata, **about, **self._metadata}, done, expected_head=head)
         except Exception as error:
             self.refused = error
             raise

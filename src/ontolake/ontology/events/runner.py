@@ -79,7 +79,7 @@ class Runner:
 
     def run(self, max_iterations: int | None, until_idle: bool) -> RunReport:
         """Handle events until told to stop, or for so many rounds, or until nothing is due."""
-        self._keeper.heartbeat(self._session.session_id, self._namespace, self._about)
+        self._beat()
         renewal = Renewal("ontolake-events", self._config.event_lease / 3, self._beat, self._keeper.close)
         try:
             with stopped_by_signals(self._stop):
@@ -95,9 +95,12 @@ class Runner:
 
     def _beat(self) -> bool:
         claim = self._claim
-        if claim is not None and not self._keeper.renew(claim, self._config.event_lease):
-            _log.debug("the claim on event %s is gone", claim.event.id)
-        self._keeper.heartbeat(self._session.session_id, self._namespace, self._about)
+        try:
+            if claim is not None and not self._keeper.renew(claim, self._config.event_lease):
+                _log.debug("the claim on event %s is gone", claim.event.id)
+            self._keeper.heartbeat(self._session.session_id, self._namespace, self._about)
+        except LockContentionError as error:
+            _log.debug("not renewed: %s", error)
         return True
 
     def _rounds(self, max_iterations: int | None, until_idle: bool) -> None:
@@ -237,13 +240,13 @@ class Runner:
 
     def _bury(self, claim: Claim, handler: str | None, attempts: int, error: str) -> None:
         _log.error("the event %s is given up: %s", _told(claim), error)
+        letter = dead_letter(claim.event, handler, attempts, error, datetime.now(UTC))
         told = []
         name = EventDeadLetter.type_name()
         if name in self._handlers and claim.event.event_type != name:
-            letter = dead_letter(claim.event, handler, attempts, error, datetime.now(UTC))
             told.append(queued(letter, self._namespace, root_id=claim.event.root_id, depth=claim.event.depth + 1))
         with _claims_may_be_lost(self.report):
-            self._store.bury(claim, handler=handler, error=error, told=told)
+            self._store.bury(claim, letter, told)
             self.report.dead += 1
 
 
@@ -307,4 +310,4 @@ def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -81,8 +81,11 @@ class EventStore(Protocol):
         """The same after an attempt that failed; the error is kept with the event."""
         ...
 
-    def bury(self, claim: Claim, *, handler: str | None, error: str, told: Sequence[QueuedEvent] = ()) -> None:
-        """Make a dead letter of a claimed event, and queue what is to tell of it."""
+    def bury(self, claim: Claim, letter: EventDeadLetter, told: Sequence[QueuedEvent] = ()) -> None:
+        """Make a claimed event a dead one, keep the letter about it, and queue what is to tell of it.
+
+        This and `fail` raise `LeaseExpiredError` if the claim is lost.
+        """
         ...
 
     # schedules

@@ -14,7 +14,7 @@ import apsw
 
 from ontolake import faults
 from ontolake.errors import Invalid
-from ontolake.model.codecs import json_text
+from ontolake.model.codecs import encode_datetime, json_text
 from ontolake.ontology.errors import LeaseExpiredError, StorageBackendError, UnknownEventError
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
@@ -68,8 +68,7 @@ class SqliteEventStore:
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
-        if self._config.readonly:
-            raise StorageBackendError(f"{self._uri!r} is open for reading only", hint="open it without readonly")
+        self._repository.check_writable()
         with write_transaction(self._db, self._uri):
             self.prepare()
             yield
@@ -115,6 +114,10 @@ class SqliteEventStore:
         return self._db.execute(self._claiming[count], {"namespace": namespace, "now": now_text(), **given}).fetchone()
 
     def keeper(self) -> SqliteKeeper:
+        self._repository.check_writable()
+        if not self._ready():
+            with self._writing("queue made"):
+                pass
         return SqliteKeeper(None if self._private else Beside(self._uri, self._config), self._config.event_lease)
 
     def release(self, claim: Claim, *, delay: float = 0.0, counted: bool = True) -> None:
@@ -134,16 +137,16 @@ class SqliteEventStore:
         self._db.execute("UPDATE events SET available_at = ? WHERE id = ?", (in_seconds(delay), claim.event.id))
         self._db.execute("DELETE FROM event_claims WHERE event_id = ?", (claim.event.id,))
 
-    def bury(self, claim: Claim, *, handler: str | None, error: str, told: Sequence[QueuedEvent] = ()) -> None:
-        event = claim.event
+    def bury(self, claim: Claim, letter: EventDeadLetter, told: Sequence[QueuedEvent] = ()) -> None:
+        event, failed_at = claim.event, encode_datetime(letter.failed_at)
         with self._writing("dead letter written"):
             check_claim(self._db, claim)
             self._db.execute("UPDATE events SET state = 'dead', last_error = ?, done_at = ? WHERE id = ?",
-                             (error, now_text(), event.id))
+                             (letter.error, failed_at, event.id))
             self._db.execute("INSERT INTO dead_letters (event_id, namespace, event_type, payload_json, handler_id, "
                              "attempts, last_error, failed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                             (event.id, event.namespace, event.event_type, event.payload_json, handler, claim.attempt,
-                              error, now_text()))
+                             (event.id, event.namespace, event.event_type, event.payload_json, letter.handler,
+                              letter.attempts, letter.error, failed_at))
             self._db.execute("DELETE FROM event_claims WHERE event_id = ?", (event.id,))
             insert_events(self._db, told, None)
 
@@ -265,11 +268,15 @@ class SqliteKeeper:
 # inside a write transaction
 
 
-def apply_queue(db: apsw.Connection, change: QueueChange, commit_id: int | None) -> None:
-    """Do to the queue what goes with a commit. Raises `LeaseExpiredError` if the claim is lost."""
+def apply_queue(db: apsw.Connection, change: QueueChange, commit_id: int | None, began: str) -> None:
+    """Do to the queue what goes with a commit.
+
+    Raises `LeaseExpiredError` if the claim was not good any more when the transaction began. Since then nobody else
+    could take it, however long the transaction took.
+    """
     done = change.handled
     if done is not None:
-        check_claim(db, done.claim)
+        check_claim(db, done.claim, began)
         event_id = done.claim.event.id
         if done.handler is not None:
             db.execute("UPDATE events SET handled_json = json_insert(handled_json, '$[#]', ?) WHERE id = ?",
@@ -298,14 +305,14 @@ def insert_events(db: apsw.Connection, events: Sequence[QueuedEvent], commit_id:
     return new
 
 
-def holds(db: apsw.Connection, claim: Claim) -> bool:
-    """Whether a claim is still good."""
+def holds(db: apsw.Connection, claim: Claim, at: str | None = None) -> bool:
+    """Whether a claim is good, now or at a moment of this transaction."""
     return db.execute("SELECT 1 FROM event_claims WHERE event_id = ? AND claim_id = ? AND expires_at > ?",
-                      (claim.event.id, claim.claim_id, now_text())).get is not None
+                      (claim.event.id, claim.claim_id, at or now_text())).get is not None
 
 
-def check_claim(db: apsw.Connection, claim: Claim) -> None:
-    if not holds(db, claim):
+def check_claim(db: apsw.Connection, claim: Claim, at: str | None = None) -> None:
+    if not holds(db, claim, at):
         raise LeaseExpiredError(f"the claim on {claim.event.event_type} {claim.event.id} ran out before it was handled",
                                 hint="another runner handles it now; raise Config.event_lease if this happens often")
 

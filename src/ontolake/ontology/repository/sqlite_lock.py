@@ -120,7 +120,11 @@ class WriteLock:
         if renewal is not None:
             renewal.stop()
 
-    close = _forget
+    def close(self) -> None:
+        """Let go of the lock if it is held."""
+        if self._owner is not None:
+            self._depth = 1
+            self.release(self._owner)
 
 
 def holder(db: apsw.Connection) -> Lease | None:
