@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import signal
 import sqlite3
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ontolake import faults
 from ontolake.errors import Corruption, DurabilityUnconfirmed, Invalid, NotFound, Transient
 from ontolake.storage import LocalFileStorage, Lsn, PageId, WalRecord
 from ontolake.urls import PAGES_MAGIC, Stamp, detect
@@ -201,3 +205,66 @@ def test_zeroed_blocks_in_the_log_are_damage_and_not_its_end(tmp_path: Path) -> 
     (tmp_path / "a.db").write_bytes(data)
     with pytest.raises(Corruption, match="damaged"):
         LocalFileStorage(tmp_path / "a.db")
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[None]:
+    """Be a user to whom file permissions apply."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_that_may_only_be_read_is_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "pages.db"
+        with LocalFileStorage(path) as storage:
+            token = storage.acquire_fence("me")
+            lsn = storage.append_wal(token, [WalRecord(bytes(4096), PageId(1))])
+        path.chmod(0o444)
+        before = path.read_bytes()
+        with nobody():
+            with LocalFileStorage(path) as storage:
+                assert storage.get_page(PageId(1), lsn).bytes == bytes(4096)
+                assert storage.durable_lsn() == lsn
+                attempts = [
+                    lambda: storage.acquire_fence("other"),
+                    lambda: storage.append_wal(token, [WalRecord(b"x")]),
+                    lambda: storage.create_branch("try", lsn),
+                    storage.compact,
+                ]
+                for attempt in attempts:
+                    with pytest.raises(Invalid, match=r"pages\.db can only be read"):
+                        attempt()
+                assert storage.get_page(PageId(1), lsn).bytes == bytes(4096)
+            with pytest.raises(Invalid, match="cannot be opened for writing"):
+                LocalFileStorage(Path(folder) / "new.db")
+        assert path.read_bytes() == before
+
+
+def test_what_was_not_acknowledged_is_not_seen_by_who_may_only_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "pages.db"
+        storage = LocalFileStorage(path)
+        token = storage.acquire_fence("me")
+        lsn = storage.append_wal(token, [WalRecord(b"one")])
+
+        def stop(step: str) -> None:
+            if step == "file: frame written, not synced":
+                raise KeyboardInterrupt
+
+        with faults.arm(stop), pytest.raises(KeyboardInterrupt):
+            storage.append_wal(token, [WalRecord(b"two")])
+        storage.log.medium.let_go()
+        path.chmod(0o444)
+        with nobody(), LocalFileStorage(path) as reader:
+            assert reader.durable_lsn() == lsn
+        with LocalFileStorage(path) as storage:
+            assert storage.durable_lsn() == lsn + 1

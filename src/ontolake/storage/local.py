@@ -62,7 +62,7 @@ class FileMedium:
 
     def __init__(self, path: Path, page_size: int, options: Options) -> None:
         self.name = str(path)
-        self._fd = _open(path, options.create)
+        self._fd, self._read_only = _open(path, options.create)
         self._lock = FileLock(self._fd, self.name, options.lock_timeout_ms / 1000)
         try:
             self.page_size, self.log_id = self._read_header(path, page_size)
@@ -81,6 +81,7 @@ class FileMedium:
     def _read_header(self, path: Path, page_size: int) -> tuple[int, int]:
         head = os.pread(self._fd, _START, 0)
         if not head.strip(b"\0"):
+            self._check_writable()
             head = self._create(path, page_size)
         if head.startswith(MAGIC[:14]) and len(head) < _START:
             raise Corruption(f"{self.name} is cut short: only {len(head)} bytes of its header are left")
@@ -118,16 +119,22 @@ class FileMedium:
 
     # the log
     def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
+        self._check_writable()
         with self._lock.threads, self._lock:
             at = self._end(cursor, through_frames=False)
             envelope = self._put(FRAME, at, frame)
             return at, envelope.end
 
     def put_blob(self, data: bytes) -> int:
+        self._check_writable()
         with self._lock.threads, self._lock:
             at = self._end(self._slot().cursor, through_frames=True)
             self._put(BLOB, at, data)
             return at
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise Invalid(f"{self.name} can only be read: this user may not write to it")
 
     def _end(self, cursor: int, *, through_frames: bool) -> int:
         """Where the log ends, with the lock held. What was left of a cut-off write is removed."""
@@ -308,6 +315,8 @@ class FileMedium:
             if self._envelope(envelope.end) is not None:
                 raise Corruption(f"what lies at {envelope.offset:#x} of {self.name} does not match its checksum")
             return False
+        if self._read_only:
+            return False  # it was not acknowledged, and whoever may write decides what becomes of it
         # Written again before it is synced: a sync that failed once may have forgotten the pages.
         data = os.pread(self._fd, HEAD_SIZE, envelope.offset) + payload + bytes(-envelope.length % 8) + UNMARKED
         os.pwrite(self._fd, data, envelope.offset)
@@ -430,7 +439,7 @@ class FileMedium:
         try:
             with self._lock.threads:
                 try:
-                    if self._lock.is_free():
+                    if not self._read_only and self._lock.is_free():
                         os.ftruncate(self._fd, self._end(self._slot().cursor, through_frames=True))
                 finally:
                     self._lock.release()
@@ -470,14 +479,18 @@ def _sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def _open(path: Path, create: bool) -> int:
+def _open(path: Path, create: bool) -> tuple[int, bool]:
+    """The file, and whether it can only be read."""
     try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644), False
     except FileNotFoundError:
         if create:
             raise Invalid(f"the folder {path.parent} does not exist", hint="create it first") from None
         raise NotFound(f"there is no file {path}") from None
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            with contextlib.suppress(OSError):
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC), True
         if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS):
             raise Invalid(f"{path} cannot be opened for writing: {error.strerror}") from None
         raise Transient(f"{path} cannot be opened: {error.strerror}") from error
