@@ -62,6 +62,9 @@ class Field(Generic[T]):
         """`Field[T]` is validated as `T`."""
         return handler.generate_schema(portable(value_type(source)))
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
     if TYPE_CHECKING:
 
         @overload
@@ -70,6 +73,21 @@ class Field(Generic[T]):
         def __get__(self, instance: object, owner: Any) -> T: ...
         def __get__(self, instance: object | None, owner: Any) -> FieldRef[T] | T: ...
         def __set__(self, instance: object, value: T) -> None: ...
+
+
+def _get(field: Field[Any], instance: object | None, owner: Any) -> Any:
+    """A field that a type has from a mixin: the mixin keeps the declaration as an attribute, which is found first."""
+    name = field._attribute
+    if name not in (owner.__dict__.get("__pydantic_fields__") or ()):
+        return field
+    if instance is not None:
+        raise AttributeError(name)
+    from ontolake.model.filters import FieldRef, Ref
+
+    return FieldRef(Ref(owner, name))
+
+
+type.__setattr__(Field, "__get__", _get)
 
 
 def value_type(annotation: Any) -> Any:

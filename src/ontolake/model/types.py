@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,6 +144,19 @@ class TypeInfo:
         if seen is not None:
             self._good.add(seen)
         return tuple(row)
+
+
+def unstorable(info: TypeInfo, rows: Iterable[tuple[Any, ...]]) -> SchemaValidationError:
+    """What to raise for rows of which one has text that is not Unicode: half of a pair of surrogates."""
+    for row in rows:
+        for column, value in zip(info.keys + info.columns, row, strict=True):
+            try:
+                if isinstance(value, str):
+                    value.encode()
+            except UnicodeEncodeError as error:
+                return SchemaValidationError(f"the text is not Unicode: {error.reason}", type_name=info.name,
+                                             key=info.key_of(row), field=column.name)
+    raise AssertionError("every text can be stored")
 
 
 def type_info(cls: Any) -> TypeInfo:

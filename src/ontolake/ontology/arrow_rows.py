@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ontolake.model.codecs import NAN
+from ontolake.model.codecs import NAN, failure
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET, value_type
+from ontolake.model.portable import portable
 from ontolake.model.types import TypeInfo
 from ontolake.model.typespec import Spec
 from ontolake.ontology.errors import SchemaValidationError
@@ -79,16 +80,41 @@ def _encoded(info: TypeInfo, column: Column, values: pa.ChunkedArray | None, siz
     if values.null_count and not column.nullable:
         raise SchemaValidationError(f"{values.null_count} values are missing", type_name=info.name, field=column.name)
     wanted = column.arrow_type
+    if column.scalar == "str" and not _is_text(values.type):
+        raise SchemaValidationError(f"{values.type} is not text", type_name=info.name, field=column.name)
     try:
         cast = values if values.type == wanted else values.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if column.scalar is not None:
             raise SchemaValidationError(f"{values.type} does not fit: {error}", type_name=info.name,
                                         field=column.name) from error
-        return [column.encode(value, info.name) for value in values.to_pylist()]  # lists and structs become JSON
-    encoded = _columnwise(info, column, cast)
+        return _json_texts(info, column, values.to_pylist())
+    try:
+        encoded = _columnwise(info, column, cast)
+    except UnicodeDecodeError as error:
+        raise SchemaValidationError(f"the text is not UTF-8: {error.reason}", type_name=info.name,
+                                    field=column.name) from error
     _check_constraints(info, column, encoded)
     return encoded
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_null(inner) or pa.types.is_string(inner) or pa.types.is_large_string(inner)
+                or pa.types.is_string_view(inner))
+
+
+def _json_texts(info: TypeInfo, column: Column, values: list[Any]) -> list[Any]:
+    """Lists and structs as JSON, validated as the field's type."""
+    of_all: Any = list[portable(value_type(info.cls.model_fields[column.name].annotation))]  # type: ignore[misc]
+    adapter: TypeAdapter[Any] = TypeAdapter(of_all)
+    try:
+        checked = adapter.validate_python(values)
+    except ValidationError as error:
+        raise SchemaValidationError(failure(error), type_name=info.name, field=column.name) from error
+    return [column.encode(value, info.name) for value in checked]
 
 
 def _check_constraints(info: TypeInfo, column: Column, encoded: list[Any]) -> None:
@@ -145,7 +171,7 @@ def _again(info: TypeInfo, column: Column, value: Any) -> Any:
     try:
         decoded = column.decode(value)
     except (ValueError, KeyError, TypeError) as error:
-        raise SchemaValidationError(f"{value!r} does not fit: {error}", type_name=info.name,
+        raise SchemaValidationError(f"{value!r} does not fit: {failure(error)}", type_name=info.name,
                                     field=column.name) from error
     return column.encode(decoded, info.name)
 

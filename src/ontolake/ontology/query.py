@@ -84,11 +84,11 @@ class Query(Generic[T]):
         return self._with(self._plan._replace(order=self._plan.order + order))
 
     def limit(self, number: int) -> Self:
-        return self._with(self._plan._replace(limit=True), self._values._replace(limit=_natural(number, "limit")))
+        return self._with(self._plan._replace(limit=True), self._values._replace(limit=natural(number, "limit")))
 
     def offset(self, number: int) -> Self:
         """Leave out so many at the start; works without a limit too."""
-        return self._with(self._plan._replace(offset=True), self._values._replace(offset=_natural(number, "offset")))
+        return self._with(self._plan._replace(offset=True), self._values._replace(offset=natural(number, "offset")))
 
     def via(self, relation: type[Relation[Any, Any]], *, direction: Literal["forward", "reverse"] | None = None
             ) -> Query[Path]:
@@ -120,7 +120,7 @@ class Query(Generic[T]):
     # when
     def as_of(self, commit_id: int) -> Self:
         """As it was after this commit."""
-        return self._with(self._plan._replace(as_of=True), self._values._replace(as_of=_natural(commit_id, "as_of")))
+        return self._with(self._plan._replace(as_of=True), self._values._replace(as_of=natural(commit_id, "as_of")))
 
     def with_history(self) -> Self:
         """Every state of every row, in the order of commits."""
@@ -129,7 +129,7 @@ class Query(Generic[T]):
     def history_since(self, commit_id: int) -> Self:
         """Every state that came after this commit."""
         return self._with(self._plan._replace(history=True, since=True),
-                          self._values._replace(since=_natural(commit_id, "history_since")))
+                          self._values._replace(since=natural(commit_id, "history_since")))
 
     # answers
     def collect(self) -> Results[T]:
@@ -335,7 +335,8 @@ def _key_name(ref: Any, plan: Plan) -> str:
     return name if len(alike) < 2 else f"{ref.side or ref.owner.__name__}.{name}"
 
 
-def _natural(number: Any, what: str) -> int:
+def natural(number: Any, what: str) -> int:
+    """A number of rows or commits that a caller gave. Raises `QueryError` for anything else."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
         raise QueryError(f"{what} takes a number from 0 on, not {number!r}")
     return number

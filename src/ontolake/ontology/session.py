@@ -25,7 +25,7 @@ from ontolake.ontology.events.runner import Runner, RunReport
 from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.intents import Intents, Row
 from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult
-from ontolake.ontology.query import QueryStart
+from ontolake.ontology.query import QueryStart, natural
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.upgraders import Given
 from ontolake.ontology.versioned import TypedHistory
@@ -77,6 +77,8 @@ class Session(TypedHistory):
     ) -> list[tuple[TypeInfo, Row]]:  # fmt: skip
         """Objects of this session's types as rows. Raises `SchemaValidationError`."""
         given = (objects,) if isinstance(objects, Entity | Relation) else objects
+        if isinstance(given, str | bytes | type) or not isinstance(given, Iterable):
+            raise SchemaValidationError(f"{given!r} is neither an object of a type nor an iterable of such")
         rows: list[tuple[TypeInfo, Row]] = []
         cls: Any = None
         for obj in given:
@@ -203,11 +205,14 @@ class Session(TypedHistory):
         self, *, since: int = 0, until: int | None = None, limit: int | None = None
     ) -> list[Commit[int]]:  # fmt: skip
         """Commits after `since` up to `until`, newest first."""
+        for name, number in (("since", since), ("until", until), ("limit", limit)):
+            if number is not None:
+                natural(number, name)
         return list(self.repository.commits(since=since, until=until, limit=limit))
 
     def get_commit(self, commit_id: int) -> Commit[int]:
         """One commit. Raises `UnknownCommitError`."""
-        if isinstance(commit_id, int) and not isinstance(commit_id, bool):
+        if isinstance(commit_id, int) and not isinstance(commit_id, bool) and 0 < commit_id < 2**63:
             for commit in self.repository.commits(since=commit_id - 1, until=commit_id):
                 return commit
         raise UnknownCommitError(commit_id)

@@ -54,6 +54,10 @@ def collected(given: Given) -> dict[tuple[str, int], Upgrader]:
     if given is None:
         return dict(_registered)
     if isinstance(given, Mapping):
+        for key, one in given.items():
+            if not (isinstance(key, tuple) and len(key) == 2 and callable(one)):
+                raise MigrationError(f"{key!r}: {one!r} does not say how a version is upgraded",
+                                     hint='write {("Type", 1): function}')
         return {
             (name, version): one if isinstance(one, Upgrader) else Upgrader(one, name, version, False)
             for (name, version), one in given.items()

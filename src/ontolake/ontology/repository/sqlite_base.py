@@ -10,13 +10,12 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
 from ontolake import urls
 from ontolake.history import Commit, Damage
-from ontolake.model.columns import Column
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
@@ -36,6 +35,16 @@ from ontolake.ontology.repository.sqlite_transaction import InsertOne, OneByOne,
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Closed:
+    """What stands in place of a connection that was closed: it says so to whoever uses it."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def __getattr__(self, name: str) -> Any:
+        raise StorageBackendError(f"{self._uri!r} was closed", hint="open a new session")
 
 
 class SqliteRepository(ABC):
@@ -89,10 +98,6 @@ class SqliteRepository(ABC):
     @abstractmethod
     def key_column(self, column: str) -> str:
         """The name of that form of a key column."""
-
-    @abstractmethod
-    def exact(self, alias: str, column: Column) -> str | None:
-        """SQL of the text of a key, where a number is indexed as text; else None."""
 
     @abstractmethod
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
@@ -215,6 +220,7 @@ class SqliteRepository(ABC):
     def _begin(self, owner: str) -> None:
         """Begin a write transaction while nobody else holds the write lock."""
         self.check_writable()
+        self.db.get_autocommit()  # raises once closed
         self.lock.begin(owner)
 
     def check_writable(self) -> None:
@@ -334,8 +340,10 @@ class SqliteRepository(ABC):
         return sqlite_checks.stored_history(self, version)
 
     def close(self) -> None:
-        self.lock.close()
-        self.db.close()
+        if not isinstance(self.db, Closed):
+            self.lock.close()
+            self.db.close()
+            self.db = cast(apsw.Connection, Closed(self.uri))
 
     # one row at a time
     def begin_transaction(self) -> None:

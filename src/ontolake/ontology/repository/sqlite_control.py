@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from ontolake.errors import Invalid
 from ontolake.history import Commit
 from ontolake.model.codecs import json_text
 from ontolake.model.schema import Schema, canonical_json, schema_hash
@@ -85,8 +86,11 @@ def next_commit(db: apsw.Connection) -> int:
 
 
 def insert_commit(db: apsw.Connection, commit_id: int, metadata: Mapping[str, Any]) -> None:
-    db.execute("INSERT INTO commits (id, created_at, metadata_json) VALUES (?, ?, ?)",
-               (commit_id, now_text(), json_text(dict(metadata)) if metadata else None))
+    try:
+        text = json_text(dict(metadata)) if metadata else None
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"the metadata of a commit must be JSON: {error}") from error
+    db.execute("INSERT INTO commits (id, created_at, metadata_json) VALUES (?, ?, ?)", (commit_id, now_text(), text))
 
 
 def commits(db: apsw.Connection, since: int, until: int | None, limit: int | None) -> Iterator[Commit[int]]:

@@ -50,10 +50,6 @@ class Sources(Protocol):
         """The name of that form of a key column."""
         ...
 
-    def exact(self, alias: str, column: Column) -> str | None:
-        """SQL of the text of a key, where a number is indexed as text; else None."""
-        ...
-
     def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
         ...
@@ -112,7 +108,10 @@ class _Compiler:
     def exact(self, ref: Ref) -> str | None:
         row = self._row_of(ref)
         column = row.info.by_name.get(ref.name)
-        return self._sources.exact(row.alias, column) if column is not None and column in row.info.keys else None
+        if column is None or column not in row.info.keys or column.scalar != "int":
+            return None
+        indexed = self._sources.key_column(column.column)
+        return self._sources.key(row.alias, column.column) if indexed != column.column else None
 
     def _row_of(self, ref: Ref) -> _Row:
         for position in range(len(self._rows) - 1, -1, -1):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.model.schema import schema_of
-from ontolake.model.types import TypeInfo, type_info
+from ontolake.model.types import TypeInfo, type_info, unstorable
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository import sqlite_control as control
 from ontolake.ontology.repository.protocol import Row
@@ -67,9 +67,11 @@ class SqliteTransaction:
     def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
         version = self.register(info)
         self._repository.prepare(info, version, self.commit_id)
-        if len(rows) <= FEW:
-            return reconcile_few(self._repository, info, version, self.commit_id, rows)
-        return reconcile(self._repository, info, version, self.commit_id, rows)
+        work = reconcile_few if len(rows) <= FEW else reconcile
+        try:
+            return work(self._repository, info, version, self.commit_id, rows)
+        except UnicodeEncodeError:
+            raise unstorable(info, rows) from None
 
     def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
         found: list[tuple[str, Any, Row]] = []

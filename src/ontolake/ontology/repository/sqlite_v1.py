@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -11,8 +11,10 @@ import apsw
 from ontolake.model.codecs import json_text
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
-from ontolake.model.types import Kind, TypeInfo
+from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
+from ontolake.ontology.errors import SchemaValidationError
+from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_conditions import json_path
@@ -72,14 +74,23 @@ class SqliteRepositoryV1(SqliteRepository):
         return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
                 f"WHERE {info.kind}_type = {literal(info.name)})")
 
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        rows = super().run(plan, values)
+        if plan.output == "rows" and (plan.history or plan.as_of):
+            shown = [type_info(cls) for n, cls in enumerate(plan.types) if plan.relations or n % 2 == 0]
+            if any(self._has_versions(info) for info in shown):
+                return _of_their_types(shown, rows)
+        return rows
+
+    def _has_versions(self, info: TypeInfo) -> bool:
+        known = self.schemas().get((info.kind, info.name))
+        return known is not None and known.schema_version_id > 1
+
     def key(self, alias: str, column: str) -> str:
         return f"{alias}.{quoted(raw(column))}"
 
     def key_column(self, column: str) -> str:
         return raw(column)
-
-    def exact(self, alias: str, column: Column) -> str | None:
-        return self.key(alias, column.column) if column.scalar == "int" else None
 
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         keys = [(raw(key), self.key(alias, key)) for key in key_columns(info)]
@@ -141,6 +152,29 @@ class SqliteRepositoryV1(SqliteRepository):
                         "commit_id, schema_version_id) VALUES (?, ?, ?, ?, ?, ?, ?)",
                         (type_name, str(left_key), str(right_key), instance_key, json_text(dict(fields)), commit_id,
                          schema_version_id))
+
+
+_STORED: dict[str, Any] = {"str": str, "int": int, "bool": int, "bytes": bytes}
+"""What SQLite gives for fields that nothing is done to, or that take whatever is there."""
+
+
+def _of_their_types(shown: Sequence[TypeInfo], rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows of the past, some of which may be of older schemas: what would be misread is an error instead."""
+    checks: list[tuple[int, Any, TypeInfo, Column, int]] = []
+    start = 0
+    for info in shown:
+        commit = start + len(info.all_columns)
+        checks += [(start + n, _STORED[column.scalar], info, column, commit)
+                   for n, column in enumerate(info.all_columns) if column.scalar in _STORED]  # fmt: skip
+        start = commit + 1
+    for row in rows:
+        for place, kind, info, column, commit in checks:
+            value = row[place]
+            if value is not None and not isinstance(value, kind):
+                raise SchemaValidationError(
+                    f"the value {value!r} of commit {row[commit]} was written under another schema",
+                    type_name=info.name, field=column.name, hint="ask about a commit after the migration")
+        yield row
 
 
 def _key(info: TypeInfo | StoredType, key: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
@@ -128,9 +127,6 @@ class SqliteRepositoryV2(SqliteRepository):
 
     def key_column(self, column: str) -> str:
         return column
-
-    def exact(self, alias: str, column: Column) -> str | None:
-        return None
 
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         found = self.layout(info.kind, info.name)
