@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -83,6 +84,8 @@ def _run(fd: int, suite: Any) -> NoReturn:
 
 def main() -> None:
     """Entry point of the helper: argv has the socket's descriptor, and where the suite's class is."""
+    # An interrupt at the terminal reaches everyone in it; whoever started this one decides when it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     fd, described = int(sys.argv[1]), json.loads(sys.argv[2])
     suite = load(described["module"], described["file"], described["qualname"])
     serve(socket.socket(fileno=fd), suite)
