@@ -25,9 +25,9 @@ def memory() -> str:
     return fresh_memory()
 
 
-@pytest.fixture
-def engine() -> str:
-    return "v2"
+@pytest.fixture(params=["v1", "v2"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture

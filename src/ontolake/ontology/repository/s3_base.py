@@ -35,6 +35,7 @@ from ontolake.ontology.repository.s3_lease import ObjectLock, now_text
 from ontolake.ontology.repository.s3_moment import Moment, Records
 from ontolake.ontology.repository.s3_rows import Type, public_table, rows_of, table_of
 from ontolake.ontology.repository.s3_scan import LATEST, Scanner, Span
+from ontolake.ontology.repository.s3_single import SingleRows
 from ontolake.ontology.repository.s3_transaction import S3Transaction
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Restated(NamedTuple):
     dropped: dict[str, TypeEntry]
 
 
-class S3Repository(ABC):
+class S3Repository(SingleRows, ABC):
     """A typed store on objects, whichever engine version it has."""
 
     backend = "s3"
@@ -69,7 +70,7 @@ class S3Repository(ABC):
         self.runtime_id = uuid.uuid4().hex
         self.records = Records(self.access)
         self.files = Files(self.access)
-        self.scanner = Scanner(self.files)
+        self.scanner = Scanner(self.files, None if self.versions_apart else self.adapt)
         self._executor = Executor(self)
         self._last: Moment | None = None
         self._pinned: Moment | None = None
@@ -81,17 +82,21 @@ class S3Repository(ABC):
         """Where a commit puts its rows of a type."""
 
     @abstractmethod
-    def physical(self, info: TypeInfo, version: int, rows: pa.Table) -> pa.Table:
+    def physical(self, info: Type, version: int, rows: pa.Table) -> pa.Table:
         """Rows with what else the engine writes beside the columns."""
 
     @abstractmethod
     def state_to_extend(
-        self, info: TypeInfo, moment: Moment, version: int, commit_id: int, rewritten: bool
+        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
     ) -> TypeState:  # fmt: skip
         """The files to which a commit adds its own."""
 
     @abstractmethod
     def activation(self, info: TypeInfo) -> int: ...
+
+    def adapt(self, info: Type, rows: pa.Table) -> pa.Table:
+        """Rows of another version as rows of the current one. Only where versions are not apart."""
+        raise NotImplementedError
 
     def declared(self, info: TypeInfo, rows: Collection[Row]) -> pa.Table:
         """Declared rows as a table."""

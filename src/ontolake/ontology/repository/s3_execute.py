@@ -98,7 +98,7 @@ class Executor:
         earlier = repository.scanner.scan(info, state, Span(commit_id - 1))
         places = {key: place for place, key in enumerate(key_texts(info, earlier).to_pylist())}
         at = [places.get(key) for key in key_texts(info, after).to_pylist()]
-        known = earlier.take([place for place in at if place is not None])
+        known = earlier.take(pa.array([place for place in at if place is not None], pa.int64()))
         before = iter([*rows_of(info.all_columns, known)])
         keys = list(zip(*(encoded(column, after) for column in info.keys), strict=True))
         for key, place, row in zip(keys, at, rows_of(info.all_columns, after), strict=True):

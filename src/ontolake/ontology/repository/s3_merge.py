@@ -7,7 +7,7 @@ only reads of the past look at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -63,7 +63,8 @@ def merge_all(info: Type, state: TypeState, files: Files, place: Place) -> Merge
 
 def mergeable(state: TypeState) -> bool:
     """Whether merging everything would change anything."""
-    return len(state.runs) > 1 or len(state.past) > 1
+    version = state.schema_version_id
+    return any(sum(file.schema_version_id == version for file in files) > 1 for files in (state.runs, state.past))
 
 
 class _Merge:
@@ -78,18 +79,29 @@ class _Merge:
         self._made: dict[str, tuple[DataFile, pa.Table, bytes]] = {}
 
     def tidy(self) -> Merged:
-        while (due := due_runs([part.file for part in self._runs])) is not None:
-            self._merge_runs(*due)
-        while (chosen := due_past([part.file for part in self._past])) is not None:
+        while (due := due_runs([part.file for part in self._runs[self._fixed :]])) is not None:
+            self._merge_runs(due[0] + self._fixed, due[1] + self._fixed)
+        while (chosen := due_past(self._own_past())) is not None:
             self._merge_past(chosen)
         return self._result()
 
     def everything(self) -> Merged:
-        if len(self._runs) > 1:
-            self._merge_runs(0, len(self._runs))
-        if len(self._past) > 1:
-            self._merge_past(set(range(len(self._past))))
+        if len(self._runs) > self._fixed + 1:
+            self._merge_runs(self._fixed, len(self._runs))
+        if len(self._own_past()) > 1:
+            self._merge_past({*self._own_past()})
         return self._result()
+
+    @property
+    def _fixed(self) -> int:
+        """How many of the oldest runs stay as they are: those of another version have other columns."""
+        version = self._state.schema_version_id
+        return max((n for n, part in enumerate(self._runs, 1) if part.file.schema_version_id != version), default=0)
+
+    def _own_past(self) -> dict[int, DataFile]:
+        """Files of replaced rows of the current version, by their numbers."""
+        version = self._state.schema_version_id
+        return {n: part.file for n, part in enumerate(self._past) if part.file.schema_version_id == version}
 
     def _table(self, part: Part) -> pa.Table:
         return part.table if part.table is not None else self._files.table(part.file)
@@ -150,11 +162,11 @@ def due_runs(runs: Sequence[DataFile]) -> tuple[int, int] | None:
     return None
 
 
-def due_past(past: Sequence[DataFile]) -> set[int] | None:
+def due_past(past: Mapping[int, DataFile]) -> set[int] | None:
     """The same for files of replaced rows, by their numbers: their order means nothing."""
-    for level in sorted({file.level for file in past}):
-        chosen = {number for number, file in enumerate(past) if file.level <= level}
-        if (sum(past[number].level == level for number in chosen) >= FAN
-                and sum(past[number].row_count for number in chosen) <= MOST):  # fmt: skip
-            return chosen
+    for level in sorted({file.level for file in past.values()}):
+        chosen = {number: file for number, file in past.items() if file.level <= level}
+        if (sum(file.level == level for file in chosen.values()) >= FAN
+                and sum(file.row_count for file in chosen.values()) <= MOST):  # fmt: skip
+            return {*chosen}
     return None

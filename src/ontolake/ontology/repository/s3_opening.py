@@ -11,10 +11,11 @@ from ontolake.ontology.repository.s3_access import Access
 from ontolake.ontology.repository.s3_base import S3Repository
 from ontolake.ontology.repository.s3_layout import ENGINE, HEAD, Head, Stamp
 from ontolake.ontology.repository.s3_lease import now_text
+from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
 from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
 
 LATEST_ENGINE = "v2"
-ENGINES: dict[str, type[S3Repository]] = {"v2": S3RepositoryV2}
+ENGINES: dict[str, type[S3Repository]] = {"v1": S3RepositoryV1, "v2": S3RepositoryV2}
 
 
 def open_objects(uri: str, engine_version: str | None, config: Config) -> S3Repository:

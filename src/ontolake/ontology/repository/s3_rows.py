@@ -21,7 +21,6 @@ from ontolake.ontology.repository.sqlite_arrow import arrow_schema, typed_array
 
 COMMIT, VERSION, ROW = "commit_id", "schema_version_id", "row_id"
 SUPERSEDED = "$superseded_by"
-FIELDS = "$fields_json"
 _OURS = "$"
 _ZONED = 32
 """How long the text of a moment with a zone is: 26 characters up to the microseconds, 6 for the zone."""

@@ -50,11 +50,25 @@ class Span(NamedTuple):
 LATEST = Span()
 
 
-class Scanner:
-    """Reads rows of types from their files."""
+Adapt = Callable[[Type, pa.Table], pa.Table]
+"""Makes rows of the current version from those of another one."""
 
-    def __init__(self, files: Files) -> None:
+
+class Scanner:
+    """Reads rows of types from their files. Without `adapt` all files of a state are of its version."""
+
+    def __init__(self, files: Files, adapt: Adapt | None = None) -> None:
         self.files = files
+        self._adapt = adapt
+
+    def _foreign(self, state: TypeState | None, file: DataFile) -> bool:
+        """Whether rows of a file are of another version than is current."""
+        return self._adapt is not None and state is not None and file.schema_version_id != state.schema_version_id
+
+    def _adapted(self, info: Type, file: DataFile, names: Sequence[str] | None = None) -> pa.Table:
+        assert self._adapt is not None
+        found = self._adapt(info, self.files.table(file))
+        return found if names is None else found.select([name for name in names if name in found.column_names])
 
     def scan(
         self, info: Type, state: TypeState | None, span: Span = LATEST, columns: Sequence[Column] | None = None,
@@ -68,17 +82,21 @@ class Scanner:
         names = [*places(wanted), COMMIT, ROW]
         self.files.load([*runs, *past])
         if span.history:
-            tables = [self._read(file, [*names], prune) for file in (*past, *runs)]
+            tables = [self._read(info, state, file, names, prune) for file in (*past, *runs)]
             found = within(concat([one.select([n for n in one.column_names if n != SUPERSEDED]) for one in tables]),
                            span)
         elif past or span.as_of is not None:
-            found = self._as_of(info, runs, past, names, span)
+            found = self._as_of(info, state, runs, past, names, span)
         else:
-            found = self._latest(info, runs, names, prune)
+            found = self._latest(info, state, runs, names, prune)
         found = _completed(found, wanted)
         return by_row(found) if ordered else found
 
-    def _read(self, file: DataFile, names: Sequence[str], prune: Prune | None) -> pa.Table:
+    def _read(
+        self, info: Type, state: TypeState | None, file: DataFile, names: Sequence[str], prune: Prune | None = None
+    ) -> pa.Table:  # fmt: skip
+        if self._foreign(state, file):
+            return self._adapted(info, file, names)
         if prune is not None and file.row_count > SMALL:
             meta = self.files.statistics(file)
             groups = [n for n in range(meta.num_row_groups) if prune(meta, n)]
@@ -86,12 +104,14 @@ class Scanner:
                 return self.files.groups(file, groups, names) if groups else self.files.groups(file, [0], names)[:0]
         return self.files.table(file, names)
 
-    def _latest(self, info: Type, runs: Sequence[DataFile], names: Sequence[str], prune: Prune | None) -> pa.Table:
+    def _latest(
+        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str], prune: Prune | None
+    ) -> pa.Table:  # fmt: skip
         """Newest runs first; of the older ones what no newer one has. Only the oldest may be read in parts."""
         found: list[pa.Table] = []
         newer: list[pa.Array] = []
         for number in range(len(runs) - 1, -1, -1):
-            table = self._read(runs[number], names, prune if number == 0 else None)
+            table = self._read(info, state, runs[number], names, prune if number == 0 else None)
             keys = key_texts(info, table) if newer or (runs[number].updates and number) else None
             if newer and keys is not None:
                 table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(newer))))
@@ -100,11 +120,13 @@ class Scanner:
             found.append(table)
         return concat(found[::-1])
 
-    def _as_of(self, info: Type, runs: Sequence[DataFile], past: Sequence[DataFile], names: Sequence[str], span: Span
-               ) -> pa.Table:  # fmt: skip
-        tables = [self.files.table(file, names) for file in runs]
+    def _as_of(
+        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], past: Sequence[DataFile],
+        names: Sequence[str], span: Span,
+    ) -> pa.Table:  # fmt: skip
+        tables = [self._read(info, state, file, names) for file in runs]
         for file in past:
-            table = self.files.table(file, [*names, SUPERSEDED])
+            table = self._read(info, state, file, [*names, SUPERSEDED])
             if span.as_of is not None:
                 table = table.filter(pc.greater(table.column(SUPERSEDED), span.as_of))
             tables.append(table.drop_columns([SUPERSEDED]))
@@ -119,14 +141,15 @@ class Scanner:
         if not len(keys):
             return empty_table(info)
         first, last = min(leading), max(leading)
-        runs = [file for file in relevant(state, LATEST)[0] if _le(file.low, last) and _le(first, file.high)]
+        runs = [file for file in relevant(state, LATEST)[0]
+                if self._foreign(state, file) or (_le(file.low, last) and _le(first, file.high))]
         self.files.load(runs)
         found: list[pa.Table] = []
         missing = keys
         for file in reversed(runs):
             if not len(missing):
                 break
-            table = self.files.table(file) if len(leading) > MANY else self._candidates(info, file, leading)
+            table = self._candidates(info, state, file, leading)
             if table is None:
                 continue
             texts = key_texts(info, table)
@@ -137,9 +160,13 @@ class Scanner:
                 missing = missing.filter(pc.invert(there))
         return _completed(concat(found), info.columns) if found else empty_table(info)
 
-    def _candidates(self, info: Type, file: DataFile, leading: Sequence[Any]) -> pa.Table | None:
+    def _candidates(
+        self, info: Type, state: TypeState | None, file: DataFile, leading: Sequence[Any]
+    ) -> pa.Table | None:  # fmt: skip
         """The part of a run that can have one of these keys."""
-        if file.row_count <= SMALL:
+        if self._foreign(state, file):
+            return self._adapted(info, file)
+        if file.row_count <= SMALL or len(leading) > MANY:
             return self.files.table(file)
         groups = self.files.groups_of(info, file, leading)
         if not groups:
@@ -152,7 +179,13 @@ class Scanner:
         """The latest row of one key as a table of one row."""
         runs, _ = relevant(state, LATEST)
         for file in reversed(runs):
-            if file.low is not None and not (_le(file.low, leading) and _le(leading, file.high)):
+            if self._foreign(state, file):
+                table = self._adapted(info, file)
+                at = pc.index(key_texts(info, table), text).as_py()
+                if at >= 0:
+                    return table.slice(at, 1)
+                continue
+            if not (_le(file.low, leading) and _le(leading, file.high)):
                 continue
             if file.row_count <= SMALL:
                 at = self.files.positions(info, file).get(text)

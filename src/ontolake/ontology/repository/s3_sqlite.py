@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.s3_rows import COMMIT, ROW, encoded, place
@@ -31,7 +32,13 @@ def run_in_sqlite(plan: Plan, values: Values, tables: Mapping[TypeInfo, pa.Table
         sources.add(info, table)
     bounded = plan._replace(as_of=False, since=plan.since and bool(plan.hops))
     statement = compile_plan(bounded, sources)
-    return sources.db.execute(statement.sql, statement.parameters(values))
+    try:
+        return iter(sources.db.execute(statement.sql, statement.parameters(values)).fetchall())
+    except apsw.SQLError as error:
+        if "integer overflow" not in str(error):
+            raise
+        raise QueryError("the sum is a number that does not fit into 64 bits",
+                         hint="ask for avg(), or sum fewer rows") from error
 
 
 class _Loaded:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ontolake import faults
 from ontolake.model.schema import Schema, schema_hash, schema_of
+from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository import s3_layout as layout
@@ -33,7 +34,7 @@ from ontolake.ontology.repository.s3_layout import (
 from ontolake.ontology.repository.s3_lease import now_text
 from ontolake.ontology.repository.s3_merge import level_of, tidy
 from ontolake.ontology.repository.s3_moment import Moment
-from ontolake.ontology.repository.s3_rows import COMMIT, ROW, by_key, encoded, key_texts, table_of
+from ontolake.ontology.repository.s3_rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
@@ -48,10 +49,10 @@ class S3Transaction:
         self._moment = moment
         self._attempt = layout.new_attempt()
         self._folder = layout.commit_folder(moment.commit_id + 1, self._attempt)
-        self._versions: dict[TypeInfo, int] = {}
-        self._declared: dict[TypeInfo, pa.Table] = {}
-        self._changed: dict[TypeInfo, Difference] = {}
-        self._rewritten: set[TypeInfo] = set()
+        self._versions: dict[Type, int] = {}
+        self._declared: dict[Type, pa.Table] = {}
+        self._changed: dict[Type, Difference] = {}
+        self._rewritten: set[Type] = set()
         self._schemas = moment.schemas
         self._objects: dict[str, bytes] = {}
         self._tables: dict[str, tuple[DataFile, pa.Table]] = {}
@@ -87,8 +88,10 @@ class S3Transaction:
             again = pc.is_in(key_texts(info, earlier), value_set=key_texts(info, table))
             table = pa.concat_tables([earlier.filter(pc.invert(again)), table], promote_options="default")
         self._declared[info] = table
+        faults.reach("ontology: rows staged")
         found = difference(info, self._repository.scanner, self._state(info), table)
         self._changed[info] = found
+        faults.reach("ontology: rows written")
         return len(found.rows)
 
     def _state(self, info: TypeInfo) -> TypeState | None:
@@ -114,6 +117,12 @@ class S3Transaction:
         state = self._state(info) if self._repository.current_version(info) is not None else None
         found = self._repository.scanner.find(info, state, pa.array(rest, kind), rest)
         return there | set(encoded(info.keys[0], found))
+
+    def insert(self, stored: StoredType, version: int, rows: Collection[Row]) -> None:
+        """Write rows of a current type as they are, whether they differ or not. Keys are unique."""
+        self._versions[stored] = version
+        table = table_of(stored, rows)
+        self._changed[stored] = Difference(table, len(table))
 
     def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
         table = table_of(info, list(rows))
@@ -169,7 +178,7 @@ class S3Transaction:
         repository.after_commit(manifest, self._schemas if changed else None, merged)
         return self.commit_id
 
-    def _extended(self, info: TypeInfo, version: int, files: list[CommitFile]) -> TypeState:
+    def _extended(self, info: Type, version: int, files: list[CommitFile]) -> TypeState:
         """The files of a type with those of this commit."""
         repository = self._repository
         state = repository.state_to_extend(info, self._moment, version, self.commit_id, info in self._rewritten)

@@ -11,6 +11,7 @@ from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.s3_base import S3Repository
 from ontolake.ontology.repository.s3_layout import PLURAL, TypeState, type_key
 from ontolake.ontology.repository.s3_moment import Moment
+from ontolake.ontology.repository.s3_rows import Type
 
 
 class S3RepositoryV2(S3Repository):
@@ -22,11 +23,11 @@ class S3RepositoryV2(S3Repository):
     def data_path(self, folder: str, kind: Kind, name: str, version: int) -> str:
         return f"{folder}/{PLURAL[kind]}/{name}/v{version}.parquet"
 
-    def physical(self, info: TypeInfo, version: int, rows: pa.Table) -> pa.Table:
+    def physical(self, info: Type, version: int, rows: pa.Table) -> pa.Table:
         return rows
 
     def state_to_extend(
-        self, info: TypeInfo, moment: Moment, version: int, commit_id: int, rewritten: bool
+        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
     ) -> TypeState:  # fmt: skip
         state = None if rewritten else moment.state(info.kind, info.name)
         return state or TypeState(version, commit_id)
