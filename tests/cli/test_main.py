@@ -106,7 +106,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(onto, tmp_path: Path,
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("frob",), ("storage", "frob"), ("info",), ("info", "a.db", "b.db"), ("version", "--frob"),
+        ("frob",), ("storage", "frob"), ("info", "a.db", "b.db"), ("version", "--frob"),
         ("storage", "wal", "a.db", "--after", "x"), ("storage", "wal", "a.db", "--limit", "-1"),
         ("storage", "branch", "create", "a.db"), ("storage", "compact", "a.db", "--floor"),
     ],

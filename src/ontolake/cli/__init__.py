@@ -12,10 +12,17 @@ from contextlib import suppress
 
 import typer
 
+from ontolake.cli.branch import app as branch
 from ontolake.cli.docs import app as docs
 from ontolake.cli.info import info
 from ontolake.cli.output import Report, say_error
 from ontolake.cli.storage import app as storage
+from ontolake.cli.typed_admin import init, migrate
+from ontolake.cli.typed_commits import app as commits
+from ontolake.cli.typed_move import import_lines
+from ontolake.cli.typed_query import app as query
+from ontolake.cli.typed_schema import app as schema
+from ontolake.cli.verbs import diff, export, gc, log, verify
 from ontolake.cli.version import version
 from ontolake.errors import OntolakeError
 
@@ -29,6 +36,18 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("version")(version)
 app.command("info")(info)
+app.command("log")(log)
+app.add_typer(branch, name="branch")
+app.command("diff")(diff)
+app.command("export")(export)
+app.command("verify")(verify)
+app.command("gc")(gc)
+app.command("init")(init)
+app.command("import")(import_lines)
+app.add_typer(query, name="query")
+app.add_typer(commits, name="commits")
+app.add_typer(schema, name="schema")
+app.command("migrate")(migrate)
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
 

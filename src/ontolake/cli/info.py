@@ -1,19 +1,29 @@
-"""`onto info URL`: what is there, for a store of any kind."""
+"""`onto info [URL]`: what is there, for a store of any kind."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ontolake.cli.output import Json, Out, Url, size, titled
+from ontolake.cli.output import Column, Json, Out, size, titled
+from ontolake.cli.typed_options import Db, StorageUri, place
+from ontolake.cli.verbs import AnyUrl
+
+if TYPE_CHECKING:
+    from ontolake.cli.kinds import Store
+
+_TYPES = (Column("type"), Column("kind"), Column("version", right=True), Column("rows", right=True),
+          Column("since commit", right=True))
 
 
-def info(url: Url, json: Json = False) -> None:
+def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
     """Say what is at a URL: the kind of store, its engine and version, and where its history stands."""
     from ontolake.cli import page_store
+    from ontolake.cli.kinds import find_store
 
-    found = page_store.find(url)
+    store = find_store(place(db, storage_uri, url))
+    found = store.found
     facts: dict[str, Any] = {
-        "url": url,
+        "url": store.url,
         "kind": found.stamp.kind,
         "engine": found.stamp.engine,
         "format_version": found.stamp.version,
@@ -27,13 +37,57 @@ def info(url: Url, json: Json = False) -> None:
                 "branches": [page_store.branch_facts(ref, refs) for ref in refs],
             }
     facts["bytes"] = page_store.stored_bytes(found)
+    if store.model is not None:
+        facts["model"] = store.model.name
+        facts |= _model_facts(store)
     out = Out(json)
     if json:
         out.document(facts)
         return
-    shown = {titled(name): value for name, value in facts.items() if value is not None}
-    shown["kind"] = page_store.described(found.stamp)
+    types = facts.pop("types", None)
+    shown = {titled(name): value for name, value in facts.items() if value is not None and name != "model"}
+    shown["kind"] = store.described
     shown["bytes"] = size(facts["bytes"])
     if "branches" in facts:
-        shown["branches"] = ", ".join(branch["name"] for branch in facts["branches"])
+        shown["branches"] = ", ".join(branch["name"] or "(first)" for branch in facts["branches"])
+    if "dropped" in facts:
+        shown["dropped"] = ", ".join(facts["dropped"]) or None
     out.facts(shown)
+    if types:
+        out.say()
+        out.table(_TYPES, [(one["type_name"], one["type_kind"], one["schema_version_id"], one["rows"],
+                            one["activation_commit_id"]) for one in types])  # fmt: skip
+
+
+def _model_facts(store: Store) -> dict[str, Any]:
+    from ontolake.cli.kinds import opened
+
+    with opened(store) as versioned:
+        if store.model is not None and store.model.name == "typed":
+            return _typed(versioned)
+        newest = next(iter(versioned.commits()), None)
+        facts: dict[str, Any] = {"head": None if newest is None else newest.id}
+        branches = getattr(versioned, "branches", None)
+        if branches is not None:
+            facts["branches"] = [branch._asdict() for branch in branches.list()]
+        return facts
+
+
+def _typed(store: Any) -> dict[str, Any]:
+    """What a typed store knows of itself: its engine, its head, its types with how many rows they have now."""
+    from ontolake.model.stored import StoredType
+
+    repository = store.repository
+    with repository.reading():
+        schemas = repository.schemas()
+        types = [{
+            "type_kind": info.kind, "type_name": info.name,
+            "schema_version_id": schemas[info.kind, info.name].schema_version_id,
+            "schema_hash": schemas[info.kind, info.name].schema_hash,
+            "rows": repository.count_stored(StoredType(schemas[info.kind, info.name].schema)),
+            "activation_commit_id": repository.activation(info),
+        } for info in store.types]  # fmt: skip
+        return {
+            "backend": repository.backend, "engine_version": repository.engine_version, "head": repository.head(),
+            "dropped": sorted(name for _, name in repository.dropped()), "types": types,
+        }  # fmt: skip

@@ -20,7 +20,7 @@ COLUMNS = (Column("name"), Column("parent"), Column("base LSN", right=True), Col
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 
 
-class _ListByDefault(TyperGroup):
+class ListByDefault(TyperGroup):
     """`branch URL` lists, and `branch URL create NAME` is taken for `branch create URL NAME`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -33,7 +33,7 @@ class _ListByDefault(TyperGroup):
         return list(super().parse_args(ctx, args))
 
 
-app = typer.Typer(cls=_ListByDefault, no_args_is_help=True, help="List, create and delete branches.",
+app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete branches.",
                   rich_markup_mode="rich", subcommand_metavar="[list|create|delete] URL [ARGS]…")
 
 

@@ -8,6 +8,7 @@ It knows neither defaults nor validators; enums have the stored values, and what
 from __future__ import annotations
 
 import enum
+import keyword
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
@@ -69,9 +70,10 @@ def _restored(schema: Schema, base: Any, extra: dict[str, Any]) -> Any:
     annotations: dict[str, Any] = {}
     namespace: dict[str, Any] = {"__annotations__": annotations, "__module__": __name__}
     specs: dict[str, Spec] = {}
-    for stored, spec in schema["fields"].items():
+    for stored in [*keys, *(name for name in schema["fields"] if name not in keys)]:
+        spec = schema["fields"][stored]
         end = schema["kind"] == "relation" and stored in keys[:2]
-        name = stored if end else _attribute(stored, annotations)
+        name = stored if end else attribute(stored, annotations)
         annotations[name] = annotation_of(spec)
         specs[name] = spec
         if not end:
@@ -84,11 +86,12 @@ def _restored(schema: Schema, base: Any, extra: dict[str, Any]) -> Any:
     return cls
 
 
-def _attribute(stored: str, taken: Mapping[str, Any]) -> str:
+def attribute(stored: str, taken: Mapping[str, Any]) -> str:
     """A name that an attribute can have: the stored one, if that is possible."""
     name = re.sub(r"\W", "_", stored).lstrip("_") or "field"
     name = f"field_{name}" if name[0].isdigit() else name
-    while name in taken or hasattr(BaseModel, name) or name in ("meta", "left_key", "right_key"):
+    reserved = ("meta", "left_key", "right_key")
+    while name in taken or hasattr(BaseModel, name) or keyword.iskeyword(name) or name in reserved:
         name += "_"
     return name
 

@@ -141,6 +141,8 @@ class UninitializedStorageError(OntologyError, NotFound):
 class UnknownCommitError(OntologyError, NotFound):
     """There is no such commit."""
 
+    exit_code = 5
+
     def __init__(self, commit_id: Any) -> None:
         super().__init__(f"there is no commit {commit_id!r}", hint="see list_commits()")
         self.commit_id = commit_id

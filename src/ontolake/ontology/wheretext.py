@@ -141,6 +141,11 @@ def _is(text: str, field: FieldRef[Any], value: str) -> Condition:
     return test()
 
 
+def read_value(column: Column, text: str) -> Any:
+    """A value of a column as somebody typed it. Raises `QueryError` if it cannot be one."""
+    return _value(text, column, text)
+
+
 def _value(text: str, column: Column | None, given: str) -> Any:
     if column is None or column.scalar is None:
         try:

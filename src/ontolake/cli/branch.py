@@ -1,0 +1,106 @@
+"""`onto branch URL`: the branches of any store that has some."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ontolake.cli.output import Column, Json, Out, Url
+from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.storage_branch import ListByDefault
+
+if TYPE_CHECKING:
+    from ontolake.cli.kinds import Store
+
+app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete branches of any store.",
+                  rich_markup_mode="rich", subcommand_metavar="[list|create|delete] URL [ARGS]…")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
+_COLUMNS = (Column("name"), Column("parent"), Column("base", right=True), Column("head", right=True))
+
+
+def _pages(store: Store) -> bool:
+    """Whether the pages below have the branches: a typed store has none of its own."""
+    return store.on_pages and (store.model is None or store.model.name == "typed")
+
+
+def _branches(store: Store, versioned: Any) -> Any:
+    from ontolake.errors import Invalid
+
+    found = getattr(versioned, "branches", None)
+    if found is None:
+        raise Invalid(f"{store.url!r} holds {store.described}, which has no branches",
+                      hint="a store over the page seam has some: file:///path.db, sqlite+s3://bucket/prefix")
+    return found
+
+
+@app.command("list")
+def list_branches(url: Url, json: Json = False) -> None:
+    """The branches, the first one first. [dim]onto branch URL[/] does the same."""
+    from ontolake.cli import storage_branch
+    from ontolake.cli.kinds import find_store, opened
+
+    store, out = find_store(url), Out(json)
+    if _pages(store):
+        storage_branch.list_branches(url, json)
+        return
+    with opened(store) as versioned:
+        found = [branch._asdict() for branch in _branches(store, versioned).list()]
+    if json:
+        out.document({"url": url, "branches": found})
+    else:
+        out.table(_COLUMNS, [(one["name"] or "(first)", "(first)" if one["parent"] == "" else one["parent"],
+                              one["base"], one["head"]) for one in found])  # fmt: skip
+
+
+@app.command("create")
+def create_branch(
+    url: Url, name: Name,
+    at: Annotated[int | None, typer.Option("--at", metavar="COMMIT", min=0, help="Where; at the head.")] = None,
+    parent: Annotated[str | None, typer.Option("--from", metavar="BRANCH", help="The branch it leaves.")] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Start a branch. Nothing is copied."""
+    from ontolake.cli import storage_branch
+    from ontolake.cli.kinds import find_store, opened
+
+    store, out = find_store(url), Out(json)
+    if _pages(store):
+        storage_branch.create_branch(url, name, at, parent or "main", json)
+        return
+    with opened(store, write=True) as versioned:
+        created = _branches(store, versioned).create(name, at=at, **({} if parent is None else {"parent": parent}))
+    if json:
+        out.document({"url": url, "created": created._asdict()})
+    else:
+        out.say(f"created branch {name} at commit {created.base}")
+
+
+@app.command("delete")
+def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False) -> None:
+    """Give a branch up. Without a token this only shows what would go."""
+    from ontolake.cli import storage_branch
+    from ontolake.cli.kinds import find_store, opened
+    from ontolake.errors import NotFound
+
+    store, out = find_store(url), Out(json)
+    if _pages(store):
+        storage_branch.delete_branch(url, name, token, json)
+        return
+    with opened(store, write=token is not None) as versioned:
+        branches = _branches(store, versioned)
+        branch = next((one for one in branches.list() if one.name == name), None)
+        if branch is None:
+            raise NotFound(f"branch {name!r} does not exist", hint=f"see onto branch {url}")
+        expected = token_of("delete branch", *branch)
+        if token is not None:
+            check_token(token, expected)
+            branches.delete(name)
+    if token is not None:
+        out.document({"url": url, "deleted": branch._asdict()}) if json else out.say(f"deleted branch {name}")
+    elif json:
+        out.document({"url": url, "would_delete": branch._asdict(), "token": expected})
+    else:
+        out.say(f"would give up branch {name}, whose head is commit {branch.head}")
+        out.preview(f"onto branch delete {quote(url)} {quote(name)} --token {expected}")

@@ -1,0 +1,29 @@
+"""How the generic verbs open stores of each model. Nothing is created."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from ontolake.documents import Space
+    from ontolake.ontology.typed_store import TypedStore
+
+
+def typed(url: str, write: bool) -> TypedStore:
+    """A typed store, by its stored schemas."""
+    from ontolake.ontology.config import Config
+    from ontolake.ontology.typed_store import TypedStore
+
+    return TypedStore(url, config=Config(create=False, readonly=not write))
+
+
+def documents(url: str, write: bool) -> Space:
+    """The space whose database is at `url`."""
+    from ontolake.documents.space import Space
+
+    name = PurePosixPath(unquote(url)).name
+    for suffix in (".sqlite", ".db"):
+        name = name.removesuffix(suffix)
+    return Space(url, name, readonly=not write, takeover=False, synchronous="NORMAL")

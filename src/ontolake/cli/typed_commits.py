@@ -1,0 +1,113 @@
+"""`onto commits`: what was committed to a typed store, and what a commit did."""
+
+from __future__ import annotations
+
+import json as jsons
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ontolake.cli.output import Column, Json, Out
+from ontolake.cli.typed_options import Db, StorageUri, open_typed, place
+
+if TYPE_CHECKING:
+    from ontolake.history import Commit
+    from ontolake.ontology.typed_store import TypedStore
+
+
+class ListByDefault(TyperGroup):
+    """A group that lists unless it is asked for something else, with options before or behind the word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [word for word in args if not word.startswith("-")]
+        asked = next((word for word in words[:2] if word in self.commands), None)
+        if asked is not None:
+            args.remove(asked)
+            args.insert(0, asked)
+        elif not {"--help", "-h"} & set(args):
+            args.insert(0, "list")
+        return list(super().parse_args(ctx, args))
+
+
+app = typer.Typer(cls=ListByDefault, help="List commits, and see what one did.", rich_markup_mode="rich",
+                  subcommand_metavar="[list|examine ID] [OPTIONS]")
+
+
+def commit_facts(commit: Commit[Any]) -> dict[str, Any]:
+    """A commit under the names that `--json` prints."""
+    return {"id": commit.id, "parents": list(commit.parents), "time": commit.time.isoformat() if commit.time else None,
+            "author": commit.author, "metadata": dict(commit.metadata)}  # fmt: skip
+
+
+@app.command("list")
+def list_commits(
+    db: Db = None, storage_uri: StorageUri = None,
+    since: Annotated[int, typer.Option("--since", metavar="COMMIT", min=0, help="Only what came after it.")] = 0,
+    until: Annotated[int | None, typer.Option("--until", metavar="COMMIT", min=0, help="Nothing newer.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Commits, newest first, with their metadata. [dim]onto commits[/] does the same."""
+    url, out = place(db, storage_uri), Out(json)
+    with open_typed(url) as store:
+        commits = store.repository.commits(since=since, until=until, limit=limit)
+        if json:
+            out.records({"url": url}, "commits", map(commit_facts, commits))
+        else:
+            columns = (Column("commit", 8, right=True), Column("time", 20), Column("metadata"))
+            out.stream(columns, ((commit.id, f"{commit.time:%Y-%m-%d %H:%M:%S}" if commit.time else None,
+                                  jsons.dumps(dict(commit.metadata), ensure_ascii=False) if commit.metadata else None)
+                                 for commit in commits))  # fmt: skip
+
+
+@app.command()
+def examine(
+    id: Annotated[int, typer.Argument(metavar="ID", min=1, help="The commit.")],
+    db: Db = None, storage_uri: StorageUri = None,
+    type: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type.")] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """What a commit did, by type and key: which rows are new, and which fields changed."""
+    from ontolake.ontology.errors import UnknownCommitError
+
+    url, out = place(db, storage_uri), Out(json)
+    with open_typed(url) as store, store.repository.reading():
+        commit = next(iter(store.repository.commits(since=id - 1, until=id)), None)
+        if commit is None:
+            raise UnknownCommitError(id)
+        types = [store.find(name) for name in type] if type else store.types
+        changes = _changes(store, id, types)
+        if json:
+            out.records({"url": url, **commit_facts(commit)}, "changes", changes)
+            return
+        out.facts({"commit": commit.id, "time": commit.time,
+                   "metadata": jsons.dumps(dict(commit.metadata), ensure_ascii=False) if commit.metadata else None})
+        out.say()
+        columns = (Column("kind", 6), Column("type", 16), Column("key", 20), Column("fields"))
+        out.stream(columns, ((one["change"], one["type"], _shown_key(one["key"]), _shown(one)) for one in changes))
+
+
+def _changes(store: TypedStore, commit: int, types: Any) -> Any:
+    from ontolake.ontology.plain import plain_key, record
+
+    for info in types:
+        for change in store.repository.commit_changes(commit, info):
+            before = None if change.before is None else record(info, change.before)
+            yield {"kind": info.kind, "type": info.name, "key": plain_key(info, change.after),
+                   "change": "insert" if before is None else "update", "before": before,
+                   "after": record(info, change.after)}  # fmt: skip
+
+
+def _shown_key(key: Any) -> str:
+    return " ".join(map(str, key)) if isinstance(key, list) else str(key)
+
+
+def _shown(change: dict[str, Any]) -> str:
+    """The fields of a new row; of an old one those that changed, as they were and as they are."""
+    before, after = change["before"], change["after"]
+    if before is None:
+        return jsons.dumps(after, ensure_ascii=False)
+    return ", ".join(f"{name}: {jsons.dumps(before[name], ensure_ascii=False)} → "
+                     f"{jsons.dumps(value, ensure_ascii=False)}"
+                     for name, value in after.items() if value != before[name])  # fmt: skip

@@ -1,0 +1,86 @@
+"""What the commands for typed stores have in common: where the store is, which classes are meant, and opening it.
+
+None of them creates a store, except `onto init`. Without classes a store is read by the schemas that it holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+if TYPE_CHECKING:
+    from ontolake.ontology.typed_store import TypedStore
+
+VARIABLE = "ONTOLAKE_STORAGE_URI"
+DEFAULT = "onto.db"
+
+Db = Annotated[str | None, typer.Option("--db", metavar="FILE", help=f"A native SQLite file; else {DEFAULT}.")]
+StorageUri = Annotated[str | None, typer.Option(
+    "--storage-uri", metavar="URL", help=f"Any place: file:///data/shop.db, sqlite+s3://…; else ${VARIABLE}.")]
+Models = Annotated[str | None, typer.Option(
+    "--models", metavar="MODULE", help="Your classes: shop.types, shop/types.py, shop.types:Customer,Placed.")]
+AsOf = Annotated[int | None, typer.Option("--as-of", metavar="COMMIT", min=0, help="As it was after this commit.")]
+TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The type.")]
+
+
+def place(db: str | None, storage_uri: str | None, url: str | None = None) -> str:
+    """The URL that is meant: the one that was given, else that of the environment, else the default file.
+
+    Raises a usage error if several were given.
+    """
+    given = [one for one in (db, storage_uri, url) if one is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("say only once where the store is", param_hint="--db, --storage-uri")
+    if db is not None:
+        return file_url(db)
+    return given[0] if given else os.environ.get(VARIABLE) or DEFAULT
+
+
+def file_url(path: str) -> str:
+    """The URL of a native SQLite file, whatever it is called."""
+    from ontolake.urls import SQLITE_SUFFIXES
+
+    if "://" in path or path == ":memory:" or path.endswith(SQLITE_SUFFIXES):
+        return path
+    if not path or path.endswith("/"):
+        raise typer.BadParameter(f"{path!r} is not a file", param_hint="--db")
+    return f"sqlite:///{quote(path)}"
+
+
+def named(db: str | None, storage_uri: str | None) -> str:
+    """The options again, for a command that is to be repeated."""
+    from shlex import quote as shell
+
+    if db is not None:
+        return f" --db {shell(db)}"
+    return f" --storage-uri {shell(storage_uri)}" if storage_uri is not None else ""
+
+
+@contextmanager
+def open_typed(url: str, models: str | None = None, *, write: bool = False, **settings: Any) -> Iterator[TypedStore]:
+    """The typed store at `url`, which must be there; for reading only, unless it is to be written.
+
+    Raises what `open_repository` raises, and tells what SQLite finds damaged as `StorageBackendError`.
+    """
+    import apsw
+
+    from ontolake.ontology.config import Config
+    from ontolake.ontology.errors import StorageBackendError
+    from ontolake.ontology.typed_store import TypedStore
+
+    classes = ()
+    if models is not None:
+        from ontolake.cli.model_loading import load
+
+        classes = load(models)
+    try:
+        with TypedStore(url, classes=classes, config=Config(create=False, readonly=not write, **settings)) as store:
+            yield store
+    except apsw.Error as error:
+        raise StorageBackendError(f"{url!r} cannot be read: {error}",
+                                  hint="onto verify tells what is damaged; restore it from a copy") from error

@@ -1,0 +1,233 @@
+"""The verbs that mean the same on any store: `onto log|diff|export|verify|gc`. `onto info` and `onto branch` are apart.
+
+They ask for nothing but what `ontolake.history` describes, except where a model has more to say.
+"""
+
+from __future__ import annotations
+
+import json as jsons
+from itertools import islice
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ontolake.cli.output import Column, Json, Out, progress
+from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.typed_commits import commit_facts
+from ontolake.cli.typed_move import Form, export_typed
+from ontolake.cli.typed_options import AsOf, Db, StorageUri, place
+
+if TYPE_CHECKING:
+    from ontolake.cli.kinds import Store
+    from ontolake.history import Change, Damage
+
+AnyUrl = Annotated[str | None, typer.Argument(metavar="[URL]", help="Where it is; else --db, --storage-uri, onto.db.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="COMMIT", help="Only what came after it.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="COMMIT", help="Nothing newer.")]
+OnBranch = Annotated[str | None, typer.Option("--branch", metavar="BRANCH", help="What this branch sees; the first.")]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
+
+_CHANGES = (Column("kind", 6), Column("table", 20), Column("key", 20), Column("row"))
+
+
+def plain(value: Any) -> Any:
+    """Any value of a row or a key as JSON has it."""
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
+
+
+def log(
+    url: AnyUrl = None, since: Since = None, until: Until = None, branch: OnBranch = None, limit: Limit = None,
+    db: Db = None, storage_uri: StorageUri = None, json: Json = False,
+) -> None:  # fmt: skip
+    """The commits of any store, newest first; of a page store its log."""
+    from ontolake.cli.kinds import find_store, opened
+
+    store, out = find_store(place(db, storage_uri, url)), Out(json)
+    if store.model is None and store.on_pages:
+        from ontolake.cli.storage import wal
+
+        wal(store.url, None if since is None else _number(since), branch or "main", limit, json=json)
+        return
+    with opened(store) as versioned:
+        commits = islice(versioned.commits(since=_commit(since), until=_commit(until), **_branch(branch)), limit)
+        if json:
+            out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
+        else:
+            columns = (Column("commit", 8, right=True), Column("time", 20), Column("author", 16), Column("metadata"))
+            out.stream(columns, ((
+                commit.id, f"{commit.time:%Y-%m-%d %H:%M:%S}" if commit.time else None, commit.author,
+                jsons.dumps(plain(dict(commit.metadata)), ensure_ascii=False) if commit.metadata else None)
+                for commit in commits))  # fmt: skip
+
+
+def _commit(text: str | None) -> int | str | None:
+    """A commit as somebody typed it: a number where it looks like one."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else text
+
+
+def _number(text: str) -> int:
+    found = _commit(text)
+    if not isinstance(found, int):
+        raise typer.BadParameter(f"{text!r} is not a number", param_hint="--since")
+    return found
+
+
+def _branch(name: str | None) -> dict[str, str]:
+    return {} if name is None else {"branch": name}
+
+
+def diff(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where the store is.")],
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="COMMIT, BRANCH or BRANCH@COMMIT.")],
+    after: Annotated[str | None, typer.Argument(metavar="[AFTER]", help="The same; now, if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """What turns one state of a store into another, row by row."""
+    from ontolake.cli.kinds import find_store, opened
+    from ontolake.history import Ref
+
+    store, out = find_store(url), Out(json)
+
+    def ref(text: str) -> Ref:
+        return Ref(None, text) if text.isascii() and text.isdigit() else Ref.parse(text)
+
+    with opened(store) as versioned:
+        old = versioned.at(ref(before))
+        new = versioned.snapshot() if after is None else versioned.at(ref(after))
+        changes = versioned.diff(old, new)
+        if json:
+            head = {"url": url, "before": old.commit, "after": new.commit}
+            out.records(head, "changes", map(_change, changes))
+        else:
+            out.stream(_CHANGES, map(_change_row, changes))
+
+
+def _change(change: Change[Any]) -> dict[str, Any]:
+    return {"table": change.table, "key": plain(change.key), "kind": change.kind.value, "before": plain(change.before),
+            "after": plain(change.after)}  # fmt: skip
+
+
+def _change_row(change: Change[Any]) -> tuple[Any, ...]:
+    key = plain(change.key)
+    return (change.kind.value, change.table, " ".join(map(str, key)) if isinstance(key, list) else key,
+            None if change.after is None else jsons.dumps(plain(change.after), ensure_ascii=False))
+
+
+def export(
+    url: AnyUrl = None,
+    type: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type or table.")] = None,
+    as_of: AsOf = None,
+    format: Annotated[Form, typer.Option("--format", help="Lines of JSON, or a directory of Parquet files.")]
+    = Form.JSONL,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="PATH", help="Write to a file.")] = None,
+    branch: OnBranch = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Every row of a store as a line of JSON, now or as of a commit. [bold]onto import[/] takes typed ones back."""
+    from ontolake.cli.kinds import find_store, opened
+    from ontolake.cli.typed_rows import redirected
+
+    store, out = find_store(place(db, storage_uri, url)), Out(json)
+    with opened(store) as versioned:
+        assert store.model is not None
+        if store.model.name == "typed":
+            export_typed(versioned, out, types=type or [], as_of=as_of, form=format, output=output)
+            return
+        if format is not Form.JSONL:
+            raise typer.BadParameter(f"{store.model.described} has no {format.value} form", param_hint="--format")
+        snapshot, rows = versioned.snapshot(as_of, **_branch(branch)), 0
+        with redirected(output):
+            for table in type or snapshot.tables():
+                for key, row in snapshot.rows(table):
+                    print(jsons.dumps({"table": table, "key": plain(key), "row": plain(row)}, ensure_ascii=False))
+                    rows += 1
+    if output is not None:
+        out.document({"url": store.url, "output": output, "rows": rows}) if json else \
+            out.say(f"exported {rows} rows to {output}")
+
+
+def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
+    """Read everything that a store holds, and report damage. Ends with 5 if there is any."""
+    from ontolake.cli.kinds import find_store
+
+    store, out = find_store(place(db, storage_uri, url)), Out(json)
+    if store.model is None and store.on_pages:
+        from ontolake.cli.storage import verify as verify_pages
+
+        verify_pages(store.url, json=json)
+        return
+    damage: list[Damage] = []
+    remarks: list[dict[str, Any]] = []
+    with progress(json) as advance:
+        if store.on_pages:
+            from ontolake.cli.check_pages import check
+
+            damage += check(store.found, advance).damage
+        damage += _damage(store, advance, remarks)
+    if json:
+        out.document({"url": store.url, "ok": not damage, "kind": store.model.name if store.model else None,
+                      "damage": [one._asdict() for one in damage], "dangling": remarks})  # fmt: skip
+    else:
+        for where, what in damage:
+            out.say(f"DAMAGED {where}: {what}")
+        for one in remarks:
+            out.say(f"note: {one['rows']} {one['type_name']} lead to a {one['side']} end that is not there, "
+                    f"such as {one['example']!r}")
+        out.say("nothing is damaged" if not damage else f"{len(damage)} found; restore from a copy")
+    if damage:
+        raise typer.Exit(5)
+
+
+def _damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> list[Damage]:
+    """All damage of a store whose model is known; a store that cannot be opened is damaged as a whole."""
+    from ontolake.cli.kinds import opened
+    from ontolake.errors import Corruption
+    from ontolake.history import Damage
+
+    found: list[Damage] = []
+    try:
+        with opened(store) as maintained:
+            if store.model is not None and store.model.name == "typed":
+                from ontolake.ontology.verifying import dangling
+                from ontolake.ontology.verifying import verify as verify_typed
+
+                found += verify_typed(maintained.repository, advance)
+                if not found:
+                    remarks += [one._asdict() for one in dangling(maintained.repository)]
+            else:
+                found += maintained.verify()
+    except Corruption as error:
+        found.append(Damage("database", error.message))
+    return found
+
+
+def gc(
+    url: AnyUrl = None, token: Token = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False
+) -> None:
+    """Remove what nobody can reach any more. Without a token this only says what would go; pages are compacted."""
+    from ontolake.cli.kinds import find_store, opened
+
+    store, out = find_store(place(db, storage_uri, url)), Out(json)
+    if store.on_pages and (store.model is None or store.model.name == "typed"):
+        from ontolake.cli.storage import compact
+
+        compact(store.url, None, token, json)
+        return
+    with opened(store, write=token is not None) as maintained:
+        garbage = maintained.gc(dry_run=True)
+        expected = token_of("gc", *garbage)
+        if token is not None:
+            check_token(token, expected)
+            garbage = maintained.gc(dry_run=False)
+    if json:
+        done = "removed" if token is not None else "would_remove"
+        out.document({"url": store.url, done: garbage._asdict(), **({} if token else {"token": expected})})
+    elif token is not None:
+        out.say(f"removed {garbage.items} items, {garbage.bytes} bytes")
+    elif not garbage.items:
+        out.say("there is nothing to remove")
+    else:
+        out.say(f"would remove {garbage.items} items, {garbage.bytes} bytes")
+        out.preview(f"onto gc {quote(store.url)} --token {expected}")
