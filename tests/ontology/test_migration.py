@@ -344,3 +344,107 @@ def test_v2_rows_go_to_the_current_version_or_nowhere(native: str, version: int 
     assert [(one.name, one.meta().commit_id) for one in found] == [("X", 3)]
     assert session.query().entities(person).count() == 2
     session.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "fields", "field"),
+    [
+        ("", {"name": "X", "age": 1}, "id"),
+        (5, {"name": "X", "age": 1}, "id"),
+        ("x", {"name": "X", "age": "one"}, "age"),
+        ("x", {"name": None, "age": 1}, "name"),
+        ("x", {"name": "X"}, "age"),
+        ("x", {"name": "X", "age": 1, "nope": 1}, "nope"),
+        ("x", {"name": "X", "age": True}, "age"),
+    ],
+)
+def test_v2_rows_that_do_not_fit_their_columns_are_refused(
+    native: str, key: Any, fields: dict[str, Any], field: str
+) -> None:  # fmt: skip
+    session = filled(native, "v2")
+    repository: Any = session.repository
+    repository.begin_transaction()
+    commit = repository.create_commit({})
+    with pytest.raises(SchemaValidationError) as caught:
+        repository.insert_entity("Person", key, fields, commit, schema_version_id=1)
+    assert (caught.value.type_name, caught.value.field) == ("Person", field)
+    repository.rollback_transaction()
+    assert session.repository.head() == 2
+    session.close()
+
+
+def test_a_key_is_written_once_in_a_commit(native: str, engine: str) -> None:
+    session = filled(native, engine)
+    repository: Any = session.repository
+    repository.begin_transaction()
+    commit = repository.create_commit({})
+    repository.insert_entity("Person", "x", {"id": "x", "name": "X", "age": 1}, commit, schema_version_id=1)
+    repository.insert_relation("Visited", "x", "p", {"at": "2024-01-01T00:00:00"}, commit, schema_version_id=1)
+    with pytest.raises(SchemaValidationError, match="already"):
+        repository.insert_entity("Person", "x", {"name": "Y", "age": 1}, commit, schema_version_id=1)
+    with pytest.raises(SchemaValidationError, match="already"):
+        repository.insert_relation("Visited", "x", "p", {"at": "2024-01-01T00:00:00"}, commit, schema_version_id=1)
+    repository.rollback_transaction()
+    session.close()
+
+
+def test_v1_never_shows_a_value_of_an_older_schema_as_one_of_the_new(native: str) -> None:
+    filled(native, "v1").close()
+    session = opened(native, second())
+    migrated(session, SPLIT)
+    session.close()
+    person = third()[0]
+    session = opened(native, third())
+    migrated(session, {("Person", 2): lambda row: {**row, "age": str(row["age"])}})
+    session.close()
+    session = Session(native, entity_types=[person])
+    query = session.query().entities(person)
+    assert {one.age for one in query.collect()} == {"36", "41"}
+    assert {one.age for one in query.as_of(4).collect()} == {"36", "41"}
+    for past in (query.with_history(), query.as_of(3)):
+        with pytest.raises(SchemaValidationError, match=r"Person\.age: the value .* another schema"):
+            past.collect()
+    with pytest.raises(SchemaValidationError, match="Person"):
+        query.as_of(1).collect()
+    session.close()
+
+
+@pytest.mark.parametrize("given", [{"Person": split}, {("Person", 1): 5}, [split], {("Person",): split}])
+def test_what_is_no_upgrader_is_refused(native: str, given: Any) -> None:
+    filled(native, "v2").close()
+    session = opened(native, second())
+    with pytest.raises(MigrationError, match="upgrade"):
+        session.migrate(upgraders=given)
+    session.close()
+
+
+def test_groups_say_too_that_a_moment_lies_before_activation(native: str) -> None:
+    filled(native, "v2").close()
+    types = second()
+    session = opened(native, types)
+    migrated(session, SPLIT)
+    groups = session.query().entities(types[0]).as_of(1).group_by(types[0].family).agg()
+    assert groups == []
+    assert groups.diagnostics == {"reason": "commit_before_activation", "activation_commit_id": 3}
+    paths = session.query().entities(types[0]).as_of(2).via(types[2]).collect()
+    assert paths.diagnostics["activation_commit_id"] == 3
+    session.close()
+
+
+def test_types_whose_names_differ_by_case_only_are_kept_apart(native: str, engine: str) -> None:
+    class Thing(Entity):
+        id: Field[str] = Field(primary_key=True)
+        a: Field[int]
+
+    class THING(Entity):
+        id: Field[str] = Field(primary_key=True)
+        b: Field[str]
+
+    session = Session(native, entity_types=[Thing, THING], engine_version=engine)
+    for start in (0, 20):
+        session.ensure(Thing(id=f"t{n + start}", a=n) for n in range(20))
+        session.ensure(THING(id=f"t{n + start}", b=str(n)) for n in range(20))
+        session.commit()
+    assert session.query().entities(Thing).sum(Thing.a) == 380
+    assert session.query().entities(THING).where(THING.b == "7").count() == 2
+    session.close()

@@ -135,10 +135,8 @@ class Query(Generic[T]):
     def collect(self) -> Results[T]:
         """All results."""
         plan = self._plan
-        if not plan.hops:
-            found = hydrator(plan.root)(self._repository.run(plan, self._values))
-            return Results(found, self._diagnostics())
-        return Results(cast(Any, self._paths()), self._diagnostics())
+        found = self._paths() if plan.hops else hydrator(plan.root)(self._repository.run(plan, self._values))
+        return Results(cast("list[T]", found), _diagnostics(self._repository, plan, self._values))
 
     def first(self) -> T | None:
         """The first result, or None."""
@@ -175,14 +173,6 @@ class Query(Generic[T]):
             return [Path(way, over) for way, over in
                     zip(zip(*entities, strict=True), zip(*relations, strict=True), strict=True)]
         return [Path(way) for way in zip(*parts, strict=True)]
-
-    def _diagnostics(self) -> dict[str, Any]:
-        if self._values.as_of is None:
-            return {}
-        activation = max(self._repository.activation(type_info(cls)) for cls in self._plan.types)
-        if self._values.as_of >= activation:
-            return {}
-        return {"reason": "commit_before_activation", "activation_commit_id": activation}
 
     # aggregates
     def count(self) -> int:
@@ -275,14 +265,24 @@ class Grouped:
             given += aggregate.values
         rows = self._repository.run(plan, self._values._replace(measures=given))
         width = len(keys)
-        return Results(
+        return Results((
             {
                 **{name: _decoded(ref, value) for name, ref, value in zip(keys, plan.groups, row[:width], strict=True)},
                 **{name: decode_measure(plan, one.ref, value)
                    for (name, one), value in zip(measures.items(), row[width:], strict=True)},
             }
             for row in rows
-        )  # fmt: skip
+        ), _diagnostics(self._repository, plan, self._values))  # fmt: skip
+
+
+def _diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str, Any]:
+    """Why there may be less than expected: the moment asked about lies before what typed reads can see."""
+    if values.as_of is None:
+        return {}
+    activation = max(repository.activation(type_info(cls)) for cls in plan.types)
+    if values.as_of >= activation:
+        return {}
+    return {"reason": "commit_before_activation", "activation_commit_id": activation}
 
 
 def _shared(cls: Any, rows: list[tuple[Any, ...]], share: bool) -> list[Any]:

@@ -28,7 +28,6 @@ from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaV
 from ontolake.ontology.repository.sqlite_arrow import arrow_table
 from ontolake.ontology.repository.sqlite_events import SqliteEventStore
 from ontolake.ontology.repository.sqlite_functions import install
-from ontolake.ontology.repository.sqlite_latest import quoted
 from ontolake.ontology.repository.sqlite_lock import WriteLock
 from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.repository.sqlite_transaction import InsertOne, OneByOne, SqliteTransaction, find_latest
@@ -318,7 +317,7 @@ class SqliteRepository(ABC):
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         self.refresh()
         source = self.source(info)
-        same = " AND ".join(f"old.{quoted(key)} = new.{quoted(key)}" for key in key_columns(info))
+        same = " AND ".join(f"{self.key('old', key)} = {self.key('new', key)}" for key in key_columns(info))
         previous = f"(SELECT max(old.commit_id) FROM {source} AS old WHERE {same} AND old.commit_id < new.commit_id)"
         rows = self.db.execute(
             f"SELECT {columns_of(info, 'new')}, {columns_of(info, 'old')} FROM {source} AS new "

@@ -4,44 +4,63 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import date, datetime
 from typing import Any
 
-from ontolake.model.codecs import encode_datetime, encode_float, json_text
+import apsw
+
+from ontolake.model.codecs import failure
+from ontolake.model.columns import Column
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
-from ontolake.model.typespec import Spec, scalar_of
 from ontolake.ontology.errors import SchemaValidationError
+
+_FROM_TEXT = ("datetime", "date", "Decimal", "UUID")
 
 
 def raw_columns(schema: Schema, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Columns and encoded values of the fields beside the keys. Raises `SchemaValidationError`, naming the field."""
-    specs: dict[str, Spec] = schema["fields"]
-    unknown = sorted(set(fields) - set(specs))
+    stored = StoredType(schema)
+    unknown = sorted(set(fields) - set(stored.by_name))
     if unknown:
-        raise SchemaValidationError("there is no such field", type_name=schema["name"], field=unknown[0])
-    places = {column.name: column.column for column in StoredType(schema).all_columns}
+        raise SchemaValidationError("there is no such field", type_name=stored.name, field=unknown[0])
+    return {column.column: _encoded(column, fields.get(column.name), stored.name) for column in stored.columns}
+
+
+def raw_keys(schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Encoded keys, by their columns. Raises `SchemaValidationError` for one that is empty or of another type."""
+    stored = StoredType(schema)
+    columns = {column.column: column for column in stored.keys}
     found = {}
-    for name, spec in specs.items():
-        if name not in schema["keys"]:
-            found[places[name]] = _encoded(spec, fields.get(name), schema["name"], name)
+    for place, value in given.items():
+        column = columns.get(place)
+        if column is None:  # an instance key that the type does not have
+            if value:
+                raise SchemaValidationError("the relation has no instance key", type_name=stored.name)
+            found[place] = ""
+            continue
+        found[place] = _encoded(column, value, stored.name)
+        if found[place] == "":
+            raise SchemaValidationError("a key must not be empty", type_name=stored.name, field=column.name)
     return found
 
 
-def _encoded(spec: Spec, value: Any, type_name: str, field: str) -> Any:
-    scalar, nullable = scalar_of(spec)
-    if value is None:
-        if nullable:
-            return None
-        raise SchemaValidationError("a value is missing", type_name=type_name, field=field)
-    if scalar is None:
-        return json_text(value)
-    if isinstance(value, datetime):
-        return encode_datetime(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, float):
-        return encode_float(value)
-    if scalar == "bytes" and isinstance(value, str):
-        return base64.b64decode(value)
-    return value if isinstance(value, str | int | bytes) else str(value)
+def refuse_twice(db: apsw.Connection, table: str, type_name: str, where: Mapping[str, Any], commit_id: int) -> None:
+    """Raise `SchemaValidationError` if a commit has a row of this key already: which would be the latest?"""
+    same = " AND ".join(f"{name} = ?" for name in where)
+    if db.execute(f"SELECT 1 FROM {table} WHERE {same} AND commit_id = ?", (*where.values(), commit_id)).get:
+        raise SchemaValidationError(f"commit {commit_id} has a row of this key already", type_name=type_name,
+                                    key=tuple(where.values()))
+
+
+def _encoded(column: Column, value: Any, type_name: str) -> Any:
+    try:
+        if column.scalar == "bytes" and isinstance(value, str):
+            value = base64.b64decode(value, validate=True)
+        elif column.scalar in _FROM_TEXT and isinstance(value, str):
+            value = column.decode(value)
+    except (ValueError, ArithmeticError) as error:
+        raise SchemaValidationError(f"{value!r} is not a {column.scalar}: {failure(error)}", type_name=type_name,
+                                    field=column.name) from error
+    if column.scalar == "float" and type(value) is int:
+        value = float(value)
+    return column.encode(value, type_name)

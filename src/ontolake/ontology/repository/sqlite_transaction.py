@@ -77,11 +77,11 @@ class SqliteTransaction:
         found: list[tuple[str, Any, Row]] = []
         repository = self._repository
         for side, end in (("left", info.left), ("right", info.right)):
-            entities = repository.source(type_info(end))
+            entities, same = repository.source(type_info(end)), repository.key("r", f"{side}_key")
             rows = self._db.execute(
                 f"SELECT r.{side}_key, r.left_key, r.right_key FROM {repository.source(info)} AS r "
                 f"WHERE r.commit_id = ? AND NOT EXISTS (SELECT 1 FROM {entities} AS e "
-                f"WHERE e.entity_key = r.{side}_key) LIMIT ?", (self.commit_id, limit))  # fmt: skip
+                f"WHERE {repository.key('e', 'entity_key')} = {same}) LIMIT ?", (self.commit_id, limit))  # fmt: skip
             found += [(side, key, (left, right)) for key, left, right in rows]
         return found[:limit]
 

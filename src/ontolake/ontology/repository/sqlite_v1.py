@@ -19,6 +19,7 @@ from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_conditions import json_path
 from ontolake.ontology.repository.sqlite_latest import literal, newest_row, no_newer, quoted, raw
+from ontolake.ontology.repository.sqlite_raw import refuse_twice
 from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 from ontolake.ontology.repository.sqlite_tables import empty_source
@@ -140,6 +141,8 @@ class SqliteRepositoryV1(SqliteRepository):
         schema_version_id: int | None = None,
     ) -> None:  # fmt: skip
         """Write one row. A version may be left out in v1."""
+        place = {"entity_type": type_name, "entity_key": str(key)}
+        refuse_twice(self.db, "entity_history", type_name, place, commit_id)
         self.db.execute("INSERT INTO entity_history (entity_type, entity_key, fields_json, commit_id, "
                         "schema_version_id) VALUES (?, ?, ?, ?, ?)",
                         (type_name, str(key), json_text(dict(fields)), commit_id, schema_version_id))
@@ -148,6 +151,8 @@ class SqliteRepositoryV1(SqliteRepository):
         self, type_name: str, left_key: Any, right_key: Any, fields: Mapping[str, Any], commit_id: int,
         schema_version_id: int | None = None, *, instance_key: str = "",
     ) -> None:  # fmt: skip
+        keys = {"left_key": str(left_key), "right_key": str(right_key), "instance_key": instance_key}
+        refuse_twice(self.db, "relation_history", type_name, {"relation_type": type_name, **keys}, commit_id)
         self.db.execute("INSERT INTO relation_history (relation_type, left_key, right_key, instance_key, fields_json, "
                         "commit_id, schema_version_id) VALUES (?, ?, ?, ?, ?, ?, ?)",
                         (type_name, str(left_key), str(right_key), instance_key, json_text(dict(fields)), commit_id,

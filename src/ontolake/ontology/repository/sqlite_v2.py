@@ -14,6 +14,7 @@ from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_latest import OLD, newest_row, not_superseded, quoted
+from ontolake.ontology.repository.sqlite_raw import raw_columns, raw_keys, refuse_twice
 from ontolake.ontology.repository.sqlite_stage import staged_key
 from ontolake.ontology.repository.sqlite_statements import key_columns
 from ontolake.ontology.repository.sqlite_tables import (
@@ -211,9 +212,9 @@ class SqliteRepositoryV2(SqliteRepository):
         self._insert(layout, keys, fields, commit_id)
 
     def _insert(self, layout: Layout, keys: dict[str, Any], fields: Mapping[str, Any], commit_id: int) -> None:
-        from ontolake.ontology.repository.sqlite_raw import raw_columns
-
         schema = self.schemas()[layout.type_kind, layout.type_name].schema
+        keys = raw_keys(schema, keys)
+        refuse_twice(self.db, quoted(layout.table_name), layout.type_name, keys, commit_id)
         row = {**keys, **raw_columns(schema, fields), "commit_id": commit_id,
                "schema_version_id": layout.schema_version_id}
         names = ", ".join(quoted(name) for name in row)
