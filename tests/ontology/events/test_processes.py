@@ -1,0 +1,229 @@
+"""Several processes share a queue, are killed at any step, or paused for too long: every event counts once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from ontolake.ontology import HandlerContext, Selection, Session, on_event
+
+from ..processes import FORKS, Process, process, wait_for
+from .story import Ordered, Stock, finish, opened, parcels, session_at, statuses, stock
+
+SWEEP = FORKS + """
+    from ontolake import faults
+    from ontology.events.story import HANDLERS, finish, opened
+
+    def work(url, step):
+        session = opened(url, event_lease=0.05, event_max_attempts=1000)
+        hook = faults.At(int(step), faults.kill)
+        # The steps of the storage beneath are swept by its own tests.
+        with faults.arm(lambda name: hook(name) if name.startswith("ontology") else None):
+            finish(session)
+        session.close()
+
+    each(work)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["native", "page file"])
+def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(tmp_path: Path, engine: str, kind: str) -> None:
+    with process(SWEEP) as forks:
+        for step in range(200):
+            url = str(tmp_path / f"s{step}.db") if kind == "native" else f"file://{tmp_path}/s{step}.db"
+            event = Ordered(item="x", count=5)
+            with session_at(url, engine) as session:
+                session.commit(event=event)
+            ended = int(forks.ask(f"{url}\t{step}"))
+            assert ended in (0, -signal.SIGKILL)
+            takeover = {} if kind == "native" else {"connect": {"takeover": True}}
+            with session_at(url, event_max_attempts=1000, **takeover) as session:
+                check_half_way(session, event)
+                finish(session)
+                assert stock(session) == {"x": 5}
+                assert parcels(session) == {event.event_id: 1}
+                assert session.repository.head() == 2
+                assert set(statuses(session).values()) == {"done"}
+                assert len(statuses(session)) == 2
+                assert session.dead_letters() == []
+            if ended == 0:
+                assert step > 15, "there were steps to be killed at"
+                return
+    raise AssertionError("it never came to its end")
+
+
+def check_half_way(session: Session, event: Ordered) -> None:
+    """A handler's effects are there if and only if the event says that it is through."""
+    stored = session.repository.events.get(event.event_id)
+    assert ("x" in stock(session)) == any("take_from_stock" in name for name in stored.handled)
+    emitted = session.repository.events.select(Selection(event_type="Shipped"))
+    assert bool(emitted) == any("ship" in name for name in stored.handled) == (stored.status == "done")
+    for one in emitted:
+        assert bool(parcels(session)) == (one.status == "done")
+
+
+def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(native: str) -> None:
+    program = FORKS + """
+    from ontolake import faults
+    from ontolake.ontology import on_event
+    from ontology.events.story import Ordered, finish, opened
+
+    @on_event(Ordered)
+    def die(context):
+        faults.kill()
+
+    each(lambda url: opened(url, event_lease=0.05, event_max_attempts=2).run([die]))
+    """
+    with session_at(native, event_max_attempts=2) as session, process(program) as forks:
+        session.commit(event=Ordered(item="x"))
+        for _ in range(2):
+            assert int(forks.ask(native)) == -signal.SIGKILL
+        finish(session)
+        (letter,) = session.dead_letters()
+        assert letter.attempts == 2
+        assert "2 attempts were begun, and none of them ended" in letter.error
+        assert stock(session) == {}
+
+
+SHARE = """
+    import sys
+    from ontology.events.story import HANDLERS, finish, opened
+    session = opened(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    report = session.run(HANDLERS, until_idle=True)
+    finish(session)
+    session.close()
+    print(report.handled, report.failed, report.dead, report.lost, flush=True)
+"""
+
+
+@pytest.mark.parametrize("engine", ["v2"])
+def test_processes_share_a_queue_and_handle_each_event_once(native: str, engine: str) -> None:
+    session = opened(native, engine)
+    events = [Ordered(item=f"item {n % 3}", count=n) for n in range(1, 41)]
+    session.commit(event=events)
+    runners = [Process(SHARE, native) for _ in range(3)]
+    for runner in runners:
+        assert runner.line() == "ready"
+    for runner in runners:
+        runner.tell("go")
+    reports = [tuple(map(int, runner.line().split())) for runner in runners]
+    for runner in runners:
+        assert runner.wait() == 0
+    assert {report[1:] for report in reports} == {(0, 0, 0)}
+    assert stock(session) == {f"item {n}": sum(m for m in range(1, 41) if m % 3 == n) for n in range(3)}
+    assert parcels(session) == {event.event_id: 1 for event in events}
+    stored = session.repository.events.select(Selection())
+    assert len(stored) == 80
+    assert {event.status for event in stored} == {"done"}
+    assert {event.attempts for event in stored} == {1}, "nobody was handed an event of another"
+    assert len(session.list_commits()) == 80
+    session.close()
+
+
+SLOW = """
+    import sys, time
+    from ontolake.ontology import on_event
+    from ontology.events.story import Ordered, Stock, opened
+
+    @on_event(Ordered)
+    def slow(context):
+        context.ensure(Stock(id="x", count=int(sys.argv[2])))
+        print("began", flush=True)
+        sys.stdin.readline()
+
+    session = opened(sys.argv[1], event_lease=float(sys.argv[3]))
+    report = session.run([slow], max_iterations=1)
+    print(report.handled, report.failed, report.lost, flush=True)
+"""
+
+
+@on_event(Ordered, name="__main__.slow")
+def quick(context: HandlerContext[Ordered]) -> None:
+    context.ensure(Stock(id="x", count=2))
+
+
+def test_a_claim_is_kept_for_as_long_as_the_handler_works(native: str) -> None:
+    with session_at(native) as session, process(SLOW, native, "1", "3") as slow:
+        event = Ordered(item="x")
+        session.commit(event=event)
+        assert slow.line() == "began"
+        first = session.repository.events.get(event.event_id).claimed_until
+        assert first is not None
+        while time.time() < first.timestamp() + 0.1:
+            assert session.run([quick], max_iterations=20).handled == 0
+        slow.tell("go on")
+        assert slow.line() == "1 0 0"
+        assert stock(session) == {"x": 1}
+
+
+def test_a_handler_that_lost_its_claim_commits_nothing(native: str, engine: str) -> None:
+    with session_at(native, engine) as session, process(SLOW, native, "1", "0.3") as slow:
+        session.commit(event=Ordered(item="x"))
+        assert slow.line() == "began"
+        slow.signal(signal.SIGSTOP)
+        finish(session, [quick])  # as soon as the claim has run out
+        assert stock(session) == {"x": 2}
+        slow.tell("go on")
+        slow.signal(signal.SIGCONT)
+        assert slow.line() == "0 0 1"
+        assert stock(session) == {"x": 2}
+        assert len(session.list_commits()) == 1
+        assert session.repository.events.select(Selection())[0].attempts == 2
+
+
+def test_a_claim_that_ran_out_is_refused_even_if_nobody_else_took_the_event(native: str, engine: str) -> None:
+    with session_at(native, engine) as session, process(SLOW, native, "1", "0.2") as slow:
+        session.commit(event=Ordered(item="x"))
+        assert slow.line() == "began"
+        slow.signal(signal.SIGSTOP)
+        wait_for(lambda: "ready" in statuses(session).values())
+        slow.tell("go on")
+        slow.signal(signal.SIGCONT)
+        assert slow.line() == "0 0 1"
+        assert stock(session) == {}
+        finish(session, [quick])
+        assert stock(session) == {"x": 2}
+
+
+def test_a_commit_may_take_longer_than_the_claim_lasts(native: str, engine: str) -> None:
+    from ontolake import faults
+
+    with session_at(native, engine, event_lease=0.1) as session:
+        session.commit(event=Ordered(item="x"))
+
+        def dawdle(step: str) -> None:
+            if step == "ontology: rows written":
+                time.sleep(0.3)  # amid the transaction, so that nothing can be renewed, and nothing taken
+
+        with faults.arm(dawdle):
+            report = session.run([quick], until_idle=True)
+        assert (report.handled, report.lost) == (1, 0)
+        assert stock(session) == {"x": 2}
+
+
+INTERRUPT = """
+    import sys
+    from ontology.events.story import HANDLERS, opened
+    session = opened(sys.argv[1])
+    print("ready", flush=True)
+    report = session.run(HANDLERS)
+    print(report.handled, flush=True)
+    session.close()
+"""
+
+
+def test_an_idle_runner_stops_at_once_on_ctrl_c(native: str) -> None:
+    with session_at(native) as session, process(INTERRUPT, native) as runner:
+        assert runner.line() == "ready"
+        session.commit(event=Ordered(item="x"))
+        wait_for(lambda: list(statuses(session).values()) == ["done", "done"])
+        runner.signal(signal.SIGINT)
+        assert runner.line() == "2"
+        assert runner.wait() == 0
+        assert session.repository.events.runners() == []

@@ -1,0 +1,90 @@
+"""Other processes for tests: started, killed, paused and continued."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+PRELUDE = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+
+
+class Process:
+    """A Python program that talks in lines."""
+
+    def __init__(self, program: str, *arguments: str) -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", PRELUDE + textwrap.dedent(program), *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def line(self) -> str:
+        """What it says next."""
+        assert self._popen.stdout is not None
+        found = self._popen.stdout.readline()
+        if not found:
+            assert self._popen.stderr is not None
+            raise AssertionError(self._popen.stderr.read())
+        return found.strip()
+
+    def tell(self, text: str) -> None:
+        assert self._popen.stdin is not None
+        self._popen.stdin.write(text + "\n")
+        self._popen.stdin.flush()
+
+    def ask(self, text: str) -> str:
+        self.tell(text)
+        return self.line()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def wait(self, seconds: float = 60) -> int:
+        """How it ended. Fails with its error output if it did so by itself, and badly."""
+        _, error = self._popen.communicate(timeout=seconds)
+        assert self._popen.returncode in (0, -signal.SIGKILL), error
+        return self._popen.returncode
+
+    def kill(self) -> None:
+        self._popen.kill()
+        self._popen.communicate()
+
+
+@contextlib.contextmanager
+def process(program: str, *arguments: str) -> Iterator[Process]:
+    started = Process(program, *arguments)
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+FORKS = """
+    import os, sys, traceback
+
+    def each(work):
+        '''For every line, call `work` in a forked process and say how that ended: the signal or exit code.'''
+        for line in sys.stdin:
+            child = os.fork()
+            if child == 0:
+                try:
+                    code = work(*line.rstrip("\\n").split("\\t"))
+                except BaseException:
+                    traceback.print_exc()
+                    code = 1
+                os._exit(code or 0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Starting an interpreter takes long. A process that forks does it once for many that are to be killed."""
