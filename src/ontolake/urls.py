@@ -33,6 +33,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 PAGES_MAGIC = b"ontolake pages\x00\x01"
 _PAGES_HEADER = struct.Struct("<16sII")
 ROOT_KEY = "root.json"
+TYPED_KEYS = ("meta/engine.json", "meta/head.json")
+"""The stamp of a typed store on objects, and what stands for it in a store that is older than stamps."""
 
 
 class Place(StrEnum):
@@ -204,12 +206,26 @@ def _pages_in_objects(data: bytes, url: str) -> Stamp:
     return Stamp(root.kind, "objects", root.version, root.page_size)
 
 
+def _typed_in_objects(data: bytes, url: str) -> Stamp:
+    class Engine(msgspec.Struct):
+        engine_version: str = "v1"
+
+    try:
+        found = msgspec.json.decode(data, type=Engine).engine_version
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"{TYPED_KEYS[0]} under {url!r} is not ours: {error}", hint="choose an empty prefix") from None
+    digits = found.removeprefix("v")
+    return Stamp("typed", "objects", int(digits) if digits.isascii() and digits.isdigit() else None)
+
+
 FILE_STAMPS: tuple[tuple[bytes, Callable[[bytes, str], Stamp]], ...] = (
     (SQLITE_MAGIC, lambda head, url: Stamp("sqlite", "native")),
     (PAGES_MAGIC, _pages_in_file),
 )
 
-OBJECT_STAMPS: tuple[tuple[str, Callable[[bytes, str], Stamp]], ...] = ((ROOT_KEY, _pages_in_objects),)
+OBJECT_STAMPS: tuple[tuple[str, Callable[[bytes, str], Stamp]], ...] = (
+    (ROOT_KEY, _pages_in_objects), *((key, _typed_in_objects) for key in TYPED_KEYS),
+)  # fmt: skip
 
 
 def detect(url: str) -> Stamp | None:
