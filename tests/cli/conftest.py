@@ -7,12 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from ontolake.cli import main
+from ontolake.cli.model_loading import load
+from ontolake.model import type_info
+from ontolake.ontology import Session
 from ontolake.storage import PageId, WalRecord, open_storage
 
 PROGRAM = Path(sys.executable).parent / "onto"
@@ -87,3 +92,113 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def nothing(tmp_path: Path) -> str:
     """A place where no store is."""
     return f"file://{tmp_path}/missing.db"
+
+
+SHOP = '''
+import enum
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from ontolake.model import Entity, Field, Relation
+
+
+class Tier(enum.Enum):
+    GOLD = "gold"
+    SILVER = "silver"
+
+
+class Customer(Entity):
+    id: Field[str] = Field(primary_key=True)
+    name: Field[str]
+    tier: Field[Tier | None] = Field(default=None, index=True)
+    score: Field[float] = Field(default=0.0)
+    active: Field[bool] = Field(default=True)
+    born: Field[date | None] = Field(default=None)
+    tags: Field[list[str]] = Field(default_factory=list)
+    extra: Field[Any] = Field(default=None)
+
+
+class Order(Entity):
+    id: Field[int] = Field(primary_key=True)
+    total: Field[Decimal]
+    at: Field[datetime]
+    key: Field[bytes] = Field(default=b"")
+    note: Field[str] = Field(default="", name="the note")
+
+
+class Placed(Relation[Customer, Order]):
+    count: Field[int] = Field(default=1)
+
+
+class Rated(Relation[Customer, Order]):
+    year: Field[str] = Field(instance_key=True)
+    stars: Field[int] = Field(default=0)
+'''
+
+
+class Shop(NamedTuple):
+    """A typed store with two commits, the options that name it, and the module of its types."""
+
+    url: str
+    engine: str
+    models: str
+    types: Any
+
+    @property
+    def at(self) -> tuple[str, str]:
+        return "--storage-uri", self.url
+
+    def session(self) -> Session:
+        types = self.types
+        return Session(self.url, entity_types=[types.Customer, types.Order], relation_types=[types.Placed, types.Rated])
+
+
+def load_types(path: Path) -> Any:
+    """The module of a file of types."""
+    return sys.modules[type_info(load(str(path))[0]).cls.__module__]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A file of types."""
+    path = tmp_path / "shop_types.py"
+    path.write_text(SHOP)
+    return path
+
+
+@pytest.fixture(params=["native v1", "native v2", "page file v2", "directory v2"])
+def shop(request: pytest.FixtureRequest, models: Path) -> Shop:
+    """A small shop. Commit 1: Ada, Bob and an order; commit 2: Bob has turned gold, and rated an order."""
+    place, engine = str(request.param).rsplit(" ", 1)
+    folder = models.parent
+    url = {"native": f"{folder}/shop.db", "page file": f"file://{folder}/pages.db", "directory": f"file://{folder}/lake"}
+    found = Shop(url[place], engine, str(models), load_types(models))
+    fill(found)
+    return found
+
+
+@pytest.fixture
+def native(models: Path) -> Shop:
+    """The same, in a native file with the latest engine only."""
+    found = Shop(f"{models.parent}/shop.db", "v2", str(models), load_types(models))
+    fill(found)
+    return found
+
+
+def fill(shop: Shop) -> None:
+    assert main(["init", "--storage-uri", shop.url, "--engine-version", shop.engine]) == 0
+    t = shop.types
+    with shop.session() as session:
+        session.ensure([
+            t.Customer(id="c1", name="Ada", tier=t.Tier.GOLD, tags=["vip", "new"], extra={"city": "Rome", "n": [1, 2]}),
+            t.Customer(id="c2", name="Bob\tthe second", score=2.5, active=False, born=date(2000, 1, 2)),
+            t.Order(id=1, total=Decimal("10.50"), at=datetime(2024, 1, 1, 12), key=b"\x00\xff", note="first"),
+            t.Placed(left_key="c1", right_key=1, count=3),
+        ])  # fmt: skip
+        assert session.commit(metadata={"author": "test"}) == 1
+        session.ensure(t.Customer(id="c2", name="Bob", tier=t.Tier.GOLD, score=2.5, active=False,
+                                  born=date(2000, 1, 2)))  # fmt: skip
+        session.ensure(t.Rated(left_key="c2", right_key=1, year="2024", stars=5))
+        assert session.commit() == 2

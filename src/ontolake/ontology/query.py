@@ -67,6 +67,12 @@ class Query(Generic[T]):
         """What the repository is asked, as data, for tools that want rows as they are stored."""
         return self._plan, self._values
 
+    def starting_from(self, cls: Any) -> Self:
+        """The same with another class of the same schema at its start, which filters can tell from later ones."""
+        if type_info(cls).schema_hash != type_info(self._plan.root).schema_hash:
+            raise QueryError(f"{cls!r} has another schema than {self._plan.root.__name__}")
+        return self._with(self._plan._replace(root=cls))
+
     # what to read
     def where(self, *conditions: Condition) -> Self:
         """Only rows that fulfil all of these, and what was asked for before."""
