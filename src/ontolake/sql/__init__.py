@@ -1,0 +1,45 @@
+"""SQL tables on an ordered keyspace: every row and index entry is a key with versions.
+
+`open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
+"""
+
+from ontolake.sql.database import Database, open_database
+from ontolake.sql.errors import (
+    CheckError,
+    ConstraintError,
+    DataError,
+    DefinitionError,
+    DuplicateNameError,
+    LayoutError,
+    NotNullError,
+    SerializationError,
+    SqlError,
+    SqlSyntaxError,
+    TransactionError,
+    TypeMismatchError,
+    UniqueError,
+    UnknownNameError,
+    UnsupportedError,
+)
+from ontolake.sql.results import Result
+
+__all__ = [
+    "CheckError",
+    "ConstraintError",
+    "DataError",
+    "Database",
+    "DefinitionError",
+    "DuplicateNameError",
+    "LayoutError",
+    "NotNullError",
+    "Result",
+    "SerializationError",
+    "SqlError",
+    "SqlSyntaxError",
+    "TransactionError",
+    "TypeMismatchError",
+    "UniqueError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "open_database",
+]

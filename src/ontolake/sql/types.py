@@ -6,7 +6,6 @@ nanoseconds and a date its days since 1970, a decimal its digits as an integer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
@@ -84,8 +83,8 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             return f"DECIMAL({self.precision}, {self.scale})"
         if self.kind == Kind.UTF8:
             return f"VARCHAR({self.length})" if self.length else "TEXT"
-        return {Kind.TIMESTAMP_NS: "TIMESTAMP", Kind.BYTES: "BYTEA", Kind.DOUBLE: "DOUBLE PRECISION"}.get(
-            Kind(self.kind), Kind(self.kind).name)  # fmt: skip
+        names = {Kind.TIMESTAMP_NS: "TIMESTAMP", Kind.BYTES: "BYTEA", Kind.DOUBLE: "DOUBLE PRECISION"}
+        return names.get(Kind(self.kind)) or str(Kind(self.kind).name)
 
 
 _ARROW = {
@@ -100,7 +99,7 @@ def _wrong(type: Type, value: Any) -> TypeMismatchError:
 
 
 def builtin_name(value: Any) -> str:
-    return value.__class__.__name__
+    return str(value.__class__.__name__)
 
 
 def _unreadable(type: Type, value: Any) -> DataError:
@@ -134,9 +133,10 @@ def _to_integer(type: Type, value: Any) -> int:
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | Decimal):
-        if not math.isfinite(value):
+        number = Decimal(value)
+        if not number.is_finite() or number.adjusted() > 20:
             raise DataError(f"{value!r} is out of range for {type}", sqlstate="22003")
-        return int(Decimal(value).quantize(Decimal(1), ROUND_HALF_UP)) if abs(value) < 1e25 else int(value)
+        return int(number.quantize(Decimal(1), ROUND_HALF_UP))
     if isinstance(value, str):
         try:
             return int(value)
@@ -175,7 +175,7 @@ def _timestamp(type: Type, value: Any) -> int:
         raise _wrong(type, value)
     if not _INT64[0] <= nanoseconds <= _INT64[1]:
         raise DataError(f"{value} is out of range for TIMESTAMP", sqlstate="22008", hint="from 1677 to 2262")
-    return nanoseconds
+    return int(nanoseconds)
 
 
 def _parse_timestamp(type: Type, text: str) -> datetime | int:
@@ -216,7 +216,7 @@ def _double(type: Type, value: Any) -> float:
     if isinstance(value, bool | np.bool_):
         raise _wrong(type, value)
     try:
-        return float(value)
+        return float(value) + 0.0  # there is one zero
     except ValueError:
         raise _unreadable(type, value) from None
     except OverflowError:

@@ -53,10 +53,12 @@ class Strings(NamedTuple):
         raw = self.data.tobytes()
         return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
 
-    def take(self, which: Numbers) -> Strings:
-        """Those at the given places, or where a mask is true."""
-        starts, ends = self.offsets[:-1][which], self.offsets[1:][which]
-        return Strings(*_gather(self.data, starts, ends - starts))
+    def last(self) -> bytes:
+        return self.data[self.offsets[-2] : self.offsets[-1]].tobytes()
+
+    def tails(self, begins: Numbers) -> Strings:
+        """What each has from a place in the buffer on."""
+        return Strings(*_gather(self.data, begins, self.offsets[1:] - begins))
 
 
 def offsets_of(lengths: Numbers) -> npt.NDArray[np.int64]:
@@ -136,16 +138,17 @@ def _with_nulls(block: Octets, nulls: npt.NDArray[np.bool_] | None, keep: int) -
     count, width = block.shape
     mask = np.ones((count, width), np.bool_)
     mask[:, keep:] = ~nulls[:, None]
-    return _binary(Strings(block[mask], offsets_of(np.where(nulls, keep, width))))
+    return as_arrow(Strings(block[mask], offsets_of(np.where(nulls, keep, width))))
 
 
-def _binary(strings: Strings) -> pa.Array:
+def as_arrow(strings: Strings) -> pa.Array:
+    """Byte strings as an Arrow array of large_binary, without a copy."""
     data = np.ascontiguousarray(strings.data)
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(strings), [None, pa.py_buffer(strings.offsets), pa.py_buffer(data)])
 
 
-def _of_binary(column: pa.Array) -> Strings:
+def from_arrow(column: pa.Array) -> Strings:
     _, offsets, data = column.buffers()
     places = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     return Strings(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places)
@@ -159,7 +162,7 @@ def _join(pieces: Sequence[_Piece], count: int) -> Strings:
     def flush() -> None:
         if blocks:
             block = blocks[0] if len(blocks) == 1 else np.hstack(blocks)
-            columns.append(_binary(Strings(np.ascontiguousarray(block).reshape(-1),
+            columns.append(as_arrow(Strings(np.ascontiguousarray(block).reshape(-1),
                                            np.arange(count + 1, dtype=np.int64) * block.shape[1])))  # fmt: skip
             blocks.clear()
 
@@ -171,8 +174,8 @@ def _join(pieces: Sequence[_Piece], count: int) -> Strings:
             columns.append(piece)
     flush()
     if len(columns) == 1:
-        return _of_binary(columns[0])
-    return _of_binary(pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.large_binary())))
+        return from_arrow(columns[0])
+    return from_arrow(pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.large_binary())))
 
 
 def _same(octets: bytes, count: int) -> Octets:
@@ -204,7 +207,7 @@ def _element(type: Type, column: pa.Array, desc: bool) -> list[_Piece]:
         piece = _with_nulls(np.hstack([head, _key_block(column, type.kind)]), nulls, 2)
         return [_inverted(piece) if desc else piece]
     text = pc.fill_null(column.cast(pa.large_binary()), b"")
-    if (_of_binary(text).data == 0).any():
+    if (from_arrow(text).data == 0).any():
         text = pc.replace_substring(text, pattern=b"\x00", replacement=ESCAPED)
     pieces: list[_Piece] = [head, text, _with_nulls(np.ascontiguousarray(_same(END, count)), nulls, 0)]
     return [_inverted(piece) for piece in pieces] if desc else pieces
@@ -213,8 +216,8 @@ def _element(type: Type, column: pa.Array, desc: bool) -> list[_Piece]:
 def _inverted(piece: _Piece) -> _Piece:
     if isinstance(piece, np.ndarray):
         return ~piece
-    strings = _of_binary(piece)
-    return _binary(Strings(~strings.data, strings.offsets))
+    strings = from_arrow(piece)
+    return as_arrow(Strings(~strings.data, strings.offsets))
 
 
 def decode_keys(
@@ -247,10 +250,10 @@ def decode_keys(
         if (lengths < 0).any() or (cursor + lengths > keys.offsets[1:]).any():
             raise Corruption(f"a key has {type} that does not end")
         raw, offsets = _gather(data, cursor, lengths)
-        texts = _binary(Strings(raw ^ np.uint8(flip) if flip else raw, offsets))
+        texts = as_arrow(Strings(raw ^ np.uint8(flip) if flip else raw, offsets))
         if (raw == flip).any():
             texts = pc.replace_substring(texts, pattern=ESCAPED, replacement=b"\x00")
-        columns.append(_texts(type, _of_binary(texts), nulls))
+        columns.append(_texts(type, from_arrow(texts), nulls))
         cursor = np.where(nulls, cursor, found + 2)
     return columns, cursor
 
@@ -297,7 +300,7 @@ def encode_rows(types: Sequence[Type | None], columns: Sequence[pa.Array | None]
             pieces.append(_with_nulls(block, nulls, 0))
             continue
         text = pc.fill_null(column.cast(pa.large_binary()), b"")
-        sizes = np.diff(_of_binary(text).offsets)
+        sizes = np.diff(from_arrow(text).offsets)
         lengths = np.hstack([_block(sizes + 4, ">u4"), _block(sizes, ">u4")])
         pieces += [_with_nulls(lengths, nulls, 0), text]
     return _join(pieces, count)

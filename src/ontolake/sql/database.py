@@ -1,0 +1,323 @@
+"""A database of SQL tables: statements in, rows out, at any version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ontolake.history import Change, Damage, Garbage, Ref, Snapshot
+from ontolake.history import Commit as HistoryCommit
+from ontolake.sql import commits, indexing, loading, maintaining
+from ontolake.sql.branches import MAIN, Branches
+from ontolake.sql.catalog import Catalog, Table
+from ontolake.sql.ddl import DEFAULT_SCHEMA, Definer
+from ontolake.sql.dml import Changer
+from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnsupportedError
+from ontolake.sql.moments import Moment
+from ontolake.sql.parsing import Parameters, Statement, constant, name_of, parse, parse_one
+from ontolake.sql.planning import Plan, find_in
+from ontolake.sql.results import Result
+from ontolake.sql.transactions import Session
+
+Version = int | str | datetime
+"""A moment: the number of a commit, or a time, as text or `datetime`; a time without a zone is UTC."""
+
+
+def open_database(
+    url: str, *, branch: str = MAIN, database: str | None = None, schema: str = DEFAULT_SCHEMA, readonly: bool = False,
+    takeover: bool = False, synchronous: str = "FULL",
+) -> Database:  # fmt: skip
+    """The SQL tables at `url`, which are started where there are none (unless read-only).
+
+    `path.db` is a native SQLite file; `file:///path.db`, `s3://…` and `memory://…` keep their pages in the storage
+    seam, where there are branches. `database` and `schema` are meant where a statement names none. A commit is durable
+    when it returns; on a native file `synchronous="NORMAL"` lets a power failure (not a crash) take back the last ones.
+
+    Raises `Invalid` for a URL that cannot be, `NotFound` for a database or branch that is not there, `LayoutError` for
+    a database that holds something else or is newer, `Contended` if another process is writing to it over the seam.
+    """
+    return Database(url, branch=branch, database=database, schema=schema, readonly=readonly, takeover=takeover,
+                    synchronous=synchronous)  # fmt: skip
+
+
+class Database:
+    """Open SQL tables. Threads may share them; they take turns. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self, url: str, *, branch: str, database: str | None, schema: str, readonly: bool, takeover: bool,
+        synchronous: str,
+    ) -> None:  # fmt: skip
+        self.url = url
+        self.branch = branch
+        self.database = database
+        self.schema = schema
+        self._session = Session(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self.branches = Branches(url)
+        if not readonly:
+            indexing.clean_up(self._session)
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the database up; an open transaction is rolled back. Closing twice does no harm."""
+        self._session.close()
+
+    # statements
+
+    def execute(self, sql: str, params: Parameters = ()) -> Result:
+        """Run a statement, or several with semicolons in between and no parameters. Returns the result of the last.
+
+        Outside a transaction each statement is one of its own. A statement that fails changes nothing. Raises
+        `SqlError`, whose `sqlstate` says what is wrong.
+        """
+        statements = parse(sql)
+        if not statements:
+            raise SqlSyntaxError("there is no statement")
+        if len(statements) > 1 and params:
+            raise SqlSyntaxError("several statements cannot share parameters", hint="run one at a time")
+        for statement in statements[:-1]:
+            self._execute(statement, ())
+        return self._execute(statements[-1], params)
+
+    def query(self, sql: str, params: Parameters = (), *, as_of: Version | None = None) -> pa.Table:
+        """The rows of a query as an Arrow table, now or as they were at a version or time. Raises `SqlError`."""
+        statement = parse_one(sql)
+        if statement.kind not in ("select", "explain"):
+            if as_of is not None:
+                raise TransactionError("the past cannot be written to", sqlstate="25006")
+            return self._execute(statement, params).arrow()
+        return self._execute(statement, params, as_of).arrow()
+
+    def explain(self, sql: str, params: Parameters = (), *, analyze: bool = False, as_of: Version | None = None) -> str:
+        """How a query would be answered: by which keys, and what is left for DataFusion. Raises `SqlError`."""
+        return "\n".join(self._explain(parse_one(sql), params, analyze, as_of))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """A transaction: committed when the block ends, rolled back when it raises."""
+        self._session.begin()
+        try:
+            yield self
+        except BaseException:
+            if self._session.transaction is not None:
+                self._session.rollback()
+            raise
+        if self._session.transaction is not None:
+            self._session.commit()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._session.transaction is not None
+
+    def _execute(self, statement: Statement, params: Parameters, as_of: Version | None = None) -> Result:
+        statement.check_parameters(params)
+        kind = statement.kind
+        if kind == "select":
+            return self._select(statement, params, as_of)
+        if kind == "explain":
+            assert statement.inner is not None
+            lines = self._explain(statement.inner, params, statement.analyze, as_of)
+            return Result("EXPLAIN", len(lines), table=pa.table({"QUERY PLAN": pa.array(lines, pa.string())}))
+        if kind in ("insert", "update", "delete", "truncate"):
+            with self._session.writing(statement.sql) as transaction:
+                find = self._finder(statement, self._session.fresh_catalog(transaction), None)
+                changer = Changer(self._session, transaction, statement, params, find)
+                result: Result = getattr(changer, kind)(statement.tree)
+                return result
+        if kind in ("create", "drop", "alter"):
+            return self._define(statement)
+        return self._control(statement)
+
+    def _select(self, statement: Statement, params: Parameters, as_of: Version | None) -> Result:
+        with self._session.reading():
+            at = None if as_of is None else self._version(as_of)
+            return self._plan(statement, at).run(self._session, params)
+
+    def _plan(self, statement: Statement, at: int | None) -> Plan:
+        catalog = self._session.catalog(at)
+        where = (catalog, self.database, self.schema)
+        if at is None and statement.prepared is not None and statement.prepared[0] == where:
+            plan: Plan = statement.prepared[1]
+            return plan
+        assert statement.tree is not None
+        plan = Plan(statement, statement.tree, self._finder(statement, catalog, at))
+        if all(source.at is None for source in plan.sources):
+            statement.prepared = (where, plan)
+        return plan
+
+    def _finder(self, statement: Statement, catalog: Catalog, at: int | None) -> Any:
+        def find(node: exp.Table) -> tuple[Table, int | None]:
+            version = node.args.get("version")
+            if version is None:
+                return find_in(catalog, node, self.database, self.schema, statement), at
+            if version.args.get("kind") != "AS OF" or version.expression is None:
+                raise UnsupportedError("only FOR SYSTEM_TIME AS OF is supported")
+            try:
+                moment = self._version(constant(version.expression))
+            except Exception as error:
+                if isinstance(error, SqlError):
+                    raise
+                raise UnsupportedError("FOR SYSTEM_TIME AS OF needs a version or a time that stands there") from error
+            return find_in(self._session.catalog(moment), node, self.database, self.schema, statement), moment
+
+        return find
+
+    def _version(self, moment: Any) -> int:
+        """The version that is meant. Raises `SqlError` if it cannot be read."""
+        if isinstance(moment, int) and not isinstance(moment, bool):
+            return self._session.check_version(moment)
+        from ontolake.sql.types import TIMESTAMP
+
+        if not isinstance(moment, str | date) and type(moment).__name__ != "datetime64":
+            raise SqlError(f"{moment!r} is neither a version nor a time", sqlstate="22023")
+        if isinstance(moment, datetime) and moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+        stored = TIMESTAMP.store(moment)
+        assert isinstance(stored, int)
+        return self._session.check_version(self._session.version_at(stored // 1000))
+
+    def _explain(self, statement: Statement, params: Parameters, analyze: bool, as_of: Version | None) -> list[str]:
+        if statement.kind == "explain":
+            assert statement.inner is not None
+            analyze, statement = analyze or statement.analyze, statement.inner
+        statement.check_parameters(params)
+        if statement.kind != "select":
+            raise UnsupportedError(f"EXPLAIN of {statement.kind.upper()} is not supported", hint="explain a SELECT")
+        with self._session.reading():
+            plan = self._plan(statement, None if as_of is None else self._version(as_of))
+            lines = plan.explain(self._session, params)
+            if analyze:
+                begun = time.perf_counter()
+                result = plan.run(self._session, params)
+                took = (time.perf_counter() - begun) * 1000
+                lines.append(f"{result.count} row{'' if result.count == 1 else 's'} in {took:.2f} ms")
+        return lines
+
+    def _define(self, statement: Statement) -> Result:
+        tree = statement.tree
+        if isinstance(tree, exp.Create) and str(tree.kind).upper() == "INDEX":
+            indexing.create(self._session, statement, self.database, self.schema)
+            return Result("CREATE INDEX", 0)
+        with self._session.writing(statement.sql) as transaction:
+            definer = Definer(self._session, transaction, statement, self.database, self.schema)
+            getattr(definer, statement.kind)(tree)
+        assert tree is not None
+        return Result(f"{statement.kind.upper()} {str(tree.args.get('kind') or '').upper()}".strip(), 0)
+
+    def _control(self, statement: Statement) -> Result:
+        session, name = self._session, statement.names[0] if statement.names else ""
+        if statement.kind == "use":
+            with session.reading():
+                session.catalog().schema(name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA)
+            self.database, self.schema = name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA
+        elif statement.kind == "begin":
+            session.begin()
+        elif statement.kind == "commit":
+            session.commit()
+        elif statement.kind == "rollback":
+            session.rollback()
+        elif statement.kind == "savepoint":
+            session.savepoint(name)
+        elif statement.kind == "rollback to":
+            session.rollback_to(name)
+        else:
+            session.release(name)
+        return Result(statement.kind.upper(), 0)
+
+    # loading
+
+    def bulk_load(self, table: str, data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> int:
+        """Insert Arrow rows into a table as one commit, in key order. Returns how many.
+
+        Columns go by name; those that are not given get their defaults. Raises what INSERT raises; then nothing was
+        loaded.
+        """
+        with self._session.writing(f"-- bulk load into {table}") as transaction:
+            found = self._named(table, self._session.fresh_catalog(transaction))
+            return loading.load(self._session, transaction, found, data)
+
+    def _named(self, table: str, catalog: Catalog) -> Table:
+        statement = parse_one(f"SELECT * FROM {table}")
+        assert statement.tree is not None
+        node = statement.tree.find(exp.Table)
+        if node is None or not name_of(node.this):
+            raise SqlSyntaxError(f"{table!r} names no table")
+        return find_in(catalog, node, self.database, self.schema, statement)
+
+    # what there is
+
+    def catalog(self, as_of: Version | None = None) -> Catalog:
+        """All tables with their columns and indexes, now or as they were."""
+        with self._session.reading():
+            return self._session.catalog(None if as_of is None else self._version(as_of))
+
+    def version(self) -> int:
+        """The number of the newest commit; 0 in a new database."""
+        with self._session.reading():
+            return self._session.state()[0]
+
+    # what every versioned store offers
+
+    def commits(
+        self, *, since: int | None = None, until: int | None = None, branch: str | None = None
+    ) -> Iterator[HistoryCommit[int]]:
+        """The commits in `(since, until]`, newest first. Raises `NotFound` for what is no longer kept."""
+        with self._on(branch) as session:
+            return iter(commits.newest_first(session, since, until))
+
+    def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
+        """What the commits in `(since, until]` did to rows, oldest first, a row at most once a commit."""
+        with self._on(branch) as session:
+            for version in commits.versions(session, since, until):
+                yield from commits.changes(session, version)
+
+    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> Moment:
+        """All tables as they were at a commit, or are now. Raises `NotFound`."""
+        with self._on(branch) as session, session.reading():
+            found = session.state()[0] if commit is None else session.check_version(commit)
+        return Moment(self._on, branch or self.branch, found)
+
+    def at(self, ref: Ref) -> Moment:
+        """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
+        return self.snapshot(commits.number(ref), branch=ref.branch)
+
+    def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
+        """What turns one snapshot into another, by table and key."""
+        return commits.differences(before, after)
+
+    def verify(self) -> Iterator[Damage]:
+        """Read everything and yield all that does not fit together: rows, and index entries that do not match them."""
+        return maintaining.verify(self._session)
+
+    def retain(self, version: int) -> None:
+        """Give up what came before a version: it cannot be read any more, and `gc` removes it. Never goes back."""
+        maintaining.retain(self._session, version)
+
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        """Remove, or count, the versions that nothing that is retained needs."""
+        return maintaining.gc(self._session, dry_run=dry_run)
+
+    @contextmanager
+    def _on(self, branch: str | None) -> Iterator[Session]:
+        """A session on a branch: this one, or a read-only one of its own."""
+        if branch is None or branch == self.branch:
+            yield self._session
+            return
+        other = Session(self.url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
+        try:
+            yield other
+        finally:
+            other.close()

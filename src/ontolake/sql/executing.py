@@ -1,0 +1,127 @@
+"""Running what keys cannot answer: DataFusion, over Arrow tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ontolake.sql.errors import (
+    DataError,
+    SqlError,
+    SqlSyntaxError,
+    TypeMismatchError,
+    UnknownNameError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from datafusion import DataFrame, SessionConfig
+
+_BIG = 100_000
+
+
+@cache
+def _config(parallel: bool) -> SessionConfig:
+    from datafusion import SessionConfig
+
+    config = (SessionConfig().set("datafusion.sql_parser.dialect", "PostgreSQL")
+              .set("datafusion.sql_parser.parse_float_as_decimal", "true")
+              .set("datafusion.execution.batch_size", "32768"))  # fmt: skip
+    return config if parallel else config.set("datafusion.execution.target_partitions", "1")
+
+
+def plan(sql: str, tables: Mapping[str, pa.Table]) -> DataFrame:
+    """A statement over tables, ready to run. Raises `SqlError`."""
+    from datafusion import SessionContext
+
+    big = any(table.num_rows > _BIG for table in tables.values())
+    context = SessionContext(_config(big))
+    for name, table in tables.items():
+        context.register_record_batches(name, [_batches(table)])
+    try:
+        return context.sql(sql)
+    except Exception as error:
+        raise translated(error) from error
+
+
+def _batches(table: pa.Table) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = table.to_batches()
+    return found or [pa.RecordBatch.from_pylist([], table.schema)]
+
+
+def run(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows of a statement over tables. Raises `SqlError`."""
+    frame = plan(sql, tables)
+    try:
+        return settled(frame.to_arrow_table())
+    except Exception as error:
+        if isinstance(error, SqlError):
+            raise
+        raise translated(error) from error
+
+
+def settled(table: pa.Table) -> pa.Table:
+    """A table whose columns have the Arrow types that tables of ours have, where there is one."""
+    fields = []
+    for field in table.schema:
+        type = field.type
+        if pa.types.is_large_string(type) or pa.types.is_string_view(type):
+            type = pa.string()
+        elif pa.types.is_large_binary(type) or pa.types.is_binary_view(type):
+            type = pa.binary()
+        elif pa.types.is_integer(type):
+            type = pa.int64()
+        elif pa.types.is_dictionary(type):
+            type = type.value_type
+        fields.append(pa.field(field.name, type))
+    schema = pa.schema(fields)
+    return table if schema.equals(table.schema) else table.cast(schema, safe=False)
+
+
+_TRANSLATIONS: tuple[tuple[str, type[SqlError], str], ...] = (
+    (r"No field named|field not found", UnknownNameError, "42703"),
+    (r"[Aa]mbiguous", SqlError, "42702"),
+    (r"Invalid function|There is no function|not found.*function", UnknownNameError, "42883"),
+    (r"table .* not found", UnknownNameError, "42P01"),
+    (r"[Dd]ivide by zero|[Dd]ivision by zero", DataError, "22012"),
+    (r"[Oo]verflow|out of range|too large|Can't cast value|is too large to store", DataError, "22003"),
+    (r"Cannot cast string|Cast error|Parser error|Error parsing|Casting from", DataError, "22P02"),
+    (r"must appear in the GROUP BY|in the GROUP BY|non-aggregate values|could not be resolved from available columns",
+     SqlError, "42803"),
+    (r"[Cc]oerc|Cannot infer|[Tt]ype mismatch|argument type|incompatible|candidate functions|Unsupported data type"
+     r"|Cannot create filter with non-boolean|[Cc]annot automatically convert|does not support|must be of|signature",
+     TypeMismatchError, "42804"),
+    (r"more than one row", SqlError, "21000"),
+    (r"[Nn]ot implemented|[Uu]nsupported|not supported|not yet supported", UnsupportedError, "0A000"),
+    (r"SQL error: (?:ParserError|TokenizerError)", SqlSyntaxError, "42601"),
+    (r"unique expression names|duplicate", SqlError, "42701"),
+)
+
+
+def translated(error: BaseException) -> SqlError:
+    """DataFusion's error as one of ours."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip() != "caused by"]
+    last = next((line for line in reversed(lines) if not line.startswith("Valid fields")), text)
+    message = re.sub(r"^(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
+                     r"|This feature is not implemented:|Optimizer rule '\w+' failed)\s*", "", last)  # fmt: skip
+    hint = None
+    if (meant := re.search(r"Did you mean '?([^'?\n]+)'?\??", message)) is not None:
+        hint, message = f"did you mean {meant.group(1)}?", message[: meant.start()].strip()
+    for pattern, kind, state in _TRANSLATIONS:
+        if re.search(pattern, text):
+            return kind(message.rstrip("."), sqlstate=state, hint=hint)
+    return SqlError(message or text, sqlstate="42000", hint=hint)
+
+
+def explained(sql: str, tables: Mapping[str, pa.Table]) -> list[str]:
+    """The lines of DataFusion's plan."""
+    frame: Any = plan(sql, tables)
+    try:
+        return str(frame.logical_plan().display_indent()).splitlines()
+    except Exception as error:
+        raise translated(error) from error

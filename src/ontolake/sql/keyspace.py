@@ -1,0 +1,222 @@
+"""Reading and writing the ordered keyspace, within a transaction of its connection.
+
+Reads are one statement a batch: SQLite strings the values together, so that no Python object is made per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+import numpy as np
+
+from ontolake.sql import nodes
+from ontolake.sql.rows import LIVE, TOMBSTONE
+from ontolake.sql.vectors import Strings, offsets_of
+
+BATCH = 65536
+_MANY = 512
+
+_VALUES = ("SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value)), count(*), max(key) "
+           "FROM (SELECT key, value FROM {} LIMIT ?)")
+_BOTH = ("SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value)), count(*), max(key), "
+         "CAST(group_concat(key, '') AS BLOB), group_concat(length(key)) FROM (SELECT key, value FROM {} LIMIT ?)")
+_NOW = "latest WHERE key >= ? AND key < ?"
+_THEN = "latest WHERE key >= ? AND key < ? AND version <= ?"
+_PAST = "past WHERE node = ? AND key >= ? AND key < ? AND version <= ? AND until > ? AND value <> x'0101'"
+_OPEN = ("SELECT node FROM past_node WHERE part = ? AND first <= ? AND last > ? AND node IN ({})")
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM latest WHERE key >= ? AND key < ? LIMIT ?)"
+
+
+class Span(NamedTuple):
+    """A range of keys, without its end."""
+
+    start: bytes
+    end: bytes
+
+
+class Batch(NamedTuple):
+    """Values of a scan, and their keys if they were asked for."""
+
+    values: Strings
+    keys: Strings | None
+
+
+class Keyspace:
+    """The keyspace of one connection. `node` is told of every version that is superseded."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.open_nodes: dict[tuple[bytes, int], tuple[int, int]] = {}
+        """Nodes that were written to in this transaction, with the first and last version in them."""
+        connection.create_scalar_function("node_of", self._node_of, 3, deterministic=True)  # type: ignore[arg-type]
+
+    def _node_of(self, key: bytes, version: int, until: int) -> int:
+        found = nodes.node(version, until)
+        where = (nodes.part(key), found)
+        first, last = self.open_nodes.get(where, (version, until))
+        self.open_nodes[where] = (min(first, version), max(last, until))
+        return found
+
+    # reading
+
+    def get(self, key: bytes) -> bytes | None:
+        """The newest value of a key."""
+        found = self.connection.execute("SELECT value FROM latest WHERE key = ?", (key,)).fetchone()
+        return None if found is None else found[0]
+
+    def get_many(self, wanted: Sequence[bytes], at: int | None = None) -> dict[bytes, bytes]:
+        """The values of those keys that are there, now or at a version."""
+        found: dict[bytes, bytes] = {}
+        for begin in range(0, len(wanted), _MANY):
+            chunk = wanted[begin : begin + _MANY]
+            marks = _marks(len(chunk))
+            padded = [*chunk, *([None] * (marks.count("?") - len(chunk)))]
+            if at is None:
+                found.update(self._rows(f"SELECT key, value FROM latest WHERE key IN ({marks})", padded))
+                continue
+            sql = f"SELECT key, value FROM latest WHERE version <= ? AND key IN ({marks})"
+            found.update(self._rows(sql, [at, *padded]))
+            for node in sorted({node for part in {nodes.part(key) for key in chunk} for node in self._nodes(part, at)}):
+                sql = ("SELECT key, value FROM past WHERE node = ? AND version <= ? AND until > ? "
+                       f"AND value <> x'0101' AND key IN ({marks})")  # fmt: skip
+                found.update(self._rows(sql, [node, at, at, *padded]))
+        return found
+
+    def scan(
+        self, span: Span, at: int | None = None, *, keys: bool = False, limit: int | None = None
+    ) -> Iterator[Batch]:
+        """What lives in a span now, or lived at a version. By key within latest, and within each node of the past."""
+        if at is None:
+            yield from self._scan(_NOW, (span.start,), (span.end,), keys, limit)
+            return
+        for batch in self._scan(_THEN, (span.start,), (span.end, at), keys, limit):
+            yield batch
+            if limit is not None and (limit := limit - len(batch.values)) <= 0:
+                return
+        for node in self._nodes(nodes.part(span.start), at):
+            for batch in self._scan(_PAST, (node, span.start), (span.end, at, at), keys, limit):
+                yield batch
+                if limit is not None and (limit := limit - len(batch.values)) <= 0:
+                    return
+
+    def count(self, span: Span, limit: int) -> int:
+        """How many keys a span has now, but no more than `limit`."""
+        found: Any = self.connection.execute(_COUNT, (*span, limit)).get
+        return int(found)
+
+    def _scan(
+        self, source: str, before: tuple[Any, ...], behind: tuple[Any, ...], keys: bool, limit: int | None
+    ) -> Iterator[Batch]:
+        sql = (_BOTH if keys else _VALUES).format(source)
+        size, left = BATCH, limit
+        while left is None or left > 0:
+            room = size if left is None else min(size, left)
+            try:
+                row: Any = self.connection.execute(sql, (*before, *behind, room)).fetchone()
+            except apsw.TooBigError:
+                if size == 1:
+                    raise
+                size = max(1, size // 16)
+                continue
+            count = row[2]
+            if not count:
+                return
+            yield Batch(_strings(row[0], row[1]), _strings(row[4], row[5]) if keys else None)
+            if count < room:
+                return
+            if left is not None:
+                left -= count
+            before = (*before[:-1], row[3] + b"\x00")
+
+    def _nodes(self, part: bytes, at: int) -> list[int]:
+        """The nodes of a part of the keyspace that hold something that may have lived at a version."""
+        newest: Any = self.connection.execute("SELECT version FROM state").get
+        path = nodes.ancestors(at, newest + 1)
+        sql = _OPEN.format(", ".join(map(str, path)) or "0")
+        stored = {row[0] for row in self._rows(sql, (part, at, at))}
+        path_set = set(path)
+        here = {node for (where, node), (first, last) in self.open_nodes.items()
+                if where == part and node in path_set and first <= at < last}  # fmt: skip
+        return sorted(stored | here)
+
+    def _rows(self, sql: str, bindings: Sequence[Any]) -> list[Any]:
+        return self.connection.execute(sql, bindings).fetchall()
+
+    # writing
+
+    def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]], revived: Sequence[bytes] = ()) -> None:
+        """Put keys that are not there now. Those that `revived` names have been deleted before."""
+        if revived:
+            self._revive(version, revived)
+        self.connection.executemany(
+            f"INSERT INTO latest (key, version, value) VALUES (?, {version}, ?)", entries)
+
+    def insert_marks(self, version: int, wanted: Sequence[bytes], revived: Sequence[bytes] = ()) -> None:
+        """Put index entries that carry no columns and are not there now."""
+        if revived:
+            self._revive(version, revived)
+        self.connection.executemany(
+            f"INSERT INTO latest (key, version, value) VALUES (?, {version}, x'{LIVE.hex()}')",
+            ((key,) for key in wanted))
+
+    def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put keys that are there now: what stood there becomes the past, unless this transaction wrote it."""
+        self._supersede(version, [key for key, _ in entries])
+        self.connection.executemany(
+            f"INSERT OR REPLACE INTO latest (key, version, value) VALUES (?, {version}, ?)", entries)
+
+    def delete(self, version: int, wanted: Sequence[bytes]) -> None:
+        """Leave tombstones for keys that are there now."""
+        self._supersede(version, wanted)
+        self.connection.executemany("DELETE FROM latest WHERE key = ?", ((key,) for key in wanted))
+        self.connection.executemany(
+            f"INSERT OR REPLACE INTO gone (key, version) VALUES (?, {version})", ((key,) for key in wanted))
+
+    def gone(self, wanted: Sequence[bytes]) -> list[bytes]:
+        """Those keys that have a tombstone now."""
+        if not self.connection.execute("SELECT 1 FROM gone LIMIT 1").fetchone():
+            return []
+        if len(wanted) <= _MANY:
+            marks = _marks(len(wanted))
+            padded = [*wanted, *([None] * (marks.count("?") - len(wanted)))]
+            return [row[0] for row in self._rows(f"SELECT key FROM gone WHERE key IN ({marks})", padded)]
+        found = []
+        for begin in range(0, len(wanted), _MANY):
+            found += self.gone(wanted[begin : begin + _MANY])
+        return found
+
+    def close_nodes(self) -> None:
+        """Write down which nodes were written to. Before a commit."""
+        if self.open_nodes:
+            self.connection.executemany(
+                "INSERT INTO past_node VALUES (?, ?, ?, ?) ON CONFLICT (part, node) DO UPDATE SET "
+                "first = min(first, excluded.first), last = max(last, excluded.last)",
+                [(part, node, *span) for (part, node), span in self.open_nodes.items()])  # fmt: skip
+            self.open_nodes = {}
+
+    def _supersede(self, version: int, wanted: Sequence[bytes]) -> None:
+        self.connection.executemany(
+            f"INSERT INTO past SELECT node_of(key, version, {version}), key, version, {version}, value "
+            f"FROM latest WHERE key = ? AND version < {version}", ((key,) for key in wanted))
+
+    def _revive(self, version: int, wanted: Sequence[bytes]) -> None:
+        """Move tombstones to the past; those of this very transaction vanish."""
+        self.connection.executemany(
+            f"INSERT INTO past SELECT node_of(key, version, {version}), key, version, {version}, x'{TOMBSTONE.hex()}' "
+            f"FROM gone WHERE key = ? AND version < {version}", ((key,) for key in wanted))
+        self.connection.executemany("DELETE FROM gone WHERE key = ?", ((key,) for key in wanted))
+
+
+def _marks(count: int) -> str:
+    """Placeholders for so many values or a few more, so that few different statements are made."""
+    size = 1
+    while size < count:
+        size *= 2
+    return ", ".join("?" * size)
+
+
+def _strings(data: bytes, lengths: str | int) -> Strings:
+    sizes = np.fromstring(str(lengths), np.int64, sep=",")
+    return Strings(np.frombuffer(data, np.uint8), offsets_of(sizes))

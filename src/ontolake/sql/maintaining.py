@@ -1,0 +1,126 @@
+"""Looking after a database: checking that rows and indexes fit together, and removing what is no longer kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ontolake import faults
+from ontolake.errors import Corruption, NotFound
+from ontolake.history import Damage, Garbage
+from ontolake.sql import keys
+from ontolake.sql.catalog import PUBLIC, IndexMeta, Table
+from ontolake.sql.keyspace import Span
+from ontolake.sql.writing import decoded
+
+if TYPE_CHECKING:
+    from ontolake.sql.transactions import Session
+
+
+def verify(session: Session) -> Iterator[Damage]:
+    """Read all rows, and compare every index with the rows that it should point to."""
+    with session.reading():
+        found: list[Damage] = []
+        try:
+            tables = list(session.catalog().by_id.values())
+        except Corruption as error:
+            yield Damage("catalog", str(error))
+            return
+        for table in tables:
+            found += _verify_table(session, table)
+        for (damage,) in session.connection.execute("PRAGMA integrity_check(20)").fetchall():
+            if damage != "ok":
+                found.append(Damage("sqlite", str(damage)))
+    yield from found
+
+
+def _verify_table(session: Session, table: Table) -> list[Damage]:
+    found: list[Damage] = []
+    expected: dict[int, dict[bytes, bytes]] = {index.index_id: {} for index in table.indexes if index.state == PUBLIC}
+    for batch in session.keyspace.scan(table.span, keys=True):
+        assert batch.keys is not None
+        try:
+            rows = decoded(table, batch.values)
+            if rows.keys() != batch.keys.to_list():
+                found.append(Damage(table.full_name, "a row stands under another key than its own"))
+            for index in table.indexes:
+                if index.index_id in expected:
+                    expected[index.index_id].update(rows.entries(index))
+        except Corruption as error:
+            found.append(Damage(table.full_name, str(error)))
+    for index in table.indexes:
+        if index.index_id in expected:
+            found += _verify_index(session, table, index, expected[index.index_id])
+    return found
+
+
+def _verify_index(session: Session, table: Table, index: IndexMeta, expected: dict[bytes, bytes]) -> list[Damage]:
+    there: dict[bytes, bytes] = {}
+    for batch in session.keyspace.scan(_entries(table.id, index.index_id), keys=True):
+        assert batch.keys is not None
+        there.update(zip(batch.keys.to_list(), batch.values.to_list(), strict=True))
+    if there == expected:
+        return []
+    missing, more = expected.keys() - there.keys(), there.keys() - expected.keys()
+    return [Damage(f"{table.full_name}, index {index.name}",
+                   f"{len(missing)} entries are missing, {len(more)} lead to no row")]  # fmt: skip
+
+
+def _entries(table: int, index: int) -> Span:
+    prefix = keys.entry_prefix(table, index)
+    return Span(prefix, keys.after(prefix))
+
+
+def retain(session: Session, version: int) -> None:
+    """Raise the floor. Raises `NotFound` for a version that is to come."""
+    with session.writing("-- retain"):
+        newest, _, floor = session.state()
+        if not 0 <= version <= newest:
+            raise NotFound(f"there is no version {version}", hint=f"the newest is {newest}")
+        session.connection.execute("UPDATE state SET floor = ?", (max(floor, version),))
+        session.keep()
+
+
+def gc(session: Session, *, dry_run: bool) -> Garbage:
+    """Remove, or count, what lies below the floor: superseded versions, tombstones, and what was dropped."""
+    with session.writing("-- gc"):
+        _, _, floor = session.state()
+        items = size = 0
+        connection = session.connection
+
+        def remove(table: str, where: str, bindings: tuple[Any, ...], value: str = "length(value)") -> None:
+            nonlocal items, size
+            sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {where}"
+            found: Any = connection.execute(sql, bindings).fetchall()
+            count, octets = found[0]
+            items, size = items + int(count), size + int(octets)
+            if count and not dry_run:
+                connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
+
+        for span in list(_unreachable(session, floor)):
+            for table, value in (("latest", "length(value)"), ("past", "length(value)"), ("gone", "0")):
+                remove(table, "key >= ? AND key < ?", (*span,), value)
+        remove("past", "until <= ?", (floor,))
+        remove("gone", "version <= ?", (floor,), "0")
+        if dry_run:
+            return Garbage(items, size)
+        connection.execute("DELETE FROM past_node WHERE last <= ?", (floor,))
+        connection.execute("UPDATE \"commit\" SET keys = x'00000000' WHERE version <= ?", (floor,))
+        faults.reach("sql: garbage removed")
+        session.keep()
+    return Garbage(items, size)
+
+
+def _unreachable(session: Session, floor: int) -> Iterator[Span]:
+    """The keys of tables and indexes that were dropped before the floor. Ids are never used again."""
+    tombstones: Any = session.connection.execute(
+        "SELECT key FROM gone WHERE key >= ? AND key < ? AND version <= ?",
+        (bytes((keys.TABLE,)), bytes((keys.TABLE + 1,)), floor)).fetchall()
+    for (key,) in tombstones:
+        id = int.from_bytes(key[-8:], "big")
+        for family in (keys.ROW, keys.ENTRY):
+            prefix = keys.meta_key(family, id)
+            yield Span(prefix, keys.after(prefix))
+    for table in session.catalog(floor).by_id.values():
+        for index in table.dropped_indexes:
+            yield _entries(table.id, index.index_id)

@@ -1,0 +1,340 @@
+"""Statements: text into what is to be done, in PostgreSQL's dialect."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.types import Kind, from_sql
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
+
+DIALECT = "postgres"
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+_NAME = r'("(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
+_CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern + r"\s*\Z", re.IGNORECASE)) for kind, pattern in (
+        ("begin", r"(?:BEGIN(?:\s+WORK|\s+TRANSACTION)?|START\s+TRANSACTION)(?:\s+READ\s+WRITE|\s+READ\s+ONLY)?"
+                  r"(?:\s+ISOLATION\s+LEVEL\s+(?:SERIALIZABLE|REPEATABLE\s+READ|READ\s+COMMITTED|READ\s+UNCOMMITTED))?"),
+        ("commit", r"(?:COMMIT|END)(?:\s+WORK|\s+TRANSACTION)?"),
+        ("rollback", r"(?:ROLLBACK|ABORT)(?:\s+WORK|\s+TRANSACTION)?"),
+        ("savepoint", rf"SAVEPOINT\s+{_NAME}"),
+        ("rollback to", rf"ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\s+(?:SAVEPOINT\s+)?{_NAME}"),
+        ("release", rf"RELEASE\s+(?:SAVEPOINT\s+)?{_NAME}"),
+        ("use", rf"USE\s+{_NAME}(?:\s*\.\s*{_NAME})?"),
+    )
+)  # fmt: skip
+_EXPLAIN = re.compile(r"EXPLAIN\s+(ANALYZE\s+)?(?=\S)", re.IGNORECASE)
+
+
+class Statement:
+    """One statement. `begins` is where it stands in the text that was given."""
+
+    def __init__(
+        self, kind: str, sql: str, begins: int, tree: exp.Expr | None, names: Sequence[str] = (),
+        shifts: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
+        self.kind = kind
+        self.sql = sql
+        self.begins = begins
+        self.tree = tree
+        self.names = list(names)
+        self.analyze = False
+        self.inner: Statement | None = None
+        self.marks = marks_of(tree) if tree is not None else []
+        """The places of parameters."""
+        self.prepared: tuple[Any, Any] | None = None
+        """What was worked out for this statement, and the catalog that it holds for."""
+        self._shifts = shifts
+
+    def position(self, offset: int) -> int:
+        """The character of the given text, from 1, that a place in the parsed statement came from."""
+        return _unshifted(self.begins + offset, self._shifts) + 1
+
+    def check_parameters(self, parameters: Parameters) -> Parameters:
+        """The parameters, if they are as many as there are places. Raises `SqlError`."""
+        if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping):
+            raise SqlError("parameters are a sequence or a mapping of values", sqlstate="07001", hint="write (value,)")
+        numbers = [number for mark in self.marks if (number := _number(mark))]
+        named = [mark.name for mark in self.marks if not _number(mark)]
+        if isinstance(parameters, Mapping):
+            missing = next((name for name in named if name not in parameters), None)
+            if missing is not None or numbers:
+                what = f"there is no value for the parameter :{missing}" if missing else "values are needed by number"
+                raise SqlError(what, sqlstate="07001")
+        elif named:
+            raise SqlError(f"the parameter :{named[0]} is named", sqlstate="07001", hint="give a mapping of values")
+        elif len(parameters) != max(numbers, default=0):
+            raise SqlError(f"the statement has {max(numbers, default=0)} parameters, and {len(parameters)} values "
+                           "were given", sqlstate="07001")
+        return parameters
+
+
+def marks_of(tree: exp.Expr) -> list[exp.Expr]:
+    """The places of parameters in a tree."""
+    found: list[exp.Expr] = list(tree.find_all(exp.Placeholder))
+    for node in (*found, *tree.find_all(exp.Parameter)):
+        if isinstance(node, exp.Parameter) or not node.name:
+            raise UnsupportedError(f"{node.sql(DIALECT)} is no parameter that is known", hint="use ?, $1 or :name")
+    return found
+
+
+def _number(mark: exp.Expr) -> int:
+    """The number of a parameter; 0 for one that has a name."""
+    name = mark.name
+    return int(name[1:]) if name[:1] == "_" and name[1:].isdigit() else 0
+
+
+def given_value(mark: exp.Expr, parameters: Parameters) -> Any:
+    """The value for the place of a parameter."""
+    number = _number(mark)
+    return parameters[number - 1] if number else parameters[mark.name]  # type: ignore[index,call-overload]
+
+
+def bound(tree: exp.Expr, parameters: Parameters) -> exp.Expr:
+    """A copy of a tree with values for parameters."""
+    copy = tree.copy()
+    for mark in marks_of(copy):
+        mark.replace(literal(given_value(mark, parameters)))
+    return copy
+
+
+_MARK = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$([A-Za-z_]\w*)?\$.*?\$\1\$
+    | \$(?P<n>\d+) | (?P<q>\?)""",
+    re.DOTALL | re.VERBOSE)
+
+
+def _numbered(sql: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text with `:_n` for each `?` and `$n`, and by how much what stands behind each was moved."""
+    parts: list[str] = []
+    shifts: list[tuple[int, int]] = []
+    last = moved = count = 0
+    for found in _MARK.finditer(sql):
+        if not found["n"] and not found["q"]:
+            continue
+        count += 1
+        mark = f":_{found['n'] or count}"
+        parts += [sql[last : found.start()], mark]
+        last = found.end()
+        moved += len(mark) - len(found[0])
+        shifts.append((last + moved, moved))
+    return "".join([*parts, sql[last:]]), shifts
+
+
+def _unshifted(offset: int, shifts: Sequence[tuple[int, int]]) -> int:
+    moved = 0
+    for begin, amount in shifts:
+        if offset >= begin:
+            moved = amount
+    return offset - moved
+
+
+@lru_cache(maxsize=512)
+def parse(sql: str) -> tuple[Statement, ...]:
+    """The statements of a text. Raises `SqlSyntaxError` or `UnsupportedError`."""
+    if not isinstance(sql, str):
+        raise SqlSyntaxError(f"a statement is text, not {sql!r}")
+    numbered, shifts = _numbered(sql)
+    return tuple(_statement(piece, begins, sql, shifts) for piece, begins in _pieces(numbered))
+
+
+def parse_one(sql: str) -> Statement:
+    """The one statement of a text. Raises `SqlSyntaxError` or `UnsupportedError`."""
+    found = parse(sql)
+    if len(found) != 1:
+        what = "there is no statement" if not found else "there is more than one statement"
+        raise SqlSyntaxError(what, hint="give one at a time" if found else None)
+    return found[0]
+
+
+def parse_expression(sql: str) -> exp.Expr:
+    """An expression that is kept in the catalog."""
+    tree = sqlglot.parse_one(f"SELECT {sql}", dialect=DIALECT)
+    assert isinstance(tree, exp.Select)
+    found: exp.Expr = tree.expressions[0]
+    return found
+
+
+def _pieces(sql: str) -> Iterator[tuple[str, int]]:
+    """The statements of a text and where they begin, cut at semicolons that are none of a string or comment."""
+    try:
+        tokens = sqlglot.tokenize(sql, dialect=DIALECT)
+    except TokenError as error:
+        raise SqlSyntaxError(f"the statement cannot be read: {_short(str(error))}",
+                             position=_open_quote(sql), hint="a quote may not be closed") from error
+    begin: int | None = None
+    end = 0
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            if begin is not None:
+                yield sql[begin:end], begin
+            begin = None
+            continue
+        begin = token.start if begin is None else begin
+        end = token.end + 1
+    if begin is not None:
+        yield sql[begin:end], begin
+
+
+def _open_quote(sql: str) -> int | None:
+    return next((sql.rindex(quote) + 1 for quote in "'\"" if sql.count(quote) % 2), None)
+
+
+def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int]]) -> Statement:
+    """The statement that stands at `begins` in a text whose parameters were numbered."""
+    written = text[_unshifted(begins, shifts) : _unshifted(begins + len(sql), shifts)]
+    for kind, pattern in _CONTROL:
+        if matched := pattern.match(sql):
+            names = [identifier_text(each) for each in matched.groups() if each]
+            return Statement(kind, written, begins, None, names, shifts)
+    if explained := _EXPLAIN.match(sql):
+        found = Statement("explain", written, begins, None, shifts=shifts)
+        found.inner = _statement(sql[explained.end() :], begins + explained.end(), text, shifts)
+        found.analyze = explained.group(1) is not None
+        found.marks = found.inner.marks
+        return found
+    tree = _parsed(sql, begins, shifts)
+    kinds: dict[type[exp.Expr], str] = {
+        exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete", exp.Create: "create", exp.Drop: "drop",
+        exp.Alter: "alter", exp.TruncateTable: "truncate",
+    }  # fmt: skip
+    found_kind = kinds.get(type(tree))
+    if found_kind is None:
+        if not isinstance(tree, exp.Query | exp.Values):
+            word = sql.split(None, 1)[0].upper()
+            if isinstance(tree, exp.Command | exp.Set | exp.Merge | exp.Comment | exp.Copy | exp.Use):
+                raise UnsupportedError(f"{word} is not supported", position=_unshifted(begins, shifts) + 1)
+            raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
+                                 position=_unshifted(begins, shifts) + 1)
+        found_kind = "select"
+    return Statement(found_kind, written, begins, tree, shifts=shifts)
+
+
+def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
+    try:
+        tree = sqlglot.parse_one(sql, dialect=DIALECT)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        mark = first.get("highlight") or ""
+        position = _offset(sql, first.get("line") or 1, first.get("col") or 1) - len(mark)
+        position = _unshifted(begins + max(position, 0), shifts) + 1
+        what = _short(str(first.get("description") or error))
+        raise SqlSyntaxError(f"syntax error at or near {mark!r}: {what}", position=position) from error
+    except RecursionError as error:
+        raise SqlError("the statement is nested too deeply", sqlstate="54001") from error
+    return tree
+
+
+def _short(text: str) -> str:
+    return re.sub(r" but got <Token.*", "", text.splitlines()[0] if text else text)
+
+
+def _offset(sql: str, line: int, column: int) -> int:
+    """The character, from 1, at a line and column."""
+    lines = sql.splitlines(keepends=True)
+    return sum(map(len, lines[: line - 1])) + column
+
+
+def position_of(node: exp.Expr, statement: Statement) -> int | None:
+    """Where a node stands in the text, from 1."""
+    for each in (node, *node.find_all(exp.Identifier)):
+        if "start" in each.meta:
+            return statement.position(int(each.meta["start"]))
+    return None
+
+
+def identifier_text(text: str) -> str:
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text.lower()
+
+
+def name_of(node: exp.Expr | None) -> str:
+    """An identifier as PostgreSQL takes it: in small letters, unless it is quoted."""
+    if node is None:
+        return ""
+    if isinstance(node, exp.Identifier):
+        return str(node.this) if node.args.get("quoted") else str(node.this).lower()
+    this = node.args.get("this")
+    return name_of(this) if isinstance(this, exp.Expr) else str(this).lower()
+
+
+class NotConstant(Exception):
+    """An expression whose value depends on more than its own text."""
+
+
+def constant(node: exp.Expr) -> Any:
+    """The Python value of a literal. Raises `NotConstant`, and `SqlError` for a literal that cannot be read."""
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            return node.this
+        return int(node.this) if node.this.isdigit() else Decimal(node.this)
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Neg):
+        value = constant(node.this)
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            return -value
+        raise NotConstant
+    if isinstance(node, exp.Paren):
+        return constant(node.this)
+    if isinstance(node, exp.HexString):
+        return bytes.fromhex(node.this)
+    if isinstance(node, exp.Cast):
+        value = constant(node.this)
+        try:
+            type = from_sql(node.to)
+        except UnsupportedError:
+            raise NotConstant from None
+        if value is None:
+            return None
+        stored: Any = type.store(value)
+        return np.datetime64(stored, "ns") if type.kind == Kind.TIMESTAMP_NS else type.load(stored)
+    raise NotConstant
+
+
+def literal(value: Any) -> exp.Expr:
+    """A value as a node of a statement. Raises `SqlError` for what SQL has no literal for."""
+    if isinstance(value, np.datetime64):
+        return exp.cast(exp.Literal.string(str(value).replace("T", " ")), "TIMESTAMP", dialect=DIALECT)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, int):
+        return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+    if isinstance(value, float):
+        return exp.cast(exp.Literal.string(repr(value)), "DOUBLE PRECISION", dialect=DIALECT)
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            return exp.cast(exp.Literal.string(str(value)), "DOUBLE PRECISION", dialect=DIALECT)
+        text = exp.Literal.number(f"{abs(value):f}")
+        return exp.Neg(this=text) if value < 0 else text
+    if isinstance(value, str):
+        return exp.Literal.string(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return exp.HexString(this=bytes(value).hex())
+    if isinstance(value, datetime):
+        return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP", dialect=DIALECT)
+    if isinstance(value, date):
+        return exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect=DIALECT)
+    if isinstance(value, list | tuple | set | frozenset):
+        return exp.Array(expressions=[literal(each) for each in value])
+    raise SqlError(f"a parameter cannot be a {type(value).__name__}: {value!r}", sqlstate="42804",
+                   hint="use None, bool, int, float, Decimal, str, bytes, date, datetime, or a list of them")

@@ -1,0 +1,330 @@
+"""Queries: which tables they read, what is known of the rows that they need, and how to get the rest done.
+
+A plan is made once for a statement and a catalog; parameters are filled in when it runs. Every table is read by the
+cheapest access; a query that asks for no more than an access gives is answered at once, everything else by DataFusion
+on what the accesses have found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from ontolake.sql import access, executing, reading
+from ontolake.sql.access import Access
+from ontolake.sql.catalog import Catalog, ColumnMeta, Table
+from ontolake.sql.conditions import Condition, conditions_of, conjuncts, table_and_name
+from ontolake.sql.errors import SqlError, UnknownNameError, nearest
+from ontolake.sql.parsing import (
+    DIALECT,
+    Parameters,
+    Statement,
+    bound,
+    constant,
+    given_value,
+    marks_of,
+    name_of,
+    position_of,
+)  # fmt: skip
+from ontolake.sql.results import Result
+from ontolake.sql.writing import FEW, decoded
+
+if TYPE_CHECKING:
+    from ontolake.sql.transactions import Session
+
+Find = Callable[[exp.Table], tuple[Table, "int | None"]]
+"""Finds the table that a statement names, and the version at which it is to be read."""
+
+
+class Source(NamedTuple):
+    """A table that a query reads, under a name of its own in DataFusion."""
+
+    name: str
+    alias: str
+    table: Table
+    at: int | None
+    columns: list[ColumnMeta]
+    conditions: list[Condition]
+
+
+class Direct(NamedTuple):
+    """A query that one access may answer alone: these columns of the rows, and the parts of its WHERE."""
+
+    columns: list[ColumnMeta]
+    names: list[str]
+    parts: frozenset[int]
+    limit: exp.Expr | None
+
+
+class Plan:
+    """A query, prepared."""
+
+    def __init__(self, statement: Statement, tree: exp.Expr, find: Find) -> None:
+        self._statement = statement
+        self.sources: list[Source] = []
+        copy = self._tree = tree.copy()
+        scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
+        known = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
+        found = {id(node): find(node) for _, _, node in known}
+        self._check_columns(scopes, found)
+        self.names = _output_names(copy)
+        self._direct = self._directly(scopes, found)
+        for number, (scope, alias, node) in enumerate(known):
+            table, at = found[id(node)]
+            self.sources.append(Source(
+                f"t{number}", alias, table, at, _needed(copy, scope, alias, table),
+                _conditions(scope, alias, table, found)))  # fmt: skip
+        for source, (_, _, node) in zip(self.sources, known, strict=True):
+            _rename(node, source)
+        _name_outputs(copy, self.names)
+        self._sql = None if marks_of(copy) else copy.sql(DIALECT)
+
+    # running
+
+    def run(self, session: Session, parameters: Parameters) -> Result:
+        """The rows of the query. Inside a transaction."""
+        value = _values(parameters)
+        if self._direct is not None:
+            source = self.sources[0]
+            chosen = self._choose(session, source, value)
+            if chosen.answered >= self._direct.parts:
+                return self._run_direct(session, source, chosen, self._direct, value)
+            tables = {source.name: reading.read_table(session.keyspace, chosen, source.columns, source.at)}
+        else:
+            tables = {}
+            for source in self.sources:
+                chosen = self._choose(session, source, value)
+                tables[source.name] = reading.read_table(session.keyspace, chosen, source.columns, source.at)
+        table = executing.run(self.sql(parameters), tables)
+        return _named(table, self.names)
+
+    def _run_direct(
+        self, session: Session, source: Source, chosen: Access, direct: Direct, value: access.Value
+    ) -> Result:
+        limit = None if direct.limit is None else _limit(value(direct.limit))
+        if chosen.keys is not None and len(chosen.keys) <= FEW and limit is None:
+            if len(chosen.keys) == 1 and source.at is None:
+                one = session.keyspace.get(chosen.keys[0])
+                stored = [] if one is None else [one]
+            else:
+                stored = list(session.keyspace.get_many(chosen.keys, source.at).values())
+            places = [source.table.place[column.column_id] for column in direct.columns]
+            rows = [[row[n] for n in places] for row in decoded(source.table, stored).tuples]
+            return Result(f"SELECT {len(rows)}", len(rows), columns=direct.names, stored=rows,
+                          types=[column.type for column in direct.columns])  # fmt: skip
+        unique = list(dict.fromkeys(direct.columns))
+        table = reading.read_table(session.keyspace, chosen, unique, source.at, limit)
+        arrays = [table.column(unique.index(column)) for column in direct.columns]
+        table = pa.Table.from_arrays(arrays, names=direct.names)
+        return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+
+    def explain(self, session: Session, parameters: Parameters) -> list[str]:
+        """How the query would be run. Inside a transaction."""
+        value = _values(parameters)
+        chosen = [self._choose(session, source, value) for source in self.sources]
+        lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
+                 for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
+        if self._direct is not None and chosen[0].answered >= self._direct.parts:
+            return [*lines, "answered by keys alone"]
+        empty = {source.name: pa.schema([(column.name, column.type.arrow) for column in source.columns]).empty_table()
+                 for source in self.sources}  # fmt: skip
+        return [*lines, "the rest by DataFusion:",
+                *(f"  {line}" for line in executing.explained(self.sql(parameters), empty))]  # fmt: skip
+
+    def sql(self, parameters: Parameters) -> str:
+        """The statement for DataFusion, with values for parameters."""
+        return self._sql or bound(self._tree, parameters).sql(DIALECT)
+
+    def _choose(self, session: Session, source: Source, value: access.Value) -> Access:
+        return access.choose(source.table, source.conditions, value, source.columns, session.keyspace)
+
+    # preparing
+
+    def _check_columns(self, scopes: Sequence[Scope], found: dict[int, tuple[Table, int | None]]) -> None:
+        """Raise `UnknownNameError` for a column that no table in sight has, as far as that is certain."""
+        for scope in scopes:
+            tables = {alias: found[id(node)][0] for alias, node in _tables(scope)}
+            if len(tables) != len(scope.sources) or scope.parent is not None:
+                continue
+            aliases = {name_of(each.args["alias"]) for each in scope.expression.find_all(exp.Alias)}
+            for column in scope.columns:
+                qualifier, name = table_and_name(column)
+                if qualifier and qualifier not in tables:
+                    raise UnknownNameError(f"there is no table {qualifier} in this query", sqlstate="42P01",
+                                           position=position_of(column, self._statement),
+                                           hint=nearest(qualifier, tables))  # fmt: skip
+                candidates = [tables[qualifier]] if qualifier else list(tables.values())
+                if name in aliases or any(name in table.by_name for table in candidates):
+                    continue
+                if isinstance(column.this, exp.Star) or not candidates:
+                    continue
+                if qualifier or len(candidates) == 1:
+                    candidates[0].column(name, position_of(column, self._statement))
+                names = {each for table in candidates for each in table.by_name}
+                raise UnknownNameError(f"no table of this query has a column {name}", sqlstate="42703",
+                                       position=position_of(column, self._statement), hint=nearest(name, names))
+
+    def _directly(self, scopes: Sequence[Scope], found: dict[int, tuple[Table, int | None]]) -> Direct | None:
+        """The query as one that an access may answer alone, if it has nothing else in it."""
+        tree = self._tree
+        if len(scopes) != 1 or not isinstance(tree, exp.Select) or len(found) != 1:
+            return None
+        allowed = {"expressions", "from_", "where", "limit", "kind", "operation_modifiers"}
+        if any(given for name, given in tree.args.items() if name not in allowed):
+            return None
+        table, _ = next(iter(found.values()))
+        columns: list[ColumnMeta] = []
+        names: list[str] = []
+        for each in tree.expressions:
+            if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+                columns += table.columns
+                names += [column.name for column in table.columns]
+                continue
+            inner = each.this if isinstance(each, exp.Alias) else each
+            if not isinstance(inner, exp.Column):
+                return None
+            column = table.by_name.get(table_and_name(inner)[1])
+            if column is None:
+                return None
+            columns.append(column)
+            names.append(name_of(each.args["alias"]) if isinstance(each, exp.Alias) else column.name)
+        parts = frozenset(range(len(list(conjuncts(tree.args.get("where"))))))
+        limit = tree.args.get("limit")
+        node = limit.expression if isinstance(limit, exp.Limit) else None
+        if limit is not None and not isinstance(node, exp.Literal | exp.Placeholder):
+            return None
+        return Direct(columns, names, parts, node)
+
+
+def _values(parameters: Parameters) -> access.Value:
+    def value(node: exp.Expr) -> Any:
+        return given_value(node, parameters) if isinstance(node, exp.Placeholder) else constant(node)
+
+    return value
+
+
+def _limit(given: Any) -> int | None:
+    if given is None:
+        return None
+    if not isinstance(given, int) or given < 0:
+        raise SqlError(f"LIMIT must be a number, 0 or more, not {given!r}", sqlstate="2201W")
+    return given
+
+
+def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
+    for alias, source in scope.sources.items():
+        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+            given = source.args.get("alias")
+            yield name_of(given.this) if given is not None and given.this is not None else str(alias).lower(), source
+
+
+def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[ColumnMeta]:
+    """The columns that a query may look at; all, if in doubt."""
+    for star in scope.expression.find_all(exp.Star):
+        if not isinstance(star.parent, exp.Count | exp.Func) or isinstance(star.parent, exp.Column):
+            return table.columns
+    names: set[str] = set()
+    for column in tree.find_all(exp.Column):
+        qualifier, name = table_and_name(column)
+        if qualifier in ("", alias):
+            names.add(name)
+    for join in tree.find_all(exp.Join):
+        if join.args.get("method"):
+            return table.columns
+        names |= {name_of(each) for each in join.args.get("using") or ()}
+    return [column for column in table.columns if column.name in names] or table.primary_key[:1]
+
+
+def _conditions(
+    scope: Scope, alias: str, table: Table, found: dict[int, tuple[Table, int | None]]
+) -> list[Condition]:
+    """What the WHERE of a scope, and the ON of its inner joins, say about the columns of one table in it."""
+    query = scope.expression
+    if not isinstance(query, exp.Select):
+        return []
+    others = [found[id(node)][0] for name, node in _tables(scope) if name != alias]
+    alone = len(scope.sources) == 1
+    all_known = len(others) + 1 == len(scope.sources)
+
+    def resolve(column: exp.Column) -> ColumnMeta | None:
+        qualifier, name = table_and_name(column)
+        if qualifier:
+            return table.by_name.get(name) if qualifier == alias else None
+        if alone or (all_known and not any(name in other.by_name for other in others)):
+            return table.by_name.get(name)
+        return None
+
+    joins = query.args.get("joins") or ()
+    parts = list(conjuncts(query.args.get("where")))
+    if all(not join.side and join.kind in ("", "INNER", "CROSS") for join in joins):
+        parts += [part for join in joins for part in conjuncts(join.args.get("on"))]
+    return [each for number, part in enumerate(parts) for each in conditions_of(part, number, resolve)]
+
+
+def _rename(node: exp.Table, source: Source) -> None:
+    """Make a table of a statement the one that its rows are registered as."""
+    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.alias, quoted=True))
+    node.replace(exp.Table(this=exp.to_identifier(source.name), alias=alias.copy(), joins=node.args.get("joins")))
+
+
+_HIDDEN = "c$"
+
+
+def _output_names(tree: exp.Expr) -> list[str] | None:
+    """The names of the columns that a query gives, as PostgreSQL has them; None where a star stands for some."""
+    query = tree
+    while isinstance(query, exp.SetOperation | exp.Subquery):
+        query = query.this
+    if not isinstance(query, exp.Select):
+        return None
+    names = []
+    for each in query.expressions:
+        if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+            return None
+        names.append(_output_name(each))
+    return names
+
+
+def _output_name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Alias):
+        return name_of(node.args["alias"])
+    if isinstance(node, exp.Column):
+        return table_and_name(node)[1]
+    if isinstance(node, exp.Cast | exp.Paren | exp.Window | exp.Filter):
+        return _output_name(node.this)
+    if isinstance(node, exp.Case):
+        return "case"
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Connector):
+        return node.sql_name().lower()
+    return "?column?"
+
+
+def _name_outputs(tree: exp.Expr, names: list[str] | None) -> None:
+    """Give every output without a name one that no other has, since DataFusion wants them all to differ."""
+    if names is None or not isinstance(tree, exp.Select):
+        return
+    seen: set[str] = set()
+    for number, each in enumerate(tree.expressions):
+        name = names[number]
+        if isinstance(each, exp.Alias) or (isinstance(each, exp.Column) and name not in seen):
+            seen.add(name)
+        else:
+            each.replace(exp.alias_(each.copy(), f"{_HIDDEN}{number}", quoted=True))
+
+
+def _named(table: pa.Table, names: list[str] | None) -> Result:
+    if names is not None and len(names) == table.num_columns:
+        table = table.rename_columns(names)
+    return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+
+
+def find_in(catalog: Catalog, node: exp.Table, database: str | None, schema: str, statement: Statement) -> Table:
+    """The table that a node names. Raises `UnknownNameError`."""
+    return catalog.table(name_of(node.args.get("catalog")) or database or catalog.default_database(),
+                         name_of(node.args.get("db")) or schema, name_of(node.this), position_of(node, statement))

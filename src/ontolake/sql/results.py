@@ -1,0 +1,82 @@
+"""What a statement gives back: rows as Python values or as an Arrow table, and how many rows it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ontolake.sql.types import Kind, Type, from_arrow
+
+
+class Result:
+    """The answer of one statement. `columns` is empty for a statement that gives no rows.
+
+    `count` is how many rows it gave or changed. Iterating gives tuples; `arrow()` gives a table.
+    """
+
+    def __init__(
+        self, status: str, count: int, *, table: pa.Table | None = None,
+        columns: Sequence[str] = (), types: Sequence[Type] = (), stored: Sequence[Sequence[Any]] | None = None,
+    ) -> None:  # fmt: skip
+        self.status = status
+        """What was done, such as `INSERT 3`."""
+        self.count = count
+        self._table = table
+        self._types = types
+        self._stored = stored
+        self.columns = list(columns) if table is None else table.column_names
+        self._rows: Iterator[tuple[Any, ...]] | None = None
+
+    def arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        if self._table is None:
+            from ontolake.sql.vectors import stored_array
+
+            rows = self._stored or ()
+            arrays = [stored_array(type, [row[n] for row in rows]) for n, type in enumerate(self._types)]
+            self._table = pa.Table.from_arrays(arrays, names=self.columns) if arrays else pa.table({})
+        return self._table
+
+    def stored(self) -> Sequence[Sequence[Any]] | None:
+        """The rows in their stored forms, if they are few and came straight from keys."""
+        return self._stored
+
+    @property
+    def description(self) -> list[tuple[str, pa.DataType]]:
+        """The names and Arrow types of the columns."""
+        if self._table is None:
+            return [(name, type.arrow) for name, type in zip(self.columns, self._types, strict=True)]
+        return list(zip(self._table.column_names, self._table.schema.types, strict=True))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        if self._rows is None:
+            self._rows = self._tuples()
+        return self._rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row as Python values, or None."""
+        return next(iter(self), None)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left, as Python values."""
+        return list(iter(self))
+
+    def _tuples(self) -> Iterator[tuple[Any, ...]]:
+        if self._stored is not None:
+            loads = [type.load for type in self._types]
+            for row in self._stored:
+                yield tuple([load(value) for load, value in zip(loads, row, strict=True)])
+        elif self._table is not None:
+            for batch in self._table.to_batches():
+                yield from zip(*map(python_values, batch.columns), strict=True) if batch.num_columns else ()
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """A column as Python values. A `datetime` has no nanoseconds: what is finer is cut off."""
+    type = from_arrow(column.type)
+    if type is not None and type.kind == Kind.TIMESTAMP_NS:
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    values: list[Any] = column.to_pylist()
+    return values

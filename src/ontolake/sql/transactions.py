@@ -1,0 +1,347 @@
+"""Transactions: one SQLite transaction each, which writes all its keys at one version.
+
+Threads may share a session; they take turns, and a transaction has the session to itself until it ends. A statement
+that fails changes nothing; a transaction around it goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+
+from ontolake import engine, faults, urls
+from ontolake.errors import Corruption, Invalid, OntolakeError, StorageError
+from ontolake.sql import schema
+from ontolake.sql.catalog import Catalog
+from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
+from ontolake.sql.keyspace import Keyspace
+from ontolake.sql.vectors import Strings
+
+_STATE = "SELECT version, ddl, floor FROM state"
+_CATALOGS = 32
+
+
+def connect(
+    url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str
+) -> apsw.Connection:
+    """A connection to the database at `url`, ready for use. Raises what `engine.connect` does, and `LayoutError`."""
+    if synchronous not in schema.SYNCHRONOUS:
+        raise Invalid(f"synchronous cannot be {synchronous!r}", hint=f"use {' or '.join(schema.SYNCHRONOUS)}")
+    location = urls.parse(url)
+    native = location.place is urls.Place.SQLITE
+    if not readonly and location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE) and location.path != ":memory:":
+        Path(location.path).parent.mkdir(parents=True, exist_ok=True)
+    connection = engine.connect(url, branch=branch, readonly=readonly, takeover=takeover and not native)
+    try:
+        schema.set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+class Transaction:
+    """What a transaction has written so far."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.touched: list[Sequence[bytes] | Strings] = []
+        """The keys of rows and catalog records."""
+        self.statements: list[str] = []
+        self.ddl = False
+        self.dirty = False
+        """Whether it has written anything."""
+        self.catalog: Catalog | None = None
+
+    def touch(self, keys: Sequence[bytes] | Strings) -> None:
+        self.dirty = True
+        if len(keys):
+            self.touched.append(keys)
+
+
+class _Mark:
+    """A savepoint: how far a transaction had come."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.touched, self.statements = len(transaction.touched), len(transaction.statements)
+        self.ddl, self.catalog = transaction.ddl, transaction.catalog
+
+    def restore(self, transaction: Transaction) -> None:
+        del transaction.touched[self.touched :], transaction.statements[self.statements :]
+        transaction.ddl, transaction.catalog = self.ddl, self.catalog
+
+
+class Session:
+    """One connection and the transaction that is open on it."""
+
+    def __init__(self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str) -> None:
+        self.url, self.branch, self.readonly = url, branch, readonly
+        with ours(url):
+            self.connection = connect(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self.keyspace = Keyspace(self.connection)
+        self.lock = threading.RLock()
+        self.closed = False
+        self.transaction: Transaction | None = None
+        """The one that a BEGIN has opened."""
+        self._marks: list[tuple[str, _Mark]] = []
+        self._catalogs: dict[tuple[int, int | None], Catalog] = {}
+
+    def close(self) -> None:
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                self.transaction = None
+                self.connection.close(True)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Invalid(f"the database {self.url} is closed", hint="open it again")
+
+    # statements
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction | None]:
+        """One state of the keyspace for as long as the block takes."""
+        with self.lock, ours(self.url):
+            self._check_open()
+            if self.transaction is not None or self.connection.in_transaction:
+                yield self.transaction
+                return
+            self.connection.execute("BEGIN")
+            try:
+                yield None
+            finally:
+                self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self, statement: str) -> Iterator[Transaction]:
+        """A statement that writes: a transaction of its own, or a part of the open one. It is done whole or not."""
+        with self.lock, ours(self.url):
+            self._check_open()
+            if self.readonly:
+                raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
+                                       hint="open it without readonly=True")
+            if self.transaction is not None:
+                yield from self._nested(self.transaction, statement)
+                return
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                faults.reach("sql: transaction begun")
+                transaction = self._begun()
+                yield transaction
+                transaction.statements.append(statement)
+                self._commit(transaction)
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _nested(self, transaction: Transaction, statement: str) -> Iterator[Transaction]:
+        mark = _Mark(transaction)
+        self.connection.execute("SAVEPOINT statement")
+        try:
+            yield transaction
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK TO statement; RELEASE statement")
+            mark.restore(transaction)
+            raise
+        self.connection.execute("RELEASE statement")
+        transaction.statements.append(statement)
+
+    def keep(self) -> None:
+        """Commit what was done below the tables, without a version of its own. Inside `writing`, outside a BEGIN."""
+        if self.transaction is not None:
+            raise TransactionError("this cannot be done within a transaction", sqlstate="25001", hint="COMMIT it first")
+        self.connection.execute("COMMIT")
+
+    def _begun(self) -> Transaction:
+        return Transaction(self.state()[0] + 1)
+
+    def _roll_back(self) -> None:
+        self.keyspace.open_nodes = {}
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def _commit(self, transaction: Transaction) -> None:
+        if not transaction.dirty:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            return
+        version = transaction.version
+        self.keyspace.close_nodes()
+        self.connection.execute(
+            'INSERT INTO "commit" (version, time, statement, keys) VALUES (?, ?, ?, ?)',
+            (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000],
+             _packed(transaction.touched)))  # fmt: skip
+        self.connection.execute("UPDATE state SET version = ?1, ddl = iif(?2, ?1, ddl)", (version, transaction.ddl))
+        faults.reach("sql: commit written")
+        self.connection.execute("COMMIT")
+        faults.reach("sql: committed")
+
+    # BEGIN, COMMIT, SAVEPOINT
+
+    def begin(self) -> None:
+        """Open a transaction. Raises `TransactionError` if one is open."""
+        self.lock.acquire()
+        try:
+            self._check_open()
+            if self.transaction is not None:
+                raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
+            with ours(self.url):
+                self.connection.execute("BEGIN")
+                self.transaction = self._begun()
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def commit(self) -> int | None:
+        """End the transaction and keep what it did. Returns its version, or None if it wrote nothing."""
+        transaction = self._open()
+        self.transaction, self._marks = None, []
+        try:
+            with ours(self.url):
+                try:
+                    self._commit(transaction)
+                except BaseException:
+                    self._roll_back()
+                    raise
+        finally:
+            self.lock.release()
+        return transaction.version if transaction.dirty else None
+
+    def rollback(self) -> None:
+        """End the transaction and forget what it did."""
+        self._open()
+        self.transaction, self._marks = None, []
+        try:
+            self._roll_back()
+        finally:
+            self.lock.release()
+
+    def savepoint(self, name: str) -> None:
+        transaction = self._open()
+        self._marks.append((name, _Mark(transaction)))
+        self.connection.execute(f"SAVEPOINT mark{len(self._marks)}")
+
+    def rollback_to(self, name: str) -> None:
+        transaction, number = self._open(), self._mark(name)
+        self.connection.execute(f"ROLLBACK TO mark{number}")
+        self._marks[number - 1][1].restore(transaction)
+        del self._marks[number:]
+
+    def release(self, name: str) -> None:
+        self._open()
+        number = self._mark(name)
+        self.connection.execute(f"RELEASE mark{number}")
+        del self._marks[number - 1 :]
+
+    def _open(self) -> Transaction:
+        if self.transaction is None:
+            raise TransactionError("there is no transaction in progress", sqlstate="25P01", hint="BEGIN one first")
+        return self.transaction
+
+    def _mark(self, name: str) -> int:
+        for number in range(len(self._marks), 0, -1):
+            if self._marks[number - 1][0] == name:
+                return number
+        raise TransactionError(f"there is no savepoint {name}", sqlstate="3B001")
+
+    # what there is
+
+    def state(self) -> tuple[int, int, int]:
+        """The version of the newest commit, that of the newest that changed the catalog, and the floor."""
+        found: Any = self.connection.execute(_STATE).fetchone()
+        return found  # type: ignore[no-any-return]
+
+    def catalog(self, at: int | None = None) -> Catalog:
+        """The catalog as the open transaction sees it, or as it was at a version. Inside a transaction."""
+        if at is None and self.transaction is not None and self.transaction.ddl:
+            return self.fresh_catalog(self.transaction)
+        _, ddl, _ = self.state()
+        if at is not None and at >= ddl:
+            at = None
+        where = (ddl, at)
+        found = self._catalogs.get(where)
+        if found is None:
+            if len(self._catalogs) >= _CATALOGS:
+                self._catalogs.pop(next(iter(self._catalogs)))
+            found = self._catalogs[where] = Catalog.read(self.keyspace, ddl if at is None else at, at)
+        return found
+
+    def fresh_catalog(self, transaction: Transaction) -> Catalog:
+        """The catalog with what a transaction has done to it."""
+        if not transaction.ddl:
+            return self.catalog()
+        if transaction.catalog is None:
+            transaction.catalog = Catalog.read(self.keyspace, transaction.version)
+        return transaction.catalog
+
+    def check_version(self, at: int) -> int:
+        """A version that can be read. Raises `UnknownNameError` for one that is to come or is no longer kept."""
+        version, _, floor = self.state()
+        if self.transaction is not None and self.transaction.dirty:
+            version += 1
+        if not floor <= at <= version:
+            raise UnknownNameError(f"there is no version {at}", sqlstate="22023",
+                                   hint=f"versions from {floor} to {version} can be read")
+        return at
+
+    def version_at(self, microseconds: int) -> int:
+        """The version that was the newest at a time."""
+        found: Any = self.connection.execute(
+            'SELECT max(version) FROM "commit" WHERE time <= ?', (microseconds,)).get  # fmt: skip
+        return found or 0
+
+    def next_id(self, counter: str) -> int:
+        """A number that no other object of this kind ever had or will have. Inside a transaction that writes."""
+        found: Any = self.connection.execute(
+            "UPDATE counter SET next = next + 1 WHERE name = ? RETURNING next - 1", (counter,)).fetchall()
+        return int(found[0][0])
+
+
+def _packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
+    """Keys as one blob: how many, their lengths, and all of them one behind the other."""
+    groups = [keys if isinstance(keys, Strings) else Strings.of(keys) for keys in touched]
+    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)]).astype(">u4")
+    return struct.pack(">I", len(lengths)) + lengths.tobytes() + b"".join(group.data.tobytes() for group in groups)
+
+
+def unpacked(blob: bytes) -> list[bytes]:
+    """The keys that a commit wrote, each once, in order. Raises `Corruption`."""
+    count = int.from_bytes(blob[:4], "big")
+    body = 4 + 4 * count
+    lengths = np.frombuffer(blob, ">u4", count, 4) if len(blob) >= body else None
+    if lengths is None or int(lengths.sum()) != len(blob) - body:
+        raise Corruption("the keys of a commit cannot be read")
+    ends = np.cumsum(lengths).tolist()
+    return sorted({blob[body + end - size : body + end] for end, size in zip(ends, lengths.tolist(), strict=True)})
+
+
+@contextmanager
+def ours(url: str) -> Iterator[None]:
+    """Raise our errors for those of SQLite."""
+    try:
+        yield
+    except apsw.Error as error:
+        if isinstance(error, OntolakeError):
+            raise
+        if isinstance(error, apsw.BusyError | apsw.LockedError):
+            raise SerializationError(f"somebody else is writing to {url}, or has written since this transaction began",
+                                     hint="roll back and try again") from error
+        if isinstance(error, apsw.ReadOnlyError):
+            raise TransactionError(f"{url} cannot be written to: {error}", sqlstate="25006") from error
+        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+            raise Corruption(f"{url} is damaged: {error}", hint="restore it from a copy") from error
+        if isinstance(error, apsw.TooBigError):
+            raise SqlError(f"a value is too long to be stored: {error}", sqlstate="54000") from error
+        raise StorageError(f"{url}: {error}") from error
