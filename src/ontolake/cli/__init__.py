@@ -14,6 +14,7 @@ import typer
 
 from ontolake.cli.branch import app as branch
 from ontolake.cli.docs import app as docs
+from ontolake.cli.events import app as events
 from ontolake.cli.info import info
 from ontolake.cli.output import Report, say_error
 from ontolake.cli.storage import app as storage
@@ -48,6 +49,7 @@ app.add_typer(query, name="query")
 app.add_typer(commits, name="commits")
 app.add_typer(schema, name="schema")
 app.command("migrate")(migrate)
+app.add_typer(events, name="events")
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
 

@@ -29,7 +29,7 @@ def load(text: str) -> tuple[Any, ...]:
     where, names = text, ""
     if not text.endswith(".py") and ":" in text:
         where, _, names = text.rpartition(":")
-    module = _imported(where)
+    module = imported(where)
     chosen = [_named(module, name.strip()) for name in names.split(",") if name.strip()] if names else _all(module)
     if not chosen:
         raise ModelsError(f"{where} has no entity or relation types in it",
@@ -43,7 +43,8 @@ def load(text: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _imported(where: str) -> ModuleType:
+def imported(where: str) -> ModuleType:
+    """A module by its name or its file. Raises `ModelsError` if it cannot be imported."""
     try:
         if where.endswith(".py"):
             return _from_file(Path(where))

@@ -24,7 +24,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """An id that no other event has."""
     return uuid.uuid4().hex
 
 
@@ -35,7 +36,7 @@ class Event(Typed):
     """
 
     model_config = ConfigDict(frozen=True)
-    event_id: Field[str] = Field(default_factory=_new_id, min_length=1)
+    event_id: Field[str] = Field(default_factory=new_id, min_length=1)
     created_at: Field[datetime] = Field(default_factory=_now)
 
     @classmethod
