@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from documents_support import rows
 
-from ontolake.documents import InvalidOperationError, Space, blobs, meta_id
+from ontolake.documents import DocumentError, InvalidOperationError, Space, blobs, meta_id
 from ontolake.errors import Corruption, NotFound
 
 
@@ -41,6 +41,16 @@ def test_metadata_is_an_entity_with_a_history(space: Space) -> None:
     names = [revision.data["value"]["name"] for revision in space.history(meta_id(hash), branch="side")]
     assert names == ["one", "two", "three"]
     assert space.read(meta_id(hash)).document == {"value": {"name": "two"}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "branch"), [({"size": float("nan")}, ""), ([], ""), ({}, "nowhere"), ({}, 5)]
+)
+def test_a_blob_whose_metadata_is_refused_is_not_stored(space: Space, metadata: Any, branch: Any) -> None:
+    with pytest.raises(DocumentError):
+        space.put_blob(b"abc", metadata=metadata, branch=branch)
+    assert rows(space, "blob_store") == []
+    assert space.last_seq() == 0
 
 
 def test_a_blob_that_is_not_there_is_not_found(space: Space) -> None:

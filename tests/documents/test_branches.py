@@ -229,6 +229,9 @@ def test_unknown_branches_are_named(space: Space) -> None:
         with pytest.raises(UnknownBranchError, match="'no' does not exist") as refused:
             use()
         assert isinstance(refused.value, NotFound)
+    for name in ("\ud800", ["no"], None):
+        with pytest.raises(ProtocolError, match="a branch is named by text"):
+            space.branches.get(name)  # type: ignore[arg-type]
     assert space.last_seq() == 0
 
 

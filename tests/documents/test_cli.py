@@ -137,6 +137,8 @@ def test_conflicts_are_shown_and_decided(docs: Docs) -> None:
     refused = docs("merge", "side")
     assert (refused.code, refused.out) == (6, "conflict: a at /n\n")
     assert "both branches changed it" in refused.err
+    assert "--prefer source" in refused.err
+    assert "--prefer source" in json.loads(docs("merge", "side", "--json").err)["error"]["hint"]
     assert docs("merge", "side", "--prefer", "nobody").code == 2
     assert docs("merge", "side", "--prefer", "source", "--json").document["conflicts"] == ["a"]
     assert docs("get", "a").document == {"n": 2}

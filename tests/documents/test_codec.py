@@ -129,7 +129,7 @@ def test_equality_is_that_of_json(a: Any, b: Any, same: bool) -> None:
     assert codec.same(b, a) is same
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", "[1,]", '{"a":1}x', "1e400", "[" * 5000])
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[1,]", '{"a":1}x', "1e400", "[" * 5000, '"\udcff"'])
 def test_text_that_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(codec.Unstorable, match="not JSON"):
         codec.decode(text)

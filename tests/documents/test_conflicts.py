@@ -190,6 +190,11 @@ def test_a_read_from_the_future_breaks_the_protocol(space: Space) -> None:
         Reads(confirmed=[Read("a", "", True)]),
         Reads(confirmed=[Read("a", "", 2**63)]),
         Reads(confirmed=["a"]),  # type: ignore[list-item]
+        Reads(confirmed=5),  # type: ignore[arg-type]
+        Reads(confirmed=[Read("a", "", 0, shallow=object())]),  # type: ignore[arg-type]
+        Reads(pending=None),  # type: ignore[arg-type]
+        Reads(pending=[PendingRead("a", "", 1, 0)]),  # type: ignore[arg-type]
+        Reads(pending=[PendingRead("a", "", iter([1]), 0)]),  # type: ignore[arg-type]
         Reads(pending=[PendingRead("a", "", [], 0)]),
         Reads(pending=[PendingRead("a", "", [-1], 0)]),
         Reads(pending=[PendingRead("a", "", [1], -1)]),

@@ -164,7 +164,7 @@ def test_a_merge_takes_what_only_the_source_changed(space: Space) -> None:
     assert result.taken == ("a", "c", "d")
     assert documents_of(space) == {"a": {"n": 2}, "b": {"n": 5}, "d": {}}
     assert result.commit is not None
-    assert result.commit.parents == (4, 4)
+    assert result.commit.parents == (4, 3)
     assert result.commit.metadata["merged"] == "side"
 
 
@@ -272,6 +272,42 @@ def test_what_an_ancestor_merged_counts_for_its_children(space: Space) -> None:
     write(space, Set("a", {"n": 3}), branch="below")
     plan = space.branches.plan_merge("below", "child")
     assert (plan.base, plan.taken) == (("side", 3), {"a": {"n": 3}})
+
+
+def test_what_came_by_way_of_a_third_branch_is_known(space: Space) -> None:
+    write(space, Set("a", {"n": 1}))
+    for name in ("one", "two", "three"):
+        space.branches.create(name)
+    write(space, Set("a", {"n": 2}), branch="one")
+    space.branches.merge("one", "two")
+    space.branches.merge("two", "three")
+    write(space, Set("a", {"n": 1}), branch="three")
+    plan = space.branches.plan_merge("one", "three")
+    assert (plan.base, plan.taken, plan.conflicts) == (("one", 5), {}, ()), "taken back after it came: it stays so"
+    write(space, Set("a", {"n": 3}), branch="one")
+    assert [(each.base, each.target) for each in space.branches.plan_merge("one", "three").conflicts] == [
+        ({"n": 2}, {"n": 1})
+    ]
+
+
+def test_a_merge_goes_no_further_back_than_the_last_one(native: Space) -> None:
+    """However long two branches have lived side by side."""
+    write(native, Set("a", {"n": 0}))
+    native.branches.create("side")
+    connection = native._database.connection
+    costs: list[int] = []
+    for number in range(1, 5):
+        for _ in range(300):
+            write(native, Set("b", {"n": number}))
+        write(native, Set("a", {"n": number}), branch="side")
+        steps: list[None] = []
+        connection.set_progress_handler(lambda steps=steps: bool(steps.append(None)), 100)
+        plan = native.branches.plan_merge("", "side")
+        connection.set_progress_handler(None)
+        assert list(plan.taken) == ["b"]
+        costs.append(len(steps))
+        native.branches.merge("", "side")
+    assert max(costs) < 2 * costs[0]
 
 
 def test_merges_in_both_directions(space: Space) -> None:

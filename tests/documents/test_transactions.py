@@ -227,6 +227,8 @@ def test_malformed_preconditions_are_refused(native: Space) -> None:
     for condition in (Exists(""), ValueIs("a", "x", 1), ValueIs("a", "", math.nan), HeadIs(-1), "exists", None):
         with pytest.raises(ProtocolError):
             write(native, Set("a", {}), preconditions=[condition])
+    with pytest.raises(ProtocolError, match="preconditions come in a list"):
+        write(native, Set("a", {}), preconditions=Exists("a"))
     assert native.last_seq() == 0
 
 
@@ -292,6 +294,9 @@ def test_a_patch_that_does_not_fit_rejects_the_whole_commit(space: Space) -> Non
 def test_a_transaction_needs_an_operation(space: Space) -> None:
     with pytest.raises(InvalidOperationError, match="at least one operation"):
         space.transact("s", 1, [])
+    for operations in (Set("a", {}), None, 5):
+        with pytest.raises(InvalidOperationError, match="operations come in a list"):
+            space.transact("s", 1, operations)  # type: ignore[arg-type]
     assert space.last_seq() == 0
 
 

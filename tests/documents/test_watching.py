@@ -118,7 +118,10 @@ def test_waiting_costs_next_to_nothing(native: Space) -> None:
 def test_what_cannot_be_watched_is_refused(native: Space) -> None:
     with pytest.raises(Invalid, match="not both"):
         native.watch(["a"], prefix="b")
-    with pytest.raises(Invalid, match="a collection, not the text"):
-        native.watch("a")
+    for ids in ("a", 5):
+        with pytest.raises(Invalid, match="a collection, not"):
+            native.watch(ids)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="a prefix is text"):
+        native.watch(prefix=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidOperationError):
         native.watch([""])

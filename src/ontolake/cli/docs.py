@@ -254,7 +254,9 @@ def merge(
         except MergeConflictError as error:
             if not json:
                 for conflict in error.conflicts:
-                    out.say(f"conflict: {conflict.id} at {', '.join(path or 'the whole' for path in conflict.paths)}")
+                    paths = ", ".join(path or "the whole document" for path in conflict.paths)
+                    out.say(f"conflict: {conflict.id} at {paths}")
+            error.hint = "choose with --prefer source or --prefer target, or change one side; --dry-run lists them"
             raise
     _show_merge(out, result.commit, result.taken, result.combined, result.resolved)
 

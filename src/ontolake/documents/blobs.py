@@ -37,8 +37,8 @@ def meta_id(hash: str) -> str:
     return f"{META_PREFIX}{hash}"
 
 
-def put(database: Database, data: bytes, content_type: str | None) -> str:
-    """Store bytes, once. Returns their hash. Raises `InvalidOperationError` for what is no blob or is too big."""
+def sealed(data: bytes, content_type: str | None) -> Blob:
+    """Bytes that can be stored, with their hash. Raises `InvalidOperationError` for what is no blob or is too big."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidOperationError(f"a blob is made of bytes, not {type(data).__name__}")
     size = memoryview(data).nbytes
@@ -47,11 +47,13 @@ def put(database: Database, data: bytes, content_type: str | None) -> str:
                                     hint="store it in parts, or as an object of its own")
     if content_type is not None and (not isinstance(content_type, str) or not content_type.isprintable()):
         raise InvalidOperationError(f"a content type is text such as image/png, not {content_type!r}")
-    hash = hashlib.sha256(data).hexdigest()
-    with database.write as connection:
-        connection.execute(_INSERT, (hash, data, content_type, size))
-        reach("documents: blob written")
-    return hash
+    return Blob(hashlib.sha256(data).hexdigest(), data, content_type, size)
+
+
+def insert(connection: apsw.Connection, blob: Blob) -> None:
+    """Store a blob inside a transaction, unless it is there."""
+    connection.execute(_INSERT, blob)
+    reach("documents: blob written")
 
 
 def get(database: Database, hash: str) -> Blob:

@@ -53,6 +53,7 @@ class Branches:
 
     def get(self, name: str) -> Branch[int]:
         """The branch of this name, deleted or not. Raises `UnknownBranchError`."""
+        check_branch_text(name)
         with self._database.read as connection:
             return Branch(*_row(connection, name)[:4])
 

@@ -55,7 +55,7 @@ def decode(text: str) -> Json:
     """The value of JSON text. Raises `Unstorable` if it is not JSON."""
     try:
         return _decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError) as error:
         raise Unstorable("", f"not JSON: {error}") from None
 
 

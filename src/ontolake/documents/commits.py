@@ -68,32 +68,33 @@ def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: tuple[str,
 
 
 def build(
-    parent: int, seq: int, branch: str, session_id: str, local_seq: int, created_at: str,
-    resolved: Sequence[tuple[int, int]], merged: tuple[str, int] | None,
+    database: Database, connection: apsw.Connection, before: int, seq: int, branch: str, session_id: str,
+    local_seq: int, created_at: str, resolved: Sequence[tuple[int, int]], merged: tuple[str, int] | None,
 ) -> Commit:  # fmt: skip
-    """A commit from its parts; `parent` is the commit before it on its branch, 0 for none."""
+    """A commit from its parts; `before` is the commit before it on its branch, 0 for none."""
     metadata: dict[str, Any] = {"branch": branch, "local_seq": local_seq, "resolved_pending_reads": tuple(resolved)}
-    parents = (parent,) if parent else ()
+    parents = (before,) if before else ()
     if merged is not None:
         metadata["merged"] = merged[0]
-        parents = (*parents, merged[1])
+        parents = (*parents, parent(database, connection, merged[0], merged[1] + 1))
     # As `datetime('now')` writes it, in UTC; the offset behind it saves the copy that naming the zone would take.
     return Commit(seq, parents, datetime.fromisoformat(f"{created_at}+00:00"), session_id, metadata)
 
 
 def _from_row(
-    parent: int, seq: int, branch: str, session_id: str, local_seq: int, decided: str, created_at: str
-) -> Commit:
+    database: Database, connection: apsw.Connection, before: int, seq: int, branch: str, session_id: str,
+    local_seq: int, decided: str, created_at: str,
+) -> Commit:  # fmt: skip
     found = codec.decode(decided)
     resolved = [(each["localSeq"], each["seq"]) for each in found["resolvedPendingReads"]]
     merged = (found["merged"]["branch"], found["merged"]["seq"]) if "merged" in found else None
-    return build(parent, seq, branch, session_id, local_seq, created_at, resolved, merged)
+    return build(database, connection, before, seq, branch, session_id, local_seq, created_at, resolved, merged)
 
 
 def stored(database: Database, connection: apsw.Connection, seq: int) -> Commit:
     """The commit of a seq that is known to be there."""
     found = row(connection, _ONE, (seq,))
-    return _from_row(parent(database, connection, found[1], seq), *found)
+    return _from_row(database, connection, parent(database, connection, found[1], seq), *found)
 
 
 def parent(database: Database, connection: apsw.Connection, branch: str, seq: int) -> int:
@@ -115,7 +116,7 @@ def newest_first(database: Database, branch: str, since: int, until: int) -> Ite
                 page = rows(connection, _PAGE, (name, since, limit, _PAGE_SIZE))
                 if not page:
                     break
-                before = parent(database, connection, name, page[-1][0])
-            parents = [found[0] for found in page[1:]] + [before]
-            yield from (_from_row(each, *found) for each, found in zip(parents, page, strict=True))
+                before = [found[0] for found in page[1:]] + [parent(database, connection, name, page[-1][0])]
+                made = [_from_row(database, connection, each, *found) for each, found in zip(before, page, strict=True)]
+            yield from made
             limit = page[-1][0] - 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, commits, reading, threeway
+from ontolake.documents import ancestors, codec, commits, reading, threeway
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import Database, View, row, rows
@@ -90,10 +90,6 @@ class MergeResult(NamedTuple):
 
 _TOUCHED = "SELECT DISTINCT id FROM revision WHERE branch = ? AND seq > ? AND seq <= ?"
 _REPEATED = 'SELECT seq, branch, resolution FROM "commit" WHERE session_id = ? AND local_seq = ?'
-_MERGES = """\
-SELECT resolution FROM "commit"
-WHERE branch = ? AND seq > ? AND seq <= ? AND instr(resolution, '"merged"')
-ORDER BY seq DESC"""
 
 
 class Merger:
@@ -133,7 +129,7 @@ class Merger:
         conflicts: list[MergeConflict] = []
         with self._database.read as connection:
             theirs, ours = self._view(source, None), self._view(into, None)
-            base = self._common_ancestor(connection, theirs, ours)
+            base = ancestors.nearest_common(self._database, connection, theirs[0], ours[0])
             origin = self._database.view(*base)
             ids = sorted(_touched(connection, theirs, origin))
             for id, (then, new, now) in reading.find_in_chunks(connection, (origin, theirs, ours), ids):
@@ -179,27 +175,6 @@ class Merger:
                 raise ProtocolError(f"local_seq {local_seq} was used by this session for another request, commit {seq}",
                                     hint="use a new local_seq for every new request")
             return commits.stored(self._database, connection, seq)
-
-    def _common_ancestor(self, connection: apsw.Connection, theirs: View, ours: View) -> tuple[str, int]:
-        """The latest state that both sides have grown out of: where their lines part, or what one last took in."""
-        limits = dict(ours)
-        fork, at = next((branch, min(limit, limits[branch])) for branch, limit in theirs if branch in limits)
-        candidates = [(at, fork), *_merged(connection, theirs, ours, at), *_merged(connection, ours, theirs, at)]
-        seq, branch = max(candidates)
-        return branch, seq
-
-
-def _merged(connection: apsw.Connection, into: View, source: View, since: int) -> list[tuple[int, str]]:
-    """States of the line `source` that the line `into` has taken in after `since`, the latest on each branch."""
-    limits = dict(source)
-    found: list[tuple[int, str]] = []
-    for branch, limit in into:
-        for (decided,) in rows(connection, _MERGES, (branch, since, limit)):
-            merged = codec.decode(decided)["merged"]
-            if merged["seq"] <= limits.get(merged["branch"], -1):
-                found.append((merged["seq"], merged["branch"]))
-                break
-    return found
 
 
 def _touched(connection: apsw.Connection, view: View, since: View) -> set[str]:

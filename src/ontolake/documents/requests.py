@@ -5,14 +5,14 @@ Everything that can be wrong with a request by itself is found here, so that a b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from ontolake.documents import codec, patches, pointers
 from ontolake.documents.codec import Json, Unstorable
-from ontolake.documents.errors import InvalidOperationError, ProtocolError
+from ontolake.documents.errors import DocumentError, InvalidOperationError, ProtocolError
 from ontolake.documents.names import check_branch_text, check_id, check_session, is_seq
 from ontolake.documents.operations import (
     Absent,
@@ -28,6 +28,8 @@ from ontolake.documents.operations import (
     Set,
     ValueIs,
 )
+
+T = TypeVar("T")
 
 NO_READS = Reads()
 _NO_READS_TEXT = codec.encode(NO_READS)
@@ -67,11 +69,11 @@ def prepare(
     check_branch_text(branch)
     steps: list[Step] = []
     written: list[str] = []
-    for index, operation in enumerate(operations):
+    for index, operation in enumerate(_each(operations, "operations", InvalidOperationError)):
         step, text = _step(operation, index)
         steps.append(step)
         written.append(text)
-    conditions = tuple(preconditions)
+    conditions = tuple(_each(preconditions, "preconditions"))
     if reads is not NO_READS:
         reads = _checked(reads)
     original = [f'{{"localSeq":{local_seq},"reads":', _NO_READS_TEXT if reads is NO_READS else codec.encode(reads)]
@@ -113,7 +115,7 @@ def _sealed_document(document: codec.Document, index: int) -> tuple[str, codec.D
 
 def _checked(reads: Reads) -> Reads:
     _check_kind(reads, Reads, "reads")
-    reads = Reads(tuple(reads.confirmed), tuple(reads.pending))
+    reads = Reads(tuple(_each(reads.confirmed, "confirmed reads")), tuple(_each(reads.pending, "pending reads")))
     for number, read in enumerate(reads.confirmed):
         what = f"confirmed read {number}"
         _check_kind(read, Read, what)
@@ -121,13 +123,16 @@ def _checked(reads: Reads) -> Reads:
         _check_seq(read.seq, what)
         if read.branch is not None:
             check_branch_text(read.branch)
+        if not isinstance(read.shallow, bool):
+            raise ProtocolError(f"{what}: shallow is True or False, not {read.shallow!r}")
     for number, pending in enumerate(reads.pending):
         what = f"pending read {number}"
         _check_kind(pending, PendingRead, what)
         _check_place(pending.id, pending.path, what)
         _check_seq(pending.basis_seq, what)
-        if isinstance(pending.local_seqs, str) or not pending.local_seqs:
-            raise ProtocolError(f"{what} names no local_seq", hint="a read without pending commits is a confirmed one")
+        if not isinstance(pending.local_seqs, list | tuple) or not pending.local_seqs:
+            raise ProtocolError(f"{what} has no list of local_seqs, but {pending.local_seqs!r}",
+                                hint="a read without pending commits is a confirmed one")
         for local_seq in pending.local_seqs:
             _check_seq(local_seq, what)
     return reads
@@ -146,6 +151,13 @@ def _conditions_text(conditions: Sequence[Precondition]) -> str:
         else:
             raise ProtocolError(f"{what} is a {type(condition).__name__}, which is no precondition")
     return codec.encode(conditions)
+
+
+def _each(given: Iterable[T], what: str, kind: type[DocumentError] = ProtocolError) -> Iterator[T]:
+    try:
+        return iter(given)
+    except TypeError:
+        raise kind(f"{what} come in a list, and this is {type(given).__name__}", hint="write [...]") from None
 
 
 def _check_kind(found: object, wanted: type, what: str) -> None:

@@ -167,13 +167,17 @@ class Space:
     ) -> str:
         """Store bytes under the hash of their content, which is returned. Bytes that are there already are not touched.
 
-        `metadata` becomes the document of the entity `blobs.meta_id(hash)`, on `branch`. Raises
-        `InvalidOperationError` for a blob that is too big.
+        `metadata` becomes the document of the entity `blobs.meta_id(hash)`, on `branch`, in the same transaction.
+        Raises `InvalidOperationError` for a blob that is too big, and for `metadata` what `transact` raises.
         """
-        hash = blobs.put(self._database, data, content_type)
-        if metadata is not None:
-            self.transact(*self.next_request(), [Set(blobs.meta_id(hash), metadata)], branch=branch)
-        return hash
+        blob = blobs.sealed(data, content_type)
+        if metadata is None:
+            with self._database.write as connection:
+                blobs.insert(connection, blob)
+        else:
+            described = prepare(*self.next_request(), [Set(blobs.meta_id(blob.hash), metadata)], branch=branch)
+            self._writer.transact(described, beside=lambda connection: blobs.insert(connection, blob))
+        return blob.hash
 
     def get_blob(self, hash: str) -> Blob:
         """The blob of this hash. Raises `NotFound`, and `Corruption` if it is not what was stored."""

@@ -7,7 +7,7 @@ while there is something going on and seldom when there is not.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ontolake.documents import feed
 from ontolake.documents.database import Database
@@ -24,11 +24,13 @@ def wanted_by(ids: Collection[str] | None, prefix: str | None) -> feed.Wanted | 
     if ids is not None and prefix is not None:
         raise Invalid("watch takes ids or a prefix, not both")
     if ids is not None:
-        if isinstance(ids, str):
-            raise Invalid(f"ids is a collection, not the text {ids!r}", hint="write [id], or prefix=")
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
+            raise Invalid(f"ids is a collection, not {ids!r}", hint="write [id], or prefix=")
         chosen = frozenset(check_id(id) for id in ids)
         return chosen.__contains__
     if prefix is not None:
+        if not isinstance(prefix, str):
+            raise Invalid(f"a prefix is text, not {prefix!r}")
         return lambda id: id.startswith(prefix)
     return None
 

@@ -73,14 +73,22 @@ class Writer:
         self.on_snapshots: Callable[[list[tuple[str, str]]], None] = lambda entities: None
         """Told of the entities that got a snapshot, by branch and id."""
 
-    def transact(self, request: Request, *, merged: tuple[str, int] | None = None) -> Commit:
-        """Accept a request, or raise and change nothing. `merged` is what it takes in, if it is a merge."""
+    def transact(
+        self, request: Request, *, merged: tuple[str, int] | None = None,
+        beside: Callable[[apsw.Connection], None] | None = None,
+    ) -> Commit:  # fmt: skip
+        """Accept a request, or raise and change nothing.
+
+        `merged` is what it takes in, if it is a merge; `beside` writes something else in the same transaction.
+        """
         database = self._database
         with database.lock:
             try:
                 with database.write as connection:
                     reach("documents: transaction begun")
                     accepted = self._accept(connection, request, merged)
+                    if beside is not None:
+                        beside(connection)
                     reach("documents: rows written")
             except DocumentError:
                 raise
@@ -131,7 +139,9 @@ class Writer:
             connection.executemany(SNAPSHOT, snapshots)
             reach("documents: snapshots written")
         parent = head or commits.parent(self._database, connection, branch, seq)
-        commit = commits.build(parent, seq, branch, session_id, local_seq, now, resolved, merged)
+        commit = commits.build(
+            self._database, connection, parent, seq, branch, session_id, local_seq, now, resolved, merged
+        )
         return _Accepted(commit, states, snapshots)
 
     def _current(self, connection: apsw.Connection, branch: str, ids: Sequence[str]) -> dict[str, Found]:
