@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pprint
 import shutil
-import sqlite3
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from ontolake.ontology import Session, TypeDroppedError, left, right
@@ -150,9 +150,10 @@ def test_a_store_that_was_migrated_twice_reads_and_goes_on(golden: str) -> None:
         assert early.collect().diagnostics == {"reason": "commit_before_activation", "activation_commit_id": 4}
         assert query.with_history().count() == 3
         assert session.storage_info()["type_layouts"]["Person"]["historical_versions"] == [1, 2]
-        with sqlite3.connect(golden) as db:
-            for table, rows in (("entity_Person_v1", 1), ("entity_Person_v2", 2), ("entity_Gone_v1", 1)):
-                assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (rows,)
+        db = apsw.Connection(golden)
+        for table, rows in (("entity_Person_v1", 1), ("entity_Person_v2", 2), ("entity_Gone_v1", 1)):
+            assert db.execute(f"SELECT count(*) FROM {table}").get == rows
+        db.close()
     else:
         assert query.with_history().count() == 6
     session.ensure(person(id="p4", names=["Edsger"]))

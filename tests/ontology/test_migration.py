@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import apsw
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -177,9 +177,11 @@ def test_declared_upgraders_are_found_and_arrow_ones_take_whole_tables(native: s
     session.close()
 
 
-def dump(path: str) -> list[str]:
-    with sqlite3.connect(path) as db:
-        return list(db.iterdump())
+def dump(path: str) -> list[Any]:
+    with apsw.Connection(path) as db:
+        tables = db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
+        return [*tables, *(row for kind, name, _ in tables if kind == "table"
+                           for row in db.execute(f'SELECT * FROM "{name}"').fetchall())]  # fmt: skip
 
 
 def wrong_arrow(change: Callable[[pa.Table], pa.Table]) -> Any:
@@ -293,7 +295,7 @@ def test_v2_reads_see_only_the_current_version(native: str) -> None:
     layout = session.storage_info()["type_layouts"]["Person"]
     assert layout == {"type_kind": "entity", "current_schema_version_id": 2, "activation_commit_id": 3,
                       "historical_versions": [1]}
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         assert db.execute("SELECT count(*) FROM entity_Person_v1").fetchone() == (3,)
         assert db.execute("SELECT count(*) FROM entity_Person_v2").fetchone() == (2,)
     session.close()

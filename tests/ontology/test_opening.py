@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from ontolake.errors import Invalid
@@ -25,7 +25,7 @@ CLASSES = {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2}
 
 
 def stamp(url: str) -> dict[str, str]:
-    with sqlite3.connect(url) as db:
+    with apsw.Connection(url) as db:
         return dict(db.execute("SELECT key, value FROM storage_meta").fetchall())
 
 
@@ -59,7 +59,7 @@ def test_asking_for_another_engine_than_the_stored_one_is_an_error(native: str, 
 def test_a_store_from_before_stamps_is_v1(native: str) -> None:
     with Session(native, entity_types=ENTITIES, relation_types=RELATIONS, engine_version="v1") as session:
         session.ensure(Customer(id="c", name="Ada"))
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         db.execute("DROP TABLE storage_meta")
     with Session(native, entity_types=ENTITIES, relation_types=RELATIONS) as session:
         assert isinstance(session.repository, SqliteRepositoryV1)
@@ -74,7 +74,7 @@ def test_an_empty_file_is_a_new_store(native: str) -> None:
 @pytest.mark.parametrize("value", ["v3", "", "2", "V2"])
 def test_an_engine_of_the_future_is_refused_and_left_alone(native: str, value: str) -> None:
     open_repository(native).close()
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         db.execute("UPDATE storage_meta SET value = ? WHERE key = 'engine_version'", (value,))
     with pytest.raises(StorageBackendError, match=f"sqlite/{value}"):
         open_repository(native)
@@ -84,7 +84,7 @@ def test_an_engine_of_the_future_is_refused_and_left_alone(native: str, value: s
 
 
 def test_a_database_that_holds_something_else_is_refused(native: str) -> None:
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         db.execute("CREATE TABLE recipes (name)")
     with pytest.raises(StorageBackendError, match="recipes"):
         open_repository(native)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+import apsw
 import pyarrow as pa
 import pytest
 
@@ -223,7 +223,7 @@ def test_a_dropped_type_reads_as_empty_and_takes_no_writes(native: str, engine: 
         one.ensure(Customer(id="d", name="Bob"))
         with pytest.raises(TypeDroppedError):
             one.commit()
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         table = "entity_history" if engine == "v1" else "entity_Customer_v1"
         assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
     session.close()
@@ -232,12 +232,12 @@ def test_a_dropped_type_reads_as_empty_and_takes_no_writes(native: str, engine: 
 
 def test_a_lock_that_somebody_holds_is_respected_until_it_runs_out(native: str, engine: str) -> None:
     session = opened(native, engine, lock_timeout=0.05)
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         db.execute("INSERT INTO locks VALUES ('ontology_write', 'somebody', '2024-01-01T00:00:00', '2999-01-01T00:00')")
     session.ensure(Customer(id="c", name="Ada"))
     with pytest.raises(LockContentionError, match="somebody"):
         session.commit()
-    with sqlite3.connect(native) as db:
+    with apsw.Connection(native) as db:
         db.execute("UPDATE locks SET expires_at = '2024-01-01T00:00:00'")
     assert session.commit() == 1
     session.close()

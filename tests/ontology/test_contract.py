@@ -1,0 +1,377 @@
+"""The contract of the SQLite engines, promise by promise: what is stored where, and what typed reads may see of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any, TypedDict
+
+import apsw
+import pytest
+
+from ontolake import faults
+from ontolake.model import Entity, Field, type_info
+from ontolake.ontology import (
+    MigrationResult,
+    SchemaOutdatedError,
+    SchemaValidationError,
+    Session,
+    SqliteRepositoryV1,
+    SqliteRepositoryV2,
+    StorageBackendError,
+    TypeDroppedError,
+    open_repository,
+)
+
+from .test_migration import SPLIT, filled, first, migrated, opened, second, third
+
+
+def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
+    """What SQLite itself says. By the same copy of SQLite: with two in one process, one undoes the other's locks."""
+    db = apsw.Connection(url)
+    try:
+        return db.execute(sql).fetchall()
+    finally:
+        db.close()
+
+
+def tables(url: str) -> set[str]:
+    return {name for (name,) in rows(url, "SELECT name FROM sqlite_schema WHERE type = 'table'")}
+
+
+def catalog(url: str) -> list[tuple[Any, ...]]:
+    return rows(url, """SELECT type_kind, type_name, schema_version_id, table_name, activation_commit_id, is_current
+        FROM type_layout_catalog ORDER BY type_kind, type_name, schema_version_id""")
+
+
+@pytest.fixture
+def migrated_once(native: str) -> Iterator[tuple[Session, tuple[Any, Any, Any]]]:
+    """A v2 store with commits 1 and 2 under the first schemas, and the migration as commit 3."""
+    filled(native, "v2").close()
+    types = second()
+    session = opened(native, types)
+    migrated(session, SPLIT)
+    yield session, types
+    session.close()
+
+
+class TestEngineMetadataAndDispatch:
+    def test_a_store_is_made_with_the_engine_asked_for_or_the_latest(self, tmp_path: Any) -> None:
+        for asked, made in ((None, "v2"), ("v1", "v1"), ("v2", "v2")):
+            url = str(tmp_path / f"{asked}.db")
+            open_repository(url, engine_version=asked).close()
+            assert dict(rows(url, "SELECT key, value FROM storage_meta")) == {
+                "backend": "sqlite", "engine_version": made}  # fmt: skip
+
+    def test_what_is_there_decides_the_class(self, native: str, engine: str) -> None:
+        open_repository(native, engine_version=engine).close()
+        repository = open_repository(native)
+        assert type(repository) is {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2}[engine]
+        repository.close()
+
+    def test_an_unknown_engine_is_an_error_that_says_what_to_do(self, native: str) -> None:
+        open_repository(native).close()
+        rows(native, "UPDATE storage_meta SET value = 'v7' WHERE key = 'engine_version'")
+        with pytest.raises(StorageBackendError, match=r"sqlite/v7.*newer version"):
+            open_repository(native)
+
+    def test_a_store_without_a_stamp_is_v1(self, native: str) -> None:
+        filled(native, "v1").close()
+        rows(native, "DROP TABLE storage_meta")
+        session = opened(native, first())
+        assert type(session.repository) is SqliteRepositoryV1
+        assert session.query().entities(session.types[0].cls).count() == 2
+        session.close()
+
+
+class TestTypedReads:
+    def test_before_activation_there_is_nothing_and_a_diagnostic(self, migrated_once: Any) -> None:
+        session, (person, *_) = migrated_once
+        query = session.query().entities(person)
+        for at in (0, 1, 2):
+            found = query.as_of(at).collect()
+            assert found == []
+            assert found.diagnostics == {"reason": "commit_before_activation", "activation_commit_id": 3}
+        assert len(query.as_of(3).collect()) == 2
+        assert query.as_of(3).collect().diagnostics == {}
+
+    def test_history_has_rows_of_the_current_version_only(self, native: str, migrated_once: Any) -> None:
+        session, (person, *_) = migrated_once
+        session.ensure(person(id="a", given="Augusta", family="King"))
+        session.commit()
+        history = session.query().entities(person).with_history().collect()
+        assert [(one.meta().commit_id, one.given) for one in history] == [(3, "Ada"), (3, "Alan"), (4, "Augusta")]
+        assert rows(native, "SELECT count(*) FROM entity_Person_v1") == [(3,)]
+
+    def test_history_since_an_old_commit_starts_at_activation(self, migrated_once: Any) -> None:
+        session, (person, *_) = migrated_once
+        for since in (0, 1, 2):
+            found = session.query().entities(person).history_since(since).collect()
+            assert {one.meta().commit_id for one in found} == {3}
+            assert len(found) == 2
+        assert session.query().entities(person).history_since(3).collect() == []
+
+    def test_reads_see_the_partition_of_the_current_version_only(self, native: str, migrated_once: Any) -> None:
+        session, (person, *_) = migrated_once
+        # Whoever writes to an old partition is not seen.
+        rows(native, "INSERT INTO entity_Person_v1 (entity_key, commit_id, schema_version_id, name, age) "
+                     "VALUES ('stale', 2, 1, 'S', 1)")
+        query = session.query().entities(person)
+        assert sorted(one.id for one in query.collect()) == ["a", "b"]
+        assert query.count() == 2
+        assert query.where(person.id == "stale").first() is None
+        assert query.max(person.id) == "b"
+        assert query.to_arrow().num_rows == 2
+
+    def test_no_key_is_lost_in_a_migration(self, native: str) -> None:
+        person, place, visited = first()
+        session = opened(native, (person, place, visited), "v2")
+        for start in range(0, 300, 100):
+            session.ensure(person(id=f"p{n}", name=f"A B{start}", age=n) for n in range(start, start + 150))
+            session.commit()
+        session.close()
+        types = second()
+        session = opened(native, types)
+        migrated(session, SPLIT)
+        found = {one.id: (one.family, one.age) for one in session.query().entities(types[0]).collect()}
+        assert found == {f"p{n}": (f"B{min(n // 100, 2) * 100}", n) for n in range(350)}
+        session.close()
+
+    def test_changes_of_commits_are_shown_as_far_as_the_current_version_goes(self, migrated_once: Any) -> None:
+        session, _ = migrated_once
+        assert session.list_commit_changes(1) == []
+        assert session.list_commit_changes(2) == []
+        assert len(session.list_commit_changes(3)) == 4
+
+
+class TestWritePath:
+    def test_rows_go_to_the_table_of_the_current_version(self, native: str, migrated_once: Any) -> None:
+        session, _ = migrated_once
+        repository = session.repository
+        repository.begin_transaction()
+        commit = repository.create_commit({})
+        repository.insert_entity("Person", "x", {"given": "X", "family": "Y", "age": 1}, commit, schema_version_id=2)
+        repository.commit_transaction()
+        assert rows(native, "SELECT entity_key, commit_id, schema_version_id FROM entity_Person_v2 "
+                            "WHERE entity_key = 'x'") == [("x", 4, 2)]  # fmt: skip
+        assert rows(native, "SELECT count(*) FROM entity_Person_v1 WHERE entity_key = 'x'") == [(0,)]
+
+    @pytest.mark.parametrize("version", [1, 3, None])
+    def test_another_version_or_none_is_an_error(self, migrated_once: Any, version: int | None) -> None:
+        session, _ = migrated_once
+        repository = session.repository
+        repository.begin_transaction()
+        commit = repository.create_commit({})
+        with pytest.raises(SchemaValidationError, match="schema_version_id"):
+            repository.insert_entity("Person", "x", {"given": "X", "family": "Y", "age": 1}, commit,
+                                     schema_version_id=version)
+        with pytest.raises(SchemaValidationError, match="schema_version_id"):
+            repository.insert_relation("Visited", "a", "p", {"at": datetime(2024, 1, 1), "days": 1}, commit,
+                                       schema_version_id=version)
+        repository.rollback_transaction()
+        assert session.repository.head() == 3
+
+    def test_the_first_write_of_a_type_makes_its_partition_in_the_same_commit(self, native: str) -> None:
+        person, place, visited = first()
+        session = opened(native, (person, place, visited), "v2")
+        session.ensure(place(id="p"))
+        session.commit()
+        assert catalog(native) == [("entity", "Place", 1, "entity_Place_v1", 1, 1)]
+        session.ensure(person(id="a", name="A"))
+
+        def fail(step: str) -> None:
+            if step == "ontology: commit written, not yet durable":
+                raise RuntimeError
+
+        with faults.arm(fail), pytest.raises(RuntimeError):
+            session.commit()
+        assert "entity_Person_v1" not in tables(native)
+        session.commit()
+        assert catalog(native)[0] == ("entity", "Person", 1, "entity_Person_v1", 2, 1)
+        session.close()
+
+
+class TestMigration:
+    def test_every_migrated_type_has_a_new_table(self, native: str, migrated_once: Any) -> None:
+        assert {"entity_Person_v1", "entity_Person_v2", "entity_Place_v1", "entity_Place_v2", "relation_Visited_v1",
+                "relation_Visited_v2"} <= tables(native)
+
+    def test_the_rewritten_state_is_complete_and_valid(self, migrated_once: Any) -> None:
+        session, types = migrated_once
+        for cls in types[:2]:
+            for one in session.query().entities(cls).collect():
+                assert cls.model_validate(one.model_dump()) == one
+        assert session.query().entities(types[0]).count() == 2
+        assert session.query().entities(types[1]).count() == 1
+        assert [one.days for one in session.query().relations(types[2]).collect()] == [1]
+
+    @pytest.mark.parametrize("name", ["Person", "Place", "Visited"])
+    def test_activation_comes_with_the_commit_or_not_at_all(self, native: str, name: str) -> None:
+        filled(native, "v2").close()
+        before, session = catalog(native), opened(native, second())
+
+        def fail(step: str) -> None:
+            if step == f"ontology: {name} rewritten":
+                raise RuntimeError
+
+        with faults.arm(fail), pytest.raises(RuntimeError):
+            session.migrate(dry_run=False, force=True, upgraders=SPLIT)
+        assert catalog(native) == before
+        assert rows(native, "SELECT max(id) FROM commits") == [(2,)]
+        assert rows(native, "SELECT max(schema_version_id) FROM schema_versions") == [(1,)]
+        session.migrate(dry_run=False, force=True, upgraders=SPLIT)
+        assert [one[2:] for one in catalog(native) if one[1] == name] == [
+            (1, f"{'relation' if name == 'Visited' else 'entity'}_{name}_v1", 1, 0),
+            (2, f"{'relation' if name == 'Visited' else 'entity'}_{name}_v2", 3, 1)]  # fmt: skip
+        session.close()
+
+    def test_a_type_without_rows_gets_an_empty_partition_and_an_activation(self, native: str, engine: str) -> None:
+        types = first()
+        session = opened(native, types, engine)
+        with session.repository.transaction("test") as transaction:
+            for cls in types:
+                transaction.register(type_info(cls))
+            transaction.finish({})
+        session.close()
+        session = opened(native, second())
+        result = migrated(session, SPLIT)
+        assert [(one.type_name, one.to_schema_version_id, one.rows) for one in result.types] == [
+            ("Person", 2, 0), ("Place", 2, 0), ("Visited", 2, 0)]  # fmt: skip
+        assert {one["rows_rewritten"] for one in session.get_commit(2).metadata["migrated_types"]} == {0}
+        if engine == "v2":
+            assert rows(native, "SELECT count(*) FROM entity_Person_v2") == [(0,)]
+            assert ("entity", "Person", 2, "entity_Person_v2", 2, 1) in catalog(native)
+        new = second()[0]
+        again = Session(native, entity_types=[new])
+        again.ensure(new(id="a", given="A", family="B"))
+        assert again.commit() == 3
+        again.close()
+        session.close()
+
+    def test_several_types_are_activated_by_one_commit(self, native: str, migrated_once: Any) -> None:
+        session, _ = migrated_once
+        current = [one for one in catalog(native) if one[5]]
+        assert [(one[1], one[2], one[4]) for one in current] == [("Person", 2, 3), ("Place", 2, 3), ("Visited", 2, 3)]
+        metadata = session.get_commit(3).metadata
+        assert metadata["kind"] == "migration"
+        assert [one["type_name"] for one in metadata["migrated_types"]] == ["Person", "Place", "Visited"]
+
+    def test_versions_follow_each_other_through_chains(self, native: str, engine: str) -> None:
+        filled(native, engine).close()
+        types = third()
+        session = opened(native, types)
+        upgraders = {**SPLIT, ("Person", 2): lambda row: {**row, "age": str(row["age"])}}
+        result = migrated(session, upgraders)
+        assert isinstance(result, MigrationResult)
+        assert [(one.type_name, one.from_schema_version_id, one.to_schema_version_id, len(one.upgraders))
+                for one in result.types] == [("Person", 1, 3, 2), ("Place", 1, 2, 0), ("Visited", 1, 2, 0)]
+        assert {(one.given, one.age) for one in session.query().entities(types[0]).collect()} == {
+            ("Ada", "36"), ("Alan", "41")}  # fmt: skip
+        session.close()
+
+
+class Address(TypedDict):
+    city: str
+
+
+class Encoded(Entity):
+    id: Field[str] = Field(primary_key=True)
+    text: Field[str]
+    number: Field[int]
+    real: Field[float]
+    truth: Field[bool]
+    moment: Field[datetime]
+    day: Field[date]
+    raw: Field[bytes]
+    maybe_text: Field[str | None] = Field(default=None)
+    maybe_number: Field[int | None] = Field(default=None)
+    items: Field[list[int]] = Field(default_factory=list)
+    table: Field[dict[str, int]] = Field(default_factory=dict)
+    address: Field[Address] = Field(default_factory=lambda: Address(city=""))
+    mixed: Field[str | int] = Field(default=0)
+    anything: Field[Any] = Field(default=None)
+
+
+class TestFieldEncoding:
+    @pytest.fixture
+    def table(self, native: str) -> Iterator[apsw.Connection]:
+        with Session(native, entity_types=[Encoded]) as session:
+            session.ensure(Encoded(
+                id="a", text="t", number=5, real=2.5, truth=True, moment=datetime(2024, 1, 2, tzinfo=UTC),
+                day=date(2024, 1, 2), raw=b"\xff", items=[1, 2], table={"a": 1}, address={"city": "Ulm"}, mixed="m",
+                anything={"b": None}))  # fmt: skip
+        db = apsw.Connection(native)
+        yield db
+        db.close()
+
+    def test_scalars_have_typed_columns(self, table: apsw.Connection) -> None:
+        columns = {name: (kind, bool(required)) for _, name, kind, required, *_ in
+                   table.execute("PRAGMA table_info(entity_Encoded_v1)")}
+        assert {name: columns[name] for name in ("text", "number", "real", "truth", "moment", "day", "raw")} == {
+            "text": ("TEXT", True), "number": ("INTEGER", True), "real": ("REAL", True), "truth": ("INTEGER", True),
+            "moment": ("TEXT", True), "day": ("TEXT", True), "raw": ("BLOB", True)}  # fmt: skip
+        stored = table.execute("SELECT text, number, real, truth, moment, day, raw FROM entity_Encoded_v1").fetchall()
+        assert stored == [("t", 5, 2.5, 1, "2024-01-02T00:00:00.000000+00:00", "2024-01-02", b"\xff")]
+        assert "fields_json" not in columns
+
+    def test_optional_scalars_have_columns_that_may_be_empty(self, table: apsw.Connection) -> None:
+        columns = {name: (kind, bool(required)) for _, name, kind, required, *_ in
+                   table.execute("PRAGMA table_info(entity_Encoded_v1)")}
+        assert (columns["maybe_text"], columns["maybe_number"]) == (("TEXT", False), ("INTEGER", False))
+        assert table.execute("SELECT maybe_text, maybe_number FROM entity_Encoded_v1").fetchall() == [(None, None)]
+
+    def test_all_else_is_json(self, table: apsw.Connection) -> None:
+        found: Any = table.execute("SELECT items, [table], address, mixed, anything FROM entity_Encoded_v1").fetchone()
+        assert [json.loads(text) for text in found] == [[1, 2], {"a": 1}, {"city": "Ulm"}, "m", {"b": None}]
+
+
+class TestDroppedTypes:
+    def test_no_layout_of_a_dropped_type_is_current(self, native: str, migrated_once: Any) -> None:
+        session, _ = migrated_once
+        session.repository.drop_type("entity", "Person")
+        assert [(one[2], one[5]) for one in catalog(native) if one[1] == "Person"] == [(1, 0), (2, 0)]
+        assert "Person" not in session.storage_info()["type_layouts"]
+        assert ("entity", "Person") in session.repository.dropped()
+
+    def test_reads_of_a_dropped_type_are_empty_and_writes_refused(self, migrated_once: Any) -> None:
+        session, (person, place, visited) = migrated_once
+        session.repository.drop_type("entity", "Person")
+        query = session.query().entities(person)
+        assert (query.collect(), query.count(), query.first(), query.max(person.age)) == ([], 0, None, None)
+        assert (query.as_of(3).collect(), query.with_history().collect(), query.to_arrow().num_rows) == ([], [], 0)
+        assert query.via(visited).collect() == []
+        assert session.query().entities(place).via(visited).collect() == []
+        assert session.query().relations(visited).count() == 1
+        session.ensure(person(id="z", given="Z", family="Z"))
+        with pytest.raises(TypeDroppedError, match="Person was dropped"):
+            session.commit()
+        session.discard()
+
+    def test_partitions_stay(self, native: str, migrated_once: Any) -> None:
+        session, _ = migrated_once
+        session.repository.drop_type("entity", "Person")
+        assert rows(native, "SELECT count(*) FROM entity_Person_v1") == [(3,)]
+        assert rows(native, "SELECT count(*) FROM entity_Person_v2") == [(2,)]
+
+
+class TestConcurrentAccess:
+    def test_a_reader_sees_the_state_before_a_migration_until_it_is_committed(self, native: str, engine: str) -> None:
+        reader = filled(native, engine)
+        person = reader.types[0].cls
+        session = opened(native, second())
+        seen: list[tuple[str, int]] = []
+
+        def read(step: str) -> None:
+            if not step.endswith("commit durable"):
+                seen.append((step, reader.query().entities(person).count()))
+
+        with faults.arm(read):
+            session.migrate(dry_run=False, force=True, upgraders=SPLIT)
+        assert len(seen) >= 7
+        assert {count for _, count in seen} == {2}
+        with pytest.raises(SchemaOutdatedError):
+            reader.query().entities(person).count()
+        assert session.query().entities(session.types[0].cls).count() == 2
+        reader.close()
+        session.close()
