@@ -203,7 +203,8 @@ class Changer:
             if any(mark in seen for mark in marks):
                 second = True
                 continue
-            seen.update(marks)
+            if old is None or len(indexes) == 1:
+                seen.update(marks)
             if old is None:
                 fresh.append(number)
             else:

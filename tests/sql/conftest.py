@@ -1,0 +1,77 @@
+"""The places that every promise about SQL tables is checked on."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ontolake.sql import Database, open_database
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))  # tests are imported by file and see no neighbours
+
+STORES: dict[str, Callable[[Path], str]] = {
+    "native": lambda folder: f"{folder}/shop.db",
+    "pages": lambda folder: f"file://{folder}/pages.db",
+    "memory": lambda folder: f"memory://{secrets.token_hex(6)}",
+}
+"""The kinds of place that tables live in. All but `memory` can be reached by other processes."""
+
+SEAWEED = pytest.param("seaweed", marks=pytest.mark.slow)
+
+
+def _url(request: pytest.FixtureRequest, folder: Path) -> str:
+    if request.param == "seaweed":
+        return f"{request.getfixturevalue('seaweed_url')}/sql"
+    return STORES[request.param](folder)
+
+
+@pytest.fixture(params=[*STORES, SEAWEED])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where tables can be kept, of each kind."""
+    return _url(request, tmp_path)
+
+
+@pytest.fixture
+def native_place(tmp_path: Path) -> str:
+    """A native file, for what would be the same anywhere."""
+    return STORES["native"](tmp_path)
+
+
+@pytest.fixture
+def pages_place(tmp_path: Path) -> str:
+    """Pages in one file, for what needs branches."""
+    return STORES["pages"](tmp_path)
+
+
+OpenDatabase = Callable[..., Database]
+
+
+@pytest.fixture
+def open_here() -> Iterator[OpenDatabase]:
+    """`open_database`; everything is closed when the test ends."""
+    opened: list[Database] = []
+
+    def open_and_keep(url: str, **options: Any) -> Database:
+        opened.append(open_database(url, **options))
+        return opened[-1]
+
+    yield open_and_keep
+    for each in reversed(opened):
+        each.close()
+
+
+@pytest.fixture
+def db(open_here: OpenDatabase) -> Database:
+    """An empty database in memory."""
+    return open_here(":memory:")
+
+
+@pytest.fixture
+def everywhere(place: str, open_here: OpenDatabase) -> Database:
+    """An empty database, of each kind."""
+    return open_here(place)
