@@ -188,7 +188,7 @@ def test_handlers_can_be_told_of_dead_letters(native: str) -> None:
 def test_errors_name_the_handler_and_the_event(native: str) -> None:
     @on_event(Ping)
     def fail(context: HandlerContext[Ping]) -> None:
-        {}["key"]
+        raise KeyError("key")
 
     with session_at(native) as session:
         event = Ping()
@@ -198,6 +198,43 @@ def test_errors_name_the_handler_and_the_event(native: str) -> None:
         assert (caught.value.handler, caught.value.event_id) == (fail.name, event.event_id)
         assert isinstance(caught.value.__cause__, KeyError)
         assert statuses(session) == {event.event_id: "ready"}, "and it can be tried again"
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [(ValueError("\ud800 \0 ä"), "\\ud800 \0 ä"), (Unspeakable(), "cannot be shown"), (ValueError("x" * 99_999), "x")],
+)
+def test_any_error_can_be_kept(native: str, error: Exception, kept: str) -> None:
+    @on_event(Ping)
+    def fail(context: HandlerContext[Ping]) -> None:
+        raise error
+
+    with session_at(native, event_max_attempts=1) as session:
+        session.commit(event=Ping())
+        assert session.run([fail], until_idle=True).dead == 1
+        assert kept in session.dead_letters()[0].error
+        assert len(session.dead_letters()[0].error) < 11_000
+
+
+def test_a_handler_that_ends_the_process_has_made_an_attempt(native: str) -> None:
+    @on_event(Ping)
+    def leave(context: HandlerContext[Ping]) -> None:
+        context.ensure(Stock(id="x"))
+        raise SystemExit(3)
+
+    with session_at(native, event_max_attempts=2) as session:
+        session.commit(event=Ping())
+        for attempt in (1, 2):
+            with pytest.raises(SystemExit):
+                session.run([leave])
+            assert session.repository.events.select(Selection())[0].attempts == attempt
+        assert session.run([leave], until_idle=True).dead == 1
+        assert stock(session) == {}
 
 
 def test_what_does_not_fit_fails_like_any_error(native: str, engine: str) -> None:

@@ -128,11 +128,14 @@ def test_events_survive_migrations_and_reopening(url: str, engine: str) -> None:
     old.close()
 
 
-def test_a_store_without_a_queue_gets_one_when_it_is_needed(native: str, engine: str) -> None:
+@pytest.mark.parametrize("left", ["nothing", "an empty queue of another layout"])
+def test_a_store_without_a_queue_gets_one_when_it_is_needed(native: str, engine: str, left: str) -> None:
     opened(native, engine).close()
     with sqlite3.connect(native) as db:
         for table in ("events", "event_claims", "event_schedules", "sessions", "dead_letters"):
             db.execute(f"DROP TABLE {table}")
+            if left != "nothing":
+                db.execute(f"CREATE TABLE {table} (id TEXT PRIMARY KEY, other)")
     with session_at(native) as session:
         assert statuses(session) == {}
         assert session.dead_letters() == []
@@ -183,9 +186,17 @@ def test_events_are_purged_by_what_they_are(native: str) -> None:
         assert parcels(session) == {claim.event.id: 1}
 
 
+def test_text_that_cannot_be_stored_is_refused(native: str) -> None:
+    with session_at(native) as session:
+        session.ensure(Stock(id="x"))
+        with pytest.raises(Invalid, match="not Unicode"):
+            session.commit(event=[Ordered(item="fine"), Ordered(item="\ud800")])
+        assert (statuses(session), session.repository.head(), session.pending) == ({}, 0, 1)
+
+
 def test_wrong_settings_are_refused(native: str) -> None:
-    for wrong in ({"event_lease": 0}, {"event_poll": -1}, {"event_max_attempts": 0}, {"max_event_depth": -1}):
+    for setting, value in (("event_lease", 0), ("event_poll", -1), ("event_max_attempts", 0), ("max_event_depth", -1)):
         with pytest.raises(Invalid):
-            opened(native, **wrong)
+            opened(native, **{setting: value})  # type: ignore[arg-type]
     with pytest.raises(SchemaValidationError):
         Ordered()  # type: ignore[call-arg]

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ontolake.ontology.session import Session
 
 _log = logging.getLogger("ontolake.ontology.events")
+_LONGEST = 10_000
+"""How much of an error's text is kept."""
 _FREE_TRIES = 3
 """How often a handler is called again because others committed, before it gets the store for itself."""
 
@@ -183,8 +185,9 @@ class Runner:
             self._failed(claim, error.handler, str(error))
             if self._raise:
                 raise
-        except BaseException:
-            self._give_back(claim)
+        except BaseException as error:
+            # That storage failed, or somebody interrupted us, is no fault of the event; ending the process is.
+            self._give_back(claim, counted=not isinstance(error, Exception | KeyboardInterrupt))
             raise
         else:
             self.report.handled += 1
@@ -206,7 +209,7 @@ class Runner:
         except Exception as error:
             if context.committed:
                 _log.warning("the handler %s raised after its commit: %s: %s", handler.name,
-                             type(error).__name__, error)
+                             type(error).__name__, _text(error))
                 return
             if context.refused is None:
                 _raise_failure(error, handler, claim)
@@ -222,9 +225,9 @@ class Runner:
         with self._session.repository.transaction(self._session.session_id) as transaction:
             transaction.finish_queue(QueueChange(handled=Handled(claim, None, True)))
 
-    def _give_back(self, claim: Claim, delay: float = 0.0) -> None:
+    def _give_back(self, claim: Claim, delay: float = 0.0, counted: bool = False) -> None:
         with contextlib.suppress(OntolakeError):  # then it runs out by itself
-            self._store.release(claim, delay=delay, counted=False)
+            self._store.release(claim, delay=delay, counted=counted)
 
     def _failed(self, claim: Claim, handler: str | None, error: str) -> None:
         """Try again later, or give the event up."""
@@ -254,7 +257,7 @@ def _raise_failure(error: Exception, handler: Handler[Any], claim: Claim) -> NoR
     """A handler raised. But that this process runs old code is no fault of the event."""
     if isinstance(error, SchemaOutdatedError):
         raise error
-    raise HandlerError(f"the handler {handler.name} failed at {_told(claim)}: {type(error).__name__}: {error}",
+    raise HandlerError(f"the handler {handler.name} failed at {_told(claim)}: {type(error).__name__}: {_text(error)}",
                        handler=handler.name, event_id=claim.event.id) from error
 
 
@@ -264,6 +267,15 @@ def _raise_refusal(refused: Exception, handler: Handler[Any], claim: Claim) -> N
     if isinstance(refused, ModelError | ValueError | TypeError) and not isinstance(refused, ours):
         _raise_failure(refused, handler, claim)
     raise refused
+
+
+def _text(error: Exception) -> str:
+    """What an error says, in a form that can be kept, whatever it is."""
+    try:
+        text = str(error)
+    except Exception as worse:
+        text = f"(it cannot be shown: {type(worse).__name__})"
+    return text[:_LONGEST].encode("utf-8", "backslashreplace").decode()
 
 
 def _told(claim: Claim) -> str:

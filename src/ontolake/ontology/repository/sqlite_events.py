@@ -57,7 +57,7 @@ class SqliteEventStore:
         """See to it that there is a queue, inside a write transaction."""
         if self._ready():
             return
-        for table in ("events", "event_claims", "dead_letters", "sessions"):
+        for table in ("events", "event_claims", "dead_letters", "event_schedules", "sessions"):
             if self._db.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).get:
                 if self._db.execute(f"SELECT 1 FROM {table}").get:
                     raise StorageBackendError(f"the table {table} of {self._uri!r} has rows of another layout",
@@ -291,18 +291,29 @@ def apply_queue(db: apsw.Connection, change: QueueChange, commit_id: int | None,
 
 def insert_events(db: apsw.Connection, events: Sequence[QueuedEvent], commit_id: int | None) -> int:
     """Queue events, and return how many are new. One that is queued already under its id is left alone."""
-    new = 0
     for event in events:
-        db.execute("INSERT INTO events (id, namespace, event_type, payload_json, created_at, root_event_id, "
+        check_text(event)
+    before = db.total_changes()
+    db.executemany("INSERT INTO events (id, namespace, event_type, payload_json, created_at, root_event_id, "
                    "chain_depth, created_commit_id, available_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
-                   "ON CONFLICT (id) DO NOTHING", (*event, commit_id, now_text()))
-        if db.changes():
-            new += 1
-        elif db.execute("SELECT (namespace, event_type, payload_json) = (?, ?, ?) FROM events WHERE id = ?",
-                        (*event[1:4], event.id)).get != 1:
-            raise Invalid(f"another event is queued under the id {event.id!r} of this {event.event_type}",
-                          hint="leave event_id out, so that each event has its own")
+                   "ON CONFLICT (id) DO NOTHING", [(*event, commit_id, now_text()) for event in events])
+    new = db.total_changes() - before
+    if new < len(events):
+        for event in events:
+            if db.execute("SELECT (namespace, event_type, payload_json) = (?, ?, ?) FROM events WHERE id = ?",
+                          (*event[1:4], event.id)).get != 1:
+                raise Invalid(f"another event is queued under the id {event.id!r} of this {event.event_type}",
+                              hint="leave event_id out, so that each event has its own")
     return new
+
+
+def check_text(event: QueuedEvent) -> None:
+    """Raise `Invalid` for text that no encoding has."""
+    try:
+        "".join(event[:6]).encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"the {event.event_type} {event.id!r} holds text that is not Unicode: {error.reason}",
+                      hint="lone surrogates cannot be stored") from None
 
 
 def holds(db: apsw.Connection, claim: Claim, at: str | None = None) -> bool:
