@@ -1,0 +1,222 @@
+"""What can go wrong with graphs, each class one thing that a caller would do differently.
+
+Where an error means the same as one of `ontolake.errors`, it is that one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ontolake.errors import AlreadyExists, Conflict, Contended, Corruption, Invalid, NotFound, OntolakeError
+
+if TYPE_CHECKING:
+    from ontolake.graph.merging import MergeConflict
+
+E = TypeVar("E", bound="GraphError")
+
+
+class GraphError(OntolakeError):
+    """The root of all errors of graphs."""
+
+    exit_code = 4
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(cls: type[E], arguments: tuple[Any, ...], fields: dict[str, Any]) -> E:
+    """An error that went through pickle, whatever its constructor takes."""
+    error = cls.__new__(cls, *arguments)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
+
+
+class GraphExistsError(GraphError, AlreadyExists):
+    """A graph was to be created where one is."""
+
+    exit_code = 6
+
+
+class NoGraphError(GraphError, NotFound):
+    """There is no graph at a URL."""
+
+    exit_code = 5
+
+
+class GraphFormatError(GraphError, Invalid):
+    """A graph is stamped with another internal schema than the one this build serves. `found` is the stamp."""
+
+    exit_code = 3
+
+    def __init__(self, url: str, found: int, served: int) -> None:
+        if found < served:
+            what, hint = "an older", ("export it with the release that wrote it (onto graph export), then run "
+                                      "onto graph import with this one: it is not converted in place")
+        else:
+            what, hint = "a newer", "upgrade ontolake first: this build would misread it"
+        super().__init__(f"{url} was written by {what} release: its internal schema is {found}, this build serves "
+                         f"{served}", hint=hint)
+        self.found = found
+        self.served = served
+
+
+class DamagedGraphError(GraphError, Corruption):
+    """Something that the graph needs is missing or cannot be read."""
+
+    exit_code = 5
+
+
+class UnknownTableError(GraphError, NotFound):
+    """A table that the snapshot does not have. `table` is what was asked for."""
+
+    exit_code = 2
+
+    def __init__(self, table: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no table {table!r}", hint=f"there are {', '.join(known) or 'none'}")
+        self.table = table
+
+
+class UnknownBranchError(GraphError, NotFound):
+    """A branch that is not there."""
+
+    exit_code = 2
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(f"there is no branch {branch!r}", hint="onto graph branch list shows what there is")
+        self.branch = branch
+
+
+class UnknownCommitError(GraphError, NotFound):
+    """A commit that is not there, or not on the branch that was named."""
+
+    exit_code = 2
+
+    def __init__(self, commit: str, branch: str | None = None) -> None:
+        where = f" on branch {branch!r}" if branch is not None else ""
+        super().__init__(f"there is no commit {commit!r}{where}", hint="onto graph log shows what there is")
+        self.commit = commit
+        self.branch = branch
+
+
+class BranchError(GraphError, Invalid):
+    """Something cannot be done with this branch."""
+
+    exit_code = 2
+
+    def __init__(self, branch: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"branch {branch!r} {reason}", hint=hint)
+        self.branch = branch
+
+
+class BranchExistsError(BranchError, AlreadyExists):
+    """A branch of this name lives already."""
+
+    exit_code = 6
+
+
+class ExpectedVersionMismatch(GraphError, Conflict):
+    """Somebody else published a table first. Nothing was published; read again and decide again."""
+
+    exit_code = 6
+
+    def __init__(self, table_key: str, expected: int | None, actual: int | None) -> None:
+        super().__init__(f"{table_key} was expected at version {expected} and is at {actual}: somebody else published "
+                         "it meanwhile", hint="nothing was published; read again and retry")
+        self.table_key = table_key
+        self.expected = expected
+        self.actual = actual
+
+
+class PublishContendedError(GraphError, Contended):
+    """A publish lost against others again and again. Nothing was published."""
+
+    exit_code = 6
+
+
+class RowError(GraphError, ValueError):
+    """Rows that cannot be taken. Names the table, and the row (from 0), key and column where there is one."""
+
+    exit_code = 3
+
+    def __init__(
+        self, table: str, reason: str, *, row: int | None = None, key: Any = None, column: str | None = None,
+        hint: str | None = None,
+    ) -> None:  # fmt: skip
+        where = table
+        if row is not None:
+            where += f" row {row}"
+        if key is not None:
+            where += f" {key!r}"
+        if column is not None:
+            where += f", column {column!r}"
+        super().__init__(f"{where}: {reason}", hint=hint)
+        self.table = table
+        self.reason = reason
+        self.row = row
+        self.key = key
+        self.column = column
+
+
+class DuplicateKeyError(RowError):
+    """A key twice in one load, or one that is there already where rows are appended."""
+
+
+class ConstraintError(RowError):
+    """A value that its column forbids, or a value twice where it must be unique. `constraint` says which rule."""
+
+    def __init__(self, table: str, constraint: str, reason: str, **where: Any) -> None:
+        super().__init__(table, reason, **where)
+        self.constraint = constraint
+
+
+class EndpointError(ConstraintError):
+    """An edge to a node that is not there, or a node that goes while edges lead to it."""
+
+    def __init__(self, table: str, reason: str, **where: Any) -> None:
+        super().__init__(table, "endpoint", reason, **where)
+
+
+class GraphSchemaError(GraphError, Invalid):
+    """Types that cannot make a graph, or a change of types that cannot be made."""
+
+    exit_code = 3
+
+
+class RecoveryBlockedError(GraphError, Conflict):
+    """An interrupted operation cannot be explained, so its branch takes no writes. `file` is its sidecar."""
+
+    exit_code = 6
+
+    def __init__(self, branch: str, file: str, reason: str) -> None:
+        super().__init__(f"branch {branch!r} takes no writes: the interrupted operation in {file} cannot be explained: "
+                         f"{reason}", hint="onto graph repair shows what there is, and can set the file aside; other "
+                                           "branches are not affected")
+        self.branch = branch
+        self.file = file
+        self.reason = reason
+
+
+class ReadOnlyGraphError(GraphError, Invalid):
+    """A write to a graph that was opened for reading."""
+
+    exit_code = 2
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"{url} was opened for reading only", hint="open it without read_only=True")
+
+
+class MergeConflictError(GraphError, Conflict):
+    """Both branches changed the same things in ways that cannot be combined. `conflicts` has them all."""
+
+    exit_code = 6
+
+    def __init__(self, source: str, into: str, conflicts: Sequence[MergeConflict]) -> None:
+        first = conflicts[0]
+        more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
+        super().__init__(f"{source!r} cannot be merged into {into!r}: {first}{more}",
+                         hint="nothing was changed; pass a strategy for the table, or change one side")
+        self.source = source
+        self.into = into
+        self.conflicts = tuple(conflicts)

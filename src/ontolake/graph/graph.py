@@ -1,0 +1,223 @@
+"""`Graph`: a typed property graph in a directory or a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from ontolake.graph.branching import Branches
+from ontolake.graph.differ import diff_tables
+from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
+from ontolake.graph.lineage import first_parents
+from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Manifest, Pin, State, create_manifest, read_stamp
+from ontolake.graph.merging import MergeResult, Strategy, merge
+from ontolake.graph.place import Place
+from ontolake.graph.recovery import Recoverer, Recovery
+from ontolake.graph.sidecars import Sidecars
+from ontolake.graph.snapshot import Snapshot
+from ontolake.graph.tables import Tables
+from ontolake.graph.types import GraphType, check_types, graph_type
+from ontolake.graph.ulid import new_ulid
+from ontolake.graph.writing import Mode, Transaction, Writer
+from ontolake.history import Change, Commit, Ref
+
+
+class Graph:
+    """A graph at a URL. Make one with `Graph.init`, open it with `Graph.open`."""
+
+    def __init__(self, place: Place, *, read_only: bool) -> None:
+        self.url = place.url
+        self.read_only = read_only
+        self._place = place
+        self._manifest = Manifest(place)
+        self._tables = Tables(place)
+        self._sidecars = Sidecars(place)
+        self._recoverer = Recoverer(place, self._manifest, self._tables, self._sidecars)
+        self._writer = Writer(self._manifest, self._tables, self._sidecars, self._recoverer)
+        self._identities: dict[str, str] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        self.branches = Branches(self)
+        self.recovered: list[Recovery] = []
+        """What opening the graph had to recover."""
+        if not read_only:
+            self.recovered = self._recoverer.run()
+
+    @classmethod
+    def init(cls, url: str, types: Iterable[Any], *, actor: str | None = None) -> Graph:
+        """Make a graph with these types. Raises `GraphExistsError`, `GraphSchemaError`, `SchemaValidationError`."""
+        found = check_types(graph_type(one) for one in types)
+        place = Place(url)
+        if any(True for _ in place.store.list(f"{MANIFEST}/")):
+            raise GraphExistsError(f"there is a graph at {url} already", hint="open it, or choose another place")
+        tables = Tables(place)
+        pins: dict[str, Pin] = {}
+        for key, kind in found.items():
+            pins[key] = Pin(None, tables.create(kind).version, 0, kind.hash)
+        id = new_ulid()
+        created = datetime.now(UTC).isoformat(timespec="microseconds")
+        first = CommitRecord(id, None, None, MAIN, 0, actor, created, "init", pins)
+        try:
+            create_manifest(place, found, first)
+        except OSError as error:
+            if "already exists" in str(error).lower():
+                raise GraphExistsError(f"somebody else made a graph at {url} just now", hint="open it") from error
+            raise
+        return cls(place, read_only=False)
+
+    @classmethod
+    def open(cls, url: str, *, read_only: bool = False) -> Graph:
+        """Open a graph. For writing, what crashes left behind is recovered first; `recovered` says what that was.
+
+        Raises `NoGraphError`, `GraphFormatError` for an older or newer one, `DamagedGraphError`.
+        """
+        return cls(Place(url), read_only=read_only)
+
+    # Reading
+
+    def _manifest_state(self, branch: str) -> State:
+        state = self._manifest.state(branch)
+        if self._identities.setdefault(branch, state.identity) != state.identity:
+            self._identities[branch] = state.identity
+            self._tables.forget(branch)
+            self._snapshots.clear()
+        return state
+
+    def snapshot(self, commit: str | None = None, *, branch: str = MAIN) -> Snapshot:
+        """The graph at the head of a branch, or as it was at a commit that the branch knows.
+
+        Raises `UnknownBranchError`, `UnknownCommitError`.
+        """
+        state = self._manifest_state(branch)
+        if commit is None or commit == state.head.id:
+            record = state.head
+        else:
+            tagged = None
+            found = self._manifest.find(state.dataset, tagged or commit)
+            if found is None:
+                raise UnknownCommitError(commit, branch)
+            record = found
+        kept = self._snapshots.get(record.id)
+        if kept is None or kept.branch != branch:
+            kept = Snapshot(self._tables, branch, record, state.history)
+            if len(self._snapshots) > 15:
+                self._snapshots.pop(next(iter(self._snapshots)))
+            self._snapshots[record.id] = kept
+        return kept
+
+    def at(self, ref: Ref) -> Snapshot:
+        """`snapshot` for what a user wrote."""
+        return self.snapshot(ref.commit, branch=ref.branch or MAIN)
+
+    def types(self, branch: str = MAIN) -> dict[str, GraphType]:
+        """The types of a branch, by table key."""
+        return dict(self._manifest_state(branch).types)
+
+    def commits(
+        self, *, since: str | None = None, until: str | None = None, branch: str = MAIN
+    ) -> Iterator[Commit[str]]:  # fmt: skip
+        """The commits of a branch along its own line, newest first."""
+        records = self._manifest.commits(branch)
+        for id in (since, until):
+            if id is not None and id not in records:
+                raise UnknownCommitError(id, branch)
+        for record in first_parents(records, until or self._manifest_state(branch).head.id):
+            if record.id == since:
+                return
+            yield record.as_history()
+
+    def diff(self, before: Snapshot | str, after: Snapshot | str) -> Iterator[Change[str]]:
+        """What turns one snapshot into another, on whichever branches they are; a row at most once.
+
+        Takes snapshots, or text such as `try` or `main@01J…`. Costs what changed since the two had the same rows.
+        """
+        old, new = (self.at(Ref.parse(one)) if isinstance(one, str) else one for one in (before, after))
+        return diff_tables(self._tables, old, new)
+
+    def changes(self, since: str, until: str | None = None, *, branch: str = MAIN) -> Iterator[Change[str]]:
+        """What each commit of a branch did, oldest first. To follow a graph, go on from the last commit.
+
+        Raises `UnknownCommitError` if the branch does not know `since` or `until`.
+        """
+        records = self._manifest.commits(branch)
+        for id in (since, until):
+            if id is not None and id not in records:
+                raise UnknownCommitError(id, branch)
+        line = []
+        for record in first_parents(records, until or self._manifest_state(branch).head.id):
+            line.append(record)
+            if record.id == since:
+                break
+        history = self._manifest_state(branch).history
+        for newer, older in zip(line[-2::-1], line[:0:-1], strict=True):
+            yield from diff_tables(self._tables, Snapshot(self._tables, branch, older, history),
+                                   Snapshot(self._tables, branch, newer, history))
+
+    def recoveries(self) -> Iterator[Recovery]:
+        """The audit: everything that was ever recovered, oldest first."""
+        return self._recoverer.audit()
+
+    def internal_schema_version(self, branch: str = MAIN) -> int:
+        """The internal schema that is stamped on a branch of the graph."""
+        return read_stamp(self._manifest_state(branch).dataset)
+
+    # Writing
+
+    def _writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyGraphError(self.url)
+
+    def transaction(
+        self, *, branch: str = MAIN, actor: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Transaction:  # fmt: skip
+        """Several loads and deletions as one commit: `with graph.transaction() as tx: tx.load(…); tx.delete(…)`."""
+        self._writable()
+        self._writer.ready(branch)
+        return Transaction(self, branch, actor, metadata)
+
+    def load(
+        self, table: Any, data: Any, *, mode: Mode = "merge", branch: str = MAIN, actor: str | None = None
+    ) -> Commit[str] | None:  # fmt: skip
+        """Load rows into one table as one commit; None if there were none. See `Transaction.load`."""
+        with self.transaction(branch=branch, actor=actor) as transaction:
+            transaction.load(table, data, mode=mode)
+        return transaction.commit
+
+    def delete(
+        self, table: Any, keys: Any = None, *, where: Any = None, cascade: bool = False, branch: str = MAIN,
+        actor: str | None = None,
+    ) -> int:  # fmt: skip
+        """Delete rows by key or filter as one commit. Returns how many. See `Transaction.delete`."""
+        with self.transaction(branch=branch, actor=actor) as transaction:
+            return transaction.delete(table, keys, where=where, cascade=cascade)
+
+    def merge(
+        self, source: str, into: str = MAIN, *, strategy: Strategy | Mapping[Any, Strategy] | None = None,
+        dry_run: bool = False, actor: str | None = None,
+    ) -> MergeResult:  # fmt: skip
+        """Bring what changed on a branch into another, as one commit.
+
+        A `strategy` decides for rows that both changed, for all tables or by table: `ours` keeps those of `into`,
+        `theirs` takes those of `source`. Raises `MergeConflictError` with all conflicts, and changes nothing then;
+        a dry run returns them. Raises `UnknownBranchError`, `ExpectedVersionMismatch`.
+        """
+        return merge(self, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
+
+    def recover(self) -> list[Recovery]:
+        """Recover now what others left behind, as opening does."""
+        self._writable()
+        return self._recoverer.run()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._snapshots.clear()
+        self._place.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        self.close()

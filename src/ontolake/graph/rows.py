@@ -1,0 +1,310 @@
+"""Rows on their way in: from Arrow, files, dicts and objects to an Arrow table of a type, checked column by column."""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError
+from ontolake.graph.types import GraphField, GraphType
+from ontolake.model.codecs import json_text
+
+
+def to_table(kind: GraphType, data: Any) -> pa.Table:
+    """The rows as a table of the type's schema. Takes Arrow, a JSONL or Parquet file, and iterables of dicts or
+    objects. Raises `RowError`, and `ConstraintError` for values that a column forbids."""
+    table = _arrow(kind, data)
+    known = kind.by_name
+    for name in table.column_names:
+        if name not in known:
+            raise RowError(kind.table, "there is no such column", column=name,
+                           hint=f"there are {', '.join(known)}")
+    if len(set(table.column_names)) != len(table.column_names):
+        raise RowError(kind.table, "a column is given twice")
+    columns = [_column(kind, field, table.column(field.name) if field.name in table.column_names else None,
+                       table.num_rows) for field in kind.fields]  # fmt: skip
+    made = pa.Table.from_arrays(columns, schema=kind.schema)
+    check_values(kind, made)
+    return made
+
+
+def _arrow(kind: GraphType, data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if isinstance(data, str | os.PathLike):
+        return _file(kind, Path(data))
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+        data = [data]
+    return _from_rows(kind, list(data))
+
+
+def _file(kind: GraphType, path: Path) -> pa.Table:
+    if not path.is_file():
+        raise RowError(kind.table, f"there is no file {str(path)!r}", hint="check the path")
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.read_table(path)
+        except pa.ArrowException as error:
+            raise RowError(kind.table, f"{path.name} is not a Parquet file: {error}") from error
+    rows: list[Any] = []
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError as error:
+                    raise RowError(kind.table, f"line {number + 1} of {path.name} is not JSON: {error}",
+                                   row=len(rows)) from None
+    return _from_rows(kind, rows)
+
+
+def _from_rows(kind: GraphType, rows: list[Any]) -> pa.Table:
+    names: dict[str, None] = {}
+    plain: list[Mapping[str, Any]] = []
+    for number, row in enumerate(rows):
+        if hasattr(row, "__ontolake_kind__"):
+            row = _from_object(kind, row, number)
+        if not isinstance(row, Mapping):
+            raise RowError(kind.table, f"a row must be an object with fields, not {type(row).__name__}", row=number)
+        plain.append(row)
+        names.update(dict.fromkeys(row))
+    known = kind.by_name
+    for name in names:
+        if name not in known:
+            row_number = next(n for n, row in enumerate(plain) if name in row)
+            raise RowError(kind.table, "there is no such column", row=row_number, column=str(name),
+                           hint=f"there are {', '.join(known)}")
+    missing = object()
+    arrays = []
+    for name in names:
+        field = known[name]
+        fill = field.default if field.has_default else None
+        values = [fill if (value := row.get(name, missing)) is missing else value for row in plain]
+        arrays.append(_array(kind, field, values))
+    return pa.Table.from_arrays(arrays, names=list(names)) if names else pa.table({})
+
+
+def _from_object(kind: GraphType, row: Any, number: int) -> Mapping[str, Any]:
+    from ontolake.model import type_info
+
+    info = type_info(type(row))
+    if info.name != kind.name:
+        raise RowError(kind.table, f"this is a {info.name}, not a {kind.name}", row=number)
+    return {column.stored: row.__dict__[column.name] for column in info.all_columns}
+
+
+def _array(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
+    convert = _CONVERT.get(field.type)
+    if convert is not None or any(isinstance(value, enum.Enum) for value in values):
+        step = convert or _enum
+        with suppress(TypeError, ValueError):  # told below, with the row
+            values = [None if value is None else step(value) for value in values]
+    wanted = field.arrow_type
+    if field.type in _EXACT:
+        exact = _EXACT[field.type]
+        for number, value in enumerate(values):
+            if value is not None and type(value) not in exact:
+                raise RowError(kind.table, f"{value!r} is not of the type {field.type}", row=number, column=field.name)
+    try:
+        return pa.array(values, wanted)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        for number, value in enumerate(values):
+            try:
+                pa.array([value], wanted)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise RowError(kind.table, f"{value!r} does not fit {_said(field)}: {_short(error)}", row=number,
+                               column=field.name) from None
+        raise
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _said(field: GraphField) -> str:
+    return f"a vector of {field.length} floats" if field.type == "vector" else f"the type {field.type}"
+
+
+def _enum(value: Any) -> Any:
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _text(value: Any) -> str:
+    value = _enum(value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _moment(value: Any) -> Any:
+    from datetime import UTC, datetime
+
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _date(value: Any) -> Any:
+    from datetime import date
+
+    return date.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _bytes(value: Any) -> Any:
+    from base64 import b64decode
+
+    return b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+def _json(value: Any) -> str:
+    from pydantic_core import to_jsonable_python
+
+    return json_text(to_jsonable_python(value, bytes_mode="base64"))
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "UUID": _text, "Decimal": _text, "datetime": _moment, "date": _date, "bytes": _bytes, "blob": _bytes,
+    "json": _json, "float": lambda value: float(value) if type(value) is int else _enum(value),
+}  # fmt: skip
+_EXACT: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float,)}
+
+
+def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray | None, size: int) -> Any:
+    wanted = field.arrow_type
+    if values is None:
+        if not field.has_default and not field.nullable:
+            raise RowError(kind.table, "the column is missing, and there is no default", column=field.name)
+        return pa.array([field.default if field.has_default else None] * size, wanted) if (
+            field.has_default and field.default is not None) else pa.nulls(size, wanted)
+    if values.type == wanted:
+        return values
+    if field.type == "json" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return pa.array([None if value is None else _json(value) for value in values.to_pylist()], wanted)
+    if pa.types.is_boolean(values.type) != (field.type == "bool") and not pa.types.is_null(values.type):
+        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
+    if field.type == "str" and not _textual(values.type):
+        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
+    if field.type in ("int", "float") and _textual(values.type):
+        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
+    try:
+        return values.cast(wanted)
+    except pa.ArrowException as error:
+        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}: {_short(error)}",
+                       column=field.name) from error
+
+
+def _textual(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+                or pa.types.is_string_view(kind))
+
+
+def check_values(kind: GraphType, table: pa.Table) -> None:
+    """Missing values, ranges, lengths, patterns and enums. Raises `ConstraintError` with the first row that fails."""
+    for field in kind.fields:
+        values = table.column(field.name)
+        if values.null_count and not field.nullable:
+            _refuse(kind, table, field, "required", pc.is_null(values), "a value is missing")
+        if field.name in kind.keys and field.arrow_type == pa.string():
+            _refuse(kind, table, field, "key", pc.equal(values, ""), "a key must not be empty")
+        for name, compare, words in _RANGES:
+            bound = getattr(field, name)
+            if bound is not None and field.type not in ("json", "vector"):
+                limit = pa.scalar(bound)
+                wrong = compare(values, limit if field.type == "UUID" else limit.cast(values.type))
+                _refuse(kind, table, field, "range", wrong, f"the value must be {words} {bound}")
+        if field.min_length is not None or field.max_length is not None:
+            _check_length(kind, table, field, values)
+        if field.pattern is not None and field.type == "str":
+            wrong = pc.invert(pc.match_substring_regex(values, field.pattern))
+            _refuse(kind, table, field, "pattern", wrong, f"the value must match {field.pattern}")
+        if field.values is not None:
+            wrong = pc.and_(pc.is_valid(values), pc.invert(pc.is_in(values, pa.array(field.values, values.type))))
+            _refuse(kind, table, field, "enum", wrong, f"the value must be one of {', '.join(map(str, field.values))}")
+
+
+_RANGES: tuple[tuple[str, Callable[..., Any], str], ...] = (
+    ("ge", pc.less, "at least"), ("gt", pc.less_equal, "greater than"), ("le", pc.greater, "at most"),
+    ("lt", pc.greater_equal, "less than"),
+)  # fmt: skip
+
+
+def _check_length(kind: GraphType, table: pa.Table, field: GraphField, values: Any) -> None:
+    if field.type in ("json", "vector"):
+        return
+    lengths = pc.utf8_length(values) if pa.types.is_string(values.type) else pc.binary_length(values)
+    if field.min_length is not None:
+        _refuse(kind, table, field, "length", pc.less(lengths, field.min_length),
+                f"the value must have at least {field.min_length} characters")
+    if field.max_length is not None:
+        _refuse(kind, table, field, "length", pc.greater(lengths, field.max_length),
+                f"the value must have at most {field.max_length} characters")
+
+
+def _refuse(kind: GraphType, table: pa.Table, field: GraphField, rule: str, wrong: Any, reason: str) -> None:
+    row = pc.index(wrong, pa.scalar(True)).as_py() if len(wrong) else -1
+    if row >= 0:
+        value = table.column(field.name)[row].as_py()
+        said = reason if value is None else f"{reason}, not {value!r}"
+        raise ConstraintError(kind.table, rule, said, row=row, key=key_at(kind, table, row), column=field.name)
+
+
+def key_at(kind: GraphType, table: pa.Table, row: int) -> Any:
+    """The key of one row: a value for a node, a tuple for an edge."""
+    values = tuple(table.column(name)[row].as_py() for name in kind.keys)
+    return values[0] if kind.kind == "node" else values
+
+
+def codes(*columns: Any) -> Any:
+    """One integer per row, equal where all columns are equal: keys for numpy to compare."""
+    import numpy as np
+
+    combined: Any = None
+    for column in columns:
+        if pa.types.is_integer(column.type) and column.null_count == 0:
+            part = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
+        else:
+            encoded = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).dictionary_encode()
+            if isinstance(encoded, pa.ChunkedArray):
+                encoded = encoded.combine_chunks()
+            part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if combined is None:
+            combined = part
+        else:
+            _, left = np.unique(combined, return_inverse=True)
+            _, right = np.unique(part, return_inverse=True)
+            combined = left.astype(np.int64) * (int(right.max(initial=0)) + 1) + right
+    return combined
+
+
+def refuse_duplicates(kind: GraphType, table: pa.Table) -> None:
+    """Raise `DuplicateKeyError` if a key is there twice."""
+    if table.num_rows < 2:
+        return
+    keys = [table.column(name) for name in kind.keys]
+    if len(keys) == 1 and pc.count_distinct(keys[0]).as_py() == table.num_rows:
+        return
+    import numpy as np
+
+    found = codes(*keys)
+    _, first, counts = np.unique(found, return_index=True, return_counts=True)
+    if len(first) == table.num_rows:
+        return
+    row = int(first[counts > 1].min())
+    again = int(np.flatnonzero(found == found[row])[1])
+    raise DuplicateKeyError(kind.table, f"the key is given twice, in rows {row} and {again}", row=again,
+                            key=key_at(kind, table, again), column=kind.keys[0],
+                            hint="give every key once in one load")

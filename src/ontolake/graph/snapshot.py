@@ -1,0 +1,161 @@
+"""A graph as it was at one commit: tables to read, query, search and walk through. It never changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ontolake.errors import Invalid
+from ontolake.graph.filters import to_sql
+from ontolake.graph.manifest import CommitRecord, Pin
+from ontolake.graph.tables import Tables
+from ontolake.graph.types import GraphType, resolve_table
+from ontolake.graph.writing import keys_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+
+class TableView:
+    """One table of a snapshot."""
+
+    def __init__(self, tables: Tables, kind: GraphType, pin: Pin) -> None:
+        self.kind = kind
+        self.pin = pin
+        self._tables = tables
+
+    @property
+    def name(self) -> str:
+        return self.kind.table
+
+    @property
+    def dataset(self) -> LanceDataset:
+        """The Lance dataset at the version that is shown, for readers of their own. Not to be written to."""
+        return self._tables.at(self.kind, self.pin)
+
+    def __len__(self) -> int:
+        return self.pin.rows
+
+    def _columns(self, columns: Sequence[str] | None) -> list[str]:
+        known = [field.name for field in self.kind.fields if columns is not None or field.type != "blob"]
+        for name in columns or ():
+            if name not in self.kind.by_name:
+                raise Invalid(f"{self.name} has no column {name!r}", hint=f"it has {', '.join(self.kind.by_name)}")
+        return list(columns) if columns is not None else known
+
+    def to_arrow(self, filter: Any = None, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
+        """The rows, or those that a filter takes; blobs only where their column is named.
+
+        Raises `Invalid` for a filter or a column that makes no sense.
+        """
+        wanted = self._columns(columns)
+        blobs = [name for name in wanted if self.kind.by_name[name].type == "blob"]
+        plain = [name for name in wanted if name not in blobs]
+        try:
+            table = self.dataset.to_table(columns=plain, filter=to_sql(filter), limit=limit,
+                                          with_row_id=bool(blobs))
+        except (ValueError, OSError) as error:
+            if filter is None:
+                raise
+            raise Invalid(f"{self.name}: the filter {to_sql(filter)!r} cannot be used: "
+                          f"{str(error).splitlines()[0][:200]}", hint="write SQL over the columns "
+                          f"{', '.join(self.kind.by_name)}") from error  # fmt: skip
+        if not blobs:
+            return table
+        return self._with_blobs(table, blobs).select(wanted)
+
+    def _with_blobs(self, table: pa.Table, blobs: list[str]) -> pa.Table:
+        import pyarrow as pa
+
+        ids = table.column("_rowid").to_pylist()
+        for name in blobs:
+            values: list[bytes | None] = []
+            if ids:
+                there = self.dataset._take_rows(ids, columns=[name]).column(name)
+                files: Iterator[Any] = iter(self.dataset.take_blobs(name, ids=[
+                    id for id, value in zip(ids, there.to_pylist(), strict=True) if value is not None]))
+                values = [None if value is None else next(files).readall() for value in there.to_pylist()]
+            table = table.append_column(name, pa.array(values, pa.large_binary()))
+        return table
+
+    def batches(self, filter: Any = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The same, a batch at a time."""
+        yield from self.dataset.to_batches(columns=self._columns(columns), filter=to_sql(filter))
+
+    def count(self, filter: Any = None) -> int:
+        return self.pin.rows if filter is None else int(self.dataset.count_rows(to_sql(filter)))
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The row with a key (a tuple for an edge), or None."""
+        found = self.get_many([key])
+        return self.row(found, 0) if found.num_rows else None
+
+    def get_many(self, keys: Any) -> pa.Table:
+        """The rows with these keys, those that are there, in no order."""
+        names = [field.name for field in self.kind.fields if field.type != "blob"]
+        return self._tables.lookup(self.kind, self.dataset, keys_table(self.kind, keys), names)
+
+    def row(self, table: pa.Table, index: int) -> dict[str, Any]:
+        """One row of an Arrow table as a dict, JSON parsed."""
+        return self.plain({name: table.column(name)[index].as_py() for name in table.column_names})
+
+    def plain(self, row: dict[str, Any]) -> dict[str, Any]:
+        return plain_row(self.kind, row)
+
+    def key_of(self, row: dict[str, Any]) -> Any:
+        return row_key(self.kind, row)
+
+
+def plain_row(kind: GraphType, row: dict[str, Any]) -> dict[str, Any]:
+    """A row with its JSON parsed."""
+    for field in kind.fields:
+        if field.type == "json" and isinstance(row.get(field.name), str):
+            row[field.name] = json.loads(row[field.name])
+    return row
+
+
+def row_key(kind: GraphType, row: dict[str, Any]) -> Any:
+    return row[kind.keys[0]] if kind.kind == "node" else tuple(row[name] for name in kind.keys)
+
+
+class Snapshot:
+    """What a branch showed at a commit."""
+
+    def __init__(self, tables: Tables, branch: str, record: CommitRecord, history: dict[str, GraphType]) -> None:
+        self._tables = tables
+        self.branch = branch
+        self.record = record
+        self.types = {key: history[pin.schema] for key, pin in record.pins.items()}
+        self._adjacency: dict[str, Any] = {}
+
+    @property
+    def commit(self) -> str:
+        return self.record.id
+
+    @property
+    def pins(self) -> dict[str, Pin]:
+        return self.record.pins
+
+    def tables(self) -> list[str]:
+        """The names of the tables, sorted: `edge/Placed`, `node/Customer`."""
+        return sorted(kind.table for kind in self.types.values())
+
+    def table(self, name: Any) -> TableView:
+        """A table by its name or its class. Raises `UnknownTableError`."""
+        key = resolve_table(name, self.pins)
+        return TableView(self._tables, self.types[key], self.pins[key])
+
+    def get(self, table: Any, key: Any) -> dict[str, Any] | None:
+        return self.table(table).get(key)
+
+    def rows(self, table: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Every row with its key, by key."""
+        view = self.table(table)
+        found = view.to_arrow()
+        for row in found.sort_by([(name, "ascending") for name in view.kind.keys]).to_pylist():
+            yield view.key_of(row), view.plain(row)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.branch!r}, {self.commit!r})"

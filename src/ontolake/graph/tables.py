@@ -1,0 +1,294 @@
+"""The datasets of node and edge types: opened at a pinned version, moved on by marked commits, looked up by key.
+
+A table's versions are immutable, and only the manifest says which of them is shown. A writer therefore has to make
+sure of one thing: that the version it makes holds the pinned rows and its own change, and nothing of anybody else's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ontolake import faults
+from ontolake.graph.errors import DamagedGraphError, PublishContendedError
+from ontolake.graph.filters import literal
+from ontolake.graph.manifest import MAIN, Pin
+from ontolake.graph.place import Place
+from ontolake.graph.types import GraphType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+OPERATION, STEP = "ontolake:operation", "ontolake:step"
+_CACHED = 256
+_TRIES = 12
+FEW_KEYS = 2000
+"""Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
+
+
+class Change(NamedTuple):
+    """What is to become of a table: rows to put (by key, unless all are `fresh`), keys to take away."""
+
+    puts: pa.Table | None = None
+    deletes: pa.Table | None = None
+    fresh: bool = False
+    replace: bool = False
+    """Whether rows that are not among `puts` go."""
+
+    @property
+    def steps(self) -> int:
+        return int(self.puts is not None) + int(self.deletes is not None)
+
+
+class Tables:
+    """Access to the datasets of a graph. Handles of pinned versions are kept."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._open: OrderedDict[tuple[str, str | None, int], LanceDataset] = OrderedDict()
+        self._lock = threading.Lock()
+        self._session: Any = None
+
+    def at(self, kind: GraphType, pin: Pin) -> LanceDataset:
+        """The rows that a pin shows. Raises `DamagedGraphError` if they are not there or cannot be read."""
+        where = (kind.location, pin.branch, pin.version)
+        with self._lock:
+            found = self._open.get(where)
+            if found is not None:
+                self._open.move_to_end(where)
+                return found
+        try:
+            if pin.branch is None:
+                found = self.place.open(kind.location, version=pin.version, session=self._shared())
+            else:
+                found = self.base(kind).checkout_version((pin.branch, pin.version))
+        except (OSError, ValueError) as error:
+            line = f" of branch {pin.branch!r}" if pin.branch else ""
+            raise DamagedGraphError(f"{kind.table}: version {pin.version}{line} cannot be read: "
+                                    f"{str(error).splitlines()[0][:300]}",
+                                    hint="onto graph repair says what is wrong") from error
+        with self._lock:
+            self._open[where] = found
+            while len(self._open) > _CACHED:
+                self._open.popitem(last=False)
+        return found
+
+    def base(self, kind: GraphType) -> LanceDataset:
+        return self.place.open(kind.location, session=self._shared())
+
+    def _shared(self) -> Any:
+        if self._session is None:
+            self._session = self.place.lance().Session()
+        return self._session
+
+    def forget(self, branch: str) -> None:
+        """Let go of handles of a branch that is gone, so that a new one of its name is not mistaken for it."""
+        with self._lock:
+            for where in [where for where in self._open if where[1] == branch]:
+                del self._open[where]
+            self._session = None
+
+    def create(self, kind: GraphType) -> LanceDataset:
+        """An empty dataset. One that is there without a manifest that knows it is a leftover, and is written over."""
+        import pyarrow as pa
+
+        faults.reach("graph: before creating a table")
+        dataset = self.place.create(kind.location, pa.Table.from_batches([], kind.stored_schema), mode="overwrite")
+        faults.reach("graph: table created")
+        self.place.settle(dataset)
+        return dataset
+
+    # Writing
+
+    def line(self, branch: str) -> str | None:
+        return None if branch == MAIN else branch
+
+    def writable(self, kind: GraphType, pin: Pin, branch: str) -> LanceDataset:
+        """A handle on the branch's own line of versions that holds what is pinned; the first one forks the table."""
+        line = self.line(branch)
+        if pin.branch == line:
+            return self.at(kind, pin)
+        assert line is not None
+        base = self.base(kind)
+        found = base.branches.list().get(line)
+        if found is not None and (found["parent_branch"], found["parent_version"]) == (pin.branch, pin.version):
+            return base.checkout_version((line, pin.version))  # another first writer's, or one that never published
+        faults.reach("graph: before forking a table")
+        if found is not None:  # of a branch of that name that is gone: nothing shows it
+            base.branches.delete(line)
+        try:
+            forked = base.create_branch(line, (pin.branch, pin.version))
+        except (OSError, ValueError):
+            if line in base.branches.list():
+                return base.checkout_version((line, pin.version))
+            _remove_tree(self.place, kind, line)  # what a crash left of a fork without its reference
+            forked = base.create_branch(line, (pin.branch, pin.version))
+        faults.reach("graph: table forked")
+        self.place.settle(forked)
+        self.place.settle_reference(kind.location)
+        return forked
+
+    def apply(self, kind: GraphType, pin: Pin, branch: str, change: Change, operation: str) -> Pin:
+        """Make a version with the change. Returns where it is; nobody sees it yet.
+
+        Raises `PublishContendedError` when others move the same table all the time.
+        """
+        base = self.writable(kind, pin, branch)
+        content = pin.version
+        for _ in range(_TRIES):
+            done = self._steps(kind, base, change, operation)
+            if done is not None:
+                return Pin(self.line(branch), done.version, done.count_rows(), pin.schema)
+            # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
+            base = self.restore(kind, branch, content, operation)
+        raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
+                                    hint="nothing was published; try again")
+
+    def _steps(self, kind: GraphType, base: LanceDataset, change: Change, operation: str) -> LanceDataset | None:
+        total = change.steps
+        step = 0
+        current = base
+        if change.puts is not None:
+            step += 1
+            moved = self.commit(current, self._put(kind, current, change), operation, f"{step}/{total}")
+            if moved.version != current.version + 1:
+                return None
+            current = moved
+        if change.deletes is not None:
+            step += 1
+            transaction, _ = current.merge_insert(list(kind.keys)).when_matched_delete().execute_uncommitted(
+                change.deletes)
+            moved = self.commit(current, transaction, operation, f"{step}/{total}")
+            if moved.version != current.version + 1:
+                return None
+            current = moved
+        return current
+
+    def _put(self, kind: GraphType, base: LanceDataset, change: Change) -> Any:
+        puts = change.puts
+        if change.fresh:
+            from lance.fragment import write_fragments
+
+            return write_fragments(puts, base, return_transaction=True, mode="append",
+                                   storage_options=self.place.options, enable_stable_row_ids=True)
+        merge = base.merge_insert(list(kind.keys)).when_matched_update_all().when_not_matched_insert_all()
+        if change.replace:
+            merge = merge.when_not_matched_by_source_delete()
+        return merge.execute_uncommitted(puts)[0]
+
+    def commit(self, base: LanceDataset, transaction: Any, operation: str, step: str) -> LanceDataset:
+        """Commit one marked transaction and make it durable."""
+        transaction.transaction_properties = {OPERATION: operation, STEP: step}
+        faults.reach("graph: before moving a table")
+        moved: LanceDataset = self.place.lance().LanceDataset.commit(
+            base, transaction, max_retries=0, storage_options=self.place.options)
+        faults.reach("graph: table moved")
+        self.place.settle(moved)
+        return moved
+
+    def restore(self, kind: GraphType, branch: str, version: int, operation: str) -> LanceDataset:
+        """A new version at the end of a line with the rows of an earlier one."""
+        from lance.dataset import LanceOperation, Transaction
+
+        base = self.latest(kind, branch)
+        transaction = Transaction(base.version, LanceOperation.Restore(version))
+        return self.commit(base, transaction, operation, "restore")
+
+    def latest(self, kind: GraphType, branch: str) -> LanceDataset:
+        base = self.base(kind)
+        return base if branch == MAIN else base.checkout_version((branch, None))
+
+    # Looking up
+
+    def lookup(
+        self, kind: GraphType, dataset: LanceDataset, keys: pa.Table, columns: Sequence[str] | None = None
+    ) -> pa.Table:  # fmt: skip
+        """The rows with these keys (a table of the key columns), in no order."""
+        import pyarrow as pa
+
+        wanted = list(columns) if columns is not None else [f.name for f in kind.fields]
+        if keys.num_rows == 0 or dataset.count_rows() == 0:
+            return pa.Table.from_batches([], pa.schema([kind.schema.field(name) for name in wanted]))
+        names = [*dict.fromkeys((*wanted, *kind.keys))]
+        first = keys.column(kind.keys[0])
+        if keys.num_rows <= FEW_KEYS:
+            found = dataset.to_table(columns=names, filter=is_among(kind.keys[0], first))
+        else:
+            found = _scan_for(dataset, names, kind.keys[0], first)
+        if len(kind.keys) > 1:
+            found = semi_join(found, keys, kind.keys)
+        return found.select(wanted)
+
+
+def is_among(column: str, values: Any) -> str:
+    """A filter for rows whose column has one of these values."""
+    import pyarrow.compute as pc
+
+    distinct = pc.unique(values).to_pylist()
+    return f"`{column}` IN ({', '.join(literal(value) for value in distinct)})"
+
+
+def _scan_for(dataset: LanceDataset, names: Sequence[str], column: str, values: Any) -> pa.Table:
+    """Rows found by reading one column of the whole table, then the others of those rows only."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pc.unique(values)
+    batches: list[pa.RecordBatch] = []
+    for batch in dataset.to_batches(columns=[column], with_row_id=True):
+        here = batch.filter(pc.is_in(batch.column(column), wanted))
+        if here.num_rows:
+            batches.append(here)
+    if not batches:
+        return dataset.to_table(columns=list(names), filter="false")
+    ids = pa.Table.from_batches(batches).column("_rowid").to_pylist()
+    if len(names) == 1 and names[0] == column:
+        return pa.Table.from_batches(batches).select([column])
+    return dataset._take_rows(ids, columns=list(names)) if len(ids) < dataset.count_rows() // 4 else (
+        semi_filter(dataset.to_table(columns=list(names)), column, wanted))
+
+
+def semi_filter(table: pa.Table, column: str, values: Any) -> pa.Table:
+    import pyarrow.compute as pc
+
+    return table.filter(pc.is_in(table.column(column), values))
+
+
+def semi_join(table: pa.Table, keys: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows of `table` whose key is in `keys`."""
+    return table.filter(contains(keys, table, names)) if table.num_rows else table
+
+
+def contains(keys: pa.Table, table: pa.Table, names: Sequence[str]) -> Any:
+    """For each row of `table`, whether its key is in `keys`."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if len(names) == 1:
+        return pc.is_in(table.column(names[0]), pc.unique(keys.column(names[0]).combine_chunks()))
+    from ontolake.graph.rows import codes
+
+    columns = [pa.chunked_array([*keys.column(name).chunks, *table.column(name).chunks], keys.column(name).type)
+               for name in names]  # fmt: skip
+    both = codes(*columns)
+    return pa.array(np.isin(both[keys.num_rows :], both[: keys.num_rows]))
+
+
+def _remove_tree(place: Place, kind: GraphType, line: str) -> None:
+    prefix = f"{kind.location}/tree/{line}/"
+    place.store.delete([info.key for info in place.store.list(prefix)])
+
+
+def own_versions(dataset: LanceDataset, after: int, operation: str) -> Iterator[tuple[int, Any]]:
+    """The versions above `after` that an operation made, with their transactions, oldest first."""
+    for version in range(after + 1, dataset.latest_version + 1):
+        try:
+            transaction = dataset.read_transaction(version)
+        except (OSError, ValueError):
+            continue
+        if transaction is not None and (transaction.transaction_properties or {}).get(OPERATION) == operation:
+            yield version, transaction

@@ -1,0 +1,315 @@
+"""`Transaction`: loads and deletions over many tables that become one commit, or nothing.
+
+The order of a commit: check, write the sidecar, move the tables, publish, remove the sidecar. Nothing is visible
+before the publish, and everything is after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.errors import Conflict, Invalid
+from ontolake.graph.constraints import Checker
+from ontolake.graph.errors import DuplicateKeyError, RecoveryBlockedError, RowError, UnknownBranchError
+from ontolake.graph.filters import to_sql
+from ontolake.graph.manifest import Manifest, Pin, State
+from ontolake.graph.recovery import Recoverer
+from ontolake.graph.rows import key_at, refuse_duplicates, to_table
+from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
+from ontolake.graph.tables import Change, Tables, contains
+from ontolake.graph.types import GraphType, resolve_table
+from ontolake.graph.ulid import new_ulid
+from ontolake.history import Commit
+
+if TYPE_CHECKING:
+    from ontolake.graph.graph import Graph
+
+Mode = Literal["append", "merge", "overwrite"]
+_DEFINITE = (Conflict, RowError, UnknownBranchError)
+"""Errors after which it is certain that nothing was published."""
+
+
+class Writer:
+    """Turns changes of tables into commits: the one way in which anything is ever published."""
+
+    def __init__(self, manifest: Manifest, tables: Tables, sidecars: Sidecars, recoverer: Recoverer) -> None:
+        self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
+        self._unsettled = False
+
+    def ready(self, branch: str) -> None:
+        """Settle what this process left undone. Raises `RecoveryBlockedError` if the branch takes no writes."""
+        if self._unsettled:
+            self._unsettled = False
+            self.recoverer.run()
+        if branch in self.recoverer.blocked:
+            raise RecoveryBlockedError(branch, *self.recoverer.blocked[branch])
+
+    def commit(
+        self, state: State, changes: Mapping[str, Change], *, kind: str, actor: str | None,
+        merge_source: str | None = None, merged_parent: str | None = None, extra: Mapping[str, Any] | None = None,
+        recheck: Callable[[State], None] | None = None,
+    ) -> State:  # fmt: skip
+        """Make changes, each from what `state` shows, one commit of its branch."""
+        def move(operation: str) -> dict[str, Pin | None]:
+            return {key: self.tables.apply(state.types[key], state.pins[key], state.branch, change, operation)
+                    for key, change in changes.items()}  # fmt: skip
+
+        moves = {key: change.steps for key, change in changes.items()}
+        return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
+                            merged_parent=merged_parent, extra=extra, recheck=recheck)
+
+    def operate(
+        self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
+        actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
+        types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
+        recheck: Callable[[State], None] | None = None,
+    ) -> State:  # fmt: skip
+        """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them."""
+        self.ready(state.branch)
+        operation = new_ulid()
+        new = {one.key: one for one in types}
+        sidecar = Sidecar(
+            operation, state.branch, state.identity, actor, kind,
+            [TableMove(key, (new.get(key) or state.types[key]).location,
+                       state.pins[key].version if key in state.pins else 0, operation, steps,
+                       (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
+            merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in types],
+            dropped=list(dropped), extra=dict(extra or {}),
+        )  # fmt: skip
+        expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
+        try:
+            self.sidecars.write(sidecar)
+            pins = move(operation)
+            pins |= dict.fromkeys(dropped)
+            published = self.manifest.publish(
+                state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=types,
+                merged_parent=merged_parent, extra=extra, identity=state.identity, recheck=recheck)  # fmt: skip
+        except _DEFINITE:
+            self.sidecars.leave(operation)
+            self.sidecars.remove(operation)
+            raise
+        except BaseException:
+            self._unsettled = True  # it may or may not have been published
+            self.sidecars.leave(operation)
+            raise
+        self.sidecars.leave(operation)
+        try:
+            self.sidecars.remove(operation)
+        except BaseException:
+            self._unsettled = True
+            raise
+        return published
+
+
+class _Pending:
+    """What a transaction will do to one table."""
+
+    def __init__(self) -> None:
+        self.puts: pa.Table | None = None
+        self.deletes: pa.Table | None = None
+        self.fresh = True
+        self.replace = False
+
+    def change(self, empty: bool) -> Change | None:
+        puts = self.puts if self.puts is not None and self.puts.num_rows else None
+        deletes = self.deletes if self.deletes is not None and self.deletes.num_rows and not empty else None
+        if self.replace and not empty and puts is None:
+            return None
+        if puts is None and deletes is None:
+            return None
+        return Change(puts, deletes, fresh=self.fresh or empty, replace=self.replace and not empty)
+
+
+class Transaction:
+    """Collects loads and deletions on one branch; leaving the block commits them, an exception drops them."""
+
+    def __init__(self, graph: Graph, branch: str, actor: str | None, extra: Mapping[str, Any] | None = None) -> None:
+        self._graph = graph
+        self._state = graph._manifest_state(branch)
+        self._actor = actor
+        self._extra = dict(extra or {})
+        self._pending: dict[str, _Pending] = {}
+        self._done = False
+        self.commit: Commit[str] | None = None
+        """The commit that was made; None before that, and if there was nothing to do."""
+
+    @property
+    def _tables(self) -> Tables:
+        return self._graph._tables
+
+    def _of(self, table: Any) -> tuple[GraphType, _Pending]:
+        if self._done:
+            raise Invalid("the transaction has ended", hint="begin another one")
+        key = resolve_table(table, self._state.pins)
+        return self._state.types[key], self._pending.setdefault(key, _Pending())
+
+    def load(self, table: Any, data: Any, *, mode: Mode = "merge") -> int:
+        """Rows to append (none may be there), to merge (new ones and changes) or to overwrite all others with.
+
+        Returns how many. Raises `RowError`, `ConstraintError`, `DuplicateKeyError`, `UnknownTableError`.
+        """
+        kind, pending = self._of(table)
+        rows = to_table(kind, data)
+        refuse_duplicates(kind, rows)
+        if mode == "append":
+            Checker(self._tables, self._state.types, self._state.pins, self._known()).fresh_keys(kind.key, rows)
+            if pending.puts is not None and rows.num_rows:
+                both = contains(pending.puts, rows, kind.keys)
+                row = pc.index(both, pa.scalar(True)).as_py()
+                if row >= 0:
+                    raise DuplicateKeyError(kind.table, "the key was loaded in this transaction already", row=row,
+                                            key=key_at(kind, rows, row), column=kind.keys[0])
+                rows = pa.concat_tables([pending.puts, rows])
+            elif pending.puts is not None:
+                rows = pending.puts
+            pending.puts = rows
+        elif mode == "merge":
+            self._put(kind, pending, rows)
+        elif mode == "overwrite":
+            pending.puts, pending.deletes, pending.replace, pending.fresh = rows, None, True, False
+        else:
+            raise Invalid(f"the mode {mode!r} is not known", hint="choose append, merge or overwrite")
+        return int(rows.num_rows)
+
+    def _put(self, kind: GraphType, pending: _Pending, rows: pa.Table) -> None:
+        if pending.puts is not None and pending.puts.num_rows and rows.num_rows:
+            kept = pending.puts.filter(pc.invert(contains(rows, pending.puts, kind.keys)))
+            rows = pa.concat_tables([kept, rows])
+        elif pending.puts is not None and not rows.num_rows:
+            rows = pending.puts
+        if pending.deletes is not None and pending.deletes.num_rows and rows.num_rows:
+            pending.deletes = pending.deletes.filter(pc.invert(contains(rows, pending.deletes, kind.keys)))
+        pending.puts, pending.fresh = rows, False
+
+    def delete(self, table: Any, keys: Any = None, *, where: Any = None, cascade: bool = False) -> int:
+        """Rows to take away, by key or by a filter. Returns how many there are.
+
+        With `cascade` the edges of deleted nodes go too; without, `EndpointError` is raised if there are any.
+        """
+        kind, pending = self._of(table)
+        if (keys is None) == (where is None):
+            raise Invalid("name the rows to delete by keys, or with where=", hint="one of the two")
+        dataset = self._tables.at(kind, self._state.pins[kind.key])
+        if where is not None:
+            found = dataset.to_table(columns=list(kind.keys), filter=to_sql(where))
+        else:
+            wanted = keys_table(kind, keys)
+            found = self._tables.lookup(kind, dataset, wanted, kind.keys)
+            if pending.puts is not None and pending.puts.num_rows:
+                mine = pending.puts.select(list(kind.keys))
+                mine = mine.filter(contains(wanted, mine, kind.keys))
+                if found.num_rows and mine.num_rows:
+                    mine = mine.filter(pc.invert(contains(found, mine, kind.keys)))
+                found = pa.concat_tables([found, mine])
+        if found.num_rows == 0:
+            return 0
+        self._take(kind, pending, found)
+        if cascade and kind.kind == "node":
+            gone = found.column(kind.keys[0]).combine_chunks()
+            for edge in self._state.types.values():
+                for column, end in edge.ends:
+                    if end == kind.key:
+                        self._cascade(edge, column, gone)
+        return int(found.num_rows)
+
+    def _cascade(self, edge: GraphType, column: str, nodes: Any) -> None:
+        pending = self._pending.setdefault(edge.key, _Pending())
+        checker = Checker(self._tables, self._state.types, self._state.pins, self._known())
+        found = checker.edges_at(edge, column, nodes)
+        if pending.puts is not None and pending.puts.num_rows:
+            mine = pending.puts.filter(pc.is_in(pending.puts.column(column), nodes)).select(list(edge.keys))
+            found = pa.concat_tables([found, mine])
+        if found.num_rows:
+            self._take(edge, pending, found)
+
+    def _take(self, kind: GraphType, pending: _Pending, keys: pa.Table) -> None:
+        if pending.puts is not None and pending.puts.num_rows:
+            pending.puts = pending.puts.filter(pc.invert(contains(keys, pending.puts, kind.keys)))
+        if pending.replace:
+            return
+        if pending.deletes is not None and pending.deletes.num_rows:
+            keys = keys.filter(pc.invert(contains(pending.deletes, keys, kind.keys)))
+            keys = pa.concat_tables([pending.deletes, keys])
+        pending.deletes = keys
+
+    def _known(self) -> dict[str, Change]:
+        """What is to be done so far, as checks see it; a table of which every row goes included."""
+        return {key: Change(p.puts if p.puts is not None and p.puts.num_rows else None,
+                            p.deletes if p.deletes is not None and p.deletes.num_rows else None, p.fresh, p.replace)
+                for key, p in self._pending.items()}  # fmt: skip
+
+    def _changes(self) -> dict[str, Change]:
+        found: dict[str, Change] = {}
+        for key, pending in self._pending.items():
+            kind, pin = self._state.types[key], self._state.pins[key]
+            if pending.replace and pin.rows and (pending.puts is None or not pending.puts.num_rows):
+                keys = self._tables.at(kind, pin).to_table(columns=list(kind.keys))
+                found[key] = Change(None, keys)
+                continue
+            change = pending.change(pin.rows == 0)
+            if change is not None:
+                found[key] = change
+        return found
+
+    def finish(self, *, kind: str | None = None, merged_parent: str | None = None) -> Commit[str] | None:
+        """Commit now. Returns the commit, or None if nothing was to be done.
+
+        Raises `ConstraintError`, `ExpectedVersionMismatch`, `PublishContendedError`; nothing is published then.
+        """
+        if self._done:
+            raise Invalid("the transaction has ended", hint="begin another one")
+        self._done = True
+        changes = self._changes()
+        if not changes:
+            return None
+        checker = Checker(self._tables, self._state.types, self._state.pins, changes)
+        checker.within_tables()
+        checker.between_tables()
+        reads = checker.reads()
+
+        def recheck(state: State) -> None:
+            """Others may have published meanwhile what the endpoints depend on."""
+            if any(state.pins.get(key) != self._state.pins.get(key) for key in reads):
+                pins = {**state.pins, **{key: self._state.pins[key] for key in changes}}
+                Checker(self._tables, state.types, pins, changes).between_tables()
+
+        modes = sorted({"delete" if change.puts is None else "load" for change in changes.values()})
+        published = self._graph._writer.commit(self._state, changes, kind=kind or "+".join(modes),
+                                               actor=self._actor, extra=self._extra, recheck=recheck,
+                                               merged_parent=merged_parent)
+        self.commit = published.head.as_history()
+        return self.commit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        if kind is None and not self._done:
+            self.finish()
+        self._done = True
+
+
+def keys_table(kind: GraphType, keys: Any) -> pa.Table:
+    """Keys as a table of the key columns: a value or a list of values for nodes, tuples for edges."""
+    if isinstance(keys, pa.Table):
+        return keys.select(list(kind.keys))
+    given = [keys] if isinstance(keys, str | bytes | int | tuple) or not hasattr(keys, "__iter__") else list(keys)
+    rows: list[tuple[Any, ...]] = []
+    for number, key in enumerate(given):
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(kind.keys):
+            raise RowError(kind.table, f"a key has {len(kind.keys)} parts ({', '.join(kind.keys)}), not {key!r}",
+                           row=number)
+        rows.append(parts)
+    from ontolake.graph.rows import _array
+
+    columns = zip(*rows, strict=True) if rows else ([] for _ in kind.keys)
+    return pa.table({name: _array(kind, kind.by_name[name], list(values))
+                     for name, values in zip(kind.keys, columns, strict=True)})
