@@ -234,9 +234,9 @@ def _match(op: str, left: Operand, to: Resolver) -> str:
 
 def _matched(op: str, text: str, to: Resolver) -> str:
     if op == "startswith":
-        # A range, so that an index can be used.
+        # A range with two ends, so that an index is used.
         low, high = to.slot(None), to.again(_successor)
-        return f"{text} >= {low} AND ({high} IS NULL OR {text} < {high})"
+        return f"{text} >= {low} AND {text} < {high}"
     # Bytes of UTF-8 match where characters do, and neither wildcards nor NULs mean anything in them.
     raw, slot = f"CAST({text} AS BLOB)", to.slot(str.encode)
     found = f"instr({raw}, {slot}) > 0" if op == "contains" else f"substr({raw}, -length({slot})) = {slot}"
@@ -244,14 +244,14 @@ def _matched(op: str, text: str, to: Resolver) -> str:
     return f"CASE WHEN {text} IS NULL THEN NULL WHEN length({slot}) = 0 THEN 1 ELSE coalesce({found}, 0) END"
 
 
-def _successor(prefix: str) -> str | None:
-    """The first text behind all that start with this; None if there is none."""
+def _successor(prefix: str) -> str | bytes:
+    """The first text behind all that start with this; bytes, which are behind all text, if there is none."""
     while prefix:
         last = ord(prefix[-1])
         if last < 0x10FFFF:
             return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
         prefix = prefix[:-1]
-    return None
+    return b""
 
 
 def comparand(column: Column | None) -> Encode:
