@@ -192,6 +192,48 @@ class TestWritePath:
         session.close()
 
 
+@pytest.mark.parametrize(
+    ("key", "fields", "field"),
+    [
+        ("", {"name": "X", "age": 1}, "id"),
+        (5, {"name": "X", "age": 1}, "id"),
+        ("x", {"name": "X", "age": "one"}, "age"),
+        ("x", {"name": None, "age": 1}, "name"),
+        ("x", {"name": "X"}, "age"),
+        ("x", {"name": "X", "age": 1, "nope": 1}, "nope"),
+        ("x", {"name": "X", "age": True}, "age"),
+    ],
+)
+def test_v2_rows_that_do_not_fit_their_columns_are_refused(
+    native: str, key: Any, fields: dict[str, Any], field: str
+) -> None:  # fmt: skip
+    session = filled(native, "v2")
+    repository: Any = session.repository
+    repository.begin_transaction()
+    commit = repository.create_commit({})
+    with pytest.raises(SchemaValidationError) as caught:
+        repository.insert_entity("Person", key, fields, commit, schema_version_id=1)
+    assert (caught.value.type_name, caught.value.field) == ("Person", field)
+    repository.rollback_transaction()
+    assert session.repository.head() == 2
+    session.close()
+
+
+def test_a_key_is_written_once_in_a_commit(native: str, engine: str) -> None:
+    session = filled(native, engine)
+    repository: Any = session.repository
+    repository.begin_transaction()
+    commit = repository.create_commit({})
+    repository.insert_entity("Person", "x", {"id": "x", "name": "X", "age": 1}, commit, schema_version_id=1)
+    repository.insert_relation("Visited", "x", "p", {"at": "2024-01-01T00:00:00"}, commit, schema_version_id=1)
+    with pytest.raises(SchemaValidationError, match="already"):
+        repository.insert_entity("Person", "x", {"name": "Y", "age": 1}, commit, schema_version_id=1)
+    with pytest.raises(SchemaValidationError, match="already"):
+        repository.insert_relation("Visited", "x", "p", {"at": "2024-01-01T00:00:00"}, commit, schema_version_id=1)
+    repository.rollback_transaction()
+    session.close()
+
+
 class TestMigration:
     def test_every_migrated_type_has_a_new_table(self, native: str, migrated_once: Any) -> None:
         assert {"entity_Person_v1", "entity_Person_v2", "entity_Place_v1", "entity_Place_v2", "relation_Visited_v1",
