@@ -73,7 +73,7 @@ class Access:
         """Several data files of known sizes, all at once."""
         if len(wanted) == 1:
             return [self.some(wanted[0][0], 0, wanted[0][1])]
-        found = self.store.get_ranges([Range(key, 0, size) for key, size in wanted])
+        found = again(lambda: self.store.get_ranges([Range(key, 0, size) for key, size in wanted]))
         done: list[bytes] = []
         for (key, size), data in zip(wanted, found, strict=True):
             if isinstance(data, bytes) and len(data) == size:

@@ -113,7 +113,7 @@ class S3Repository(SingleRows, ABC):
         found = self.access.find(layout.HEAD)
         if found is None:
             raise StorageBackendError(f"the object {layout.HEAD!r} is missing in {self.access.url}",
-                                      hint="onto index repair finds the newest commit; or restore it from a copy")
+                                      hint="restore it from a copy; nothing was changed")
         if self._last is None or self._last.tag != found.tag:
             head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
             self._last = Moment(head, found.tag, self.records)
@@ -224,13 +224,17 @@ class S3Repository(SingleRows, ABC):
 
         Raises `HeadMismatchError` if it is not and cannot come to be: another commit has its place.
         """
-        found = self.access.find(layout.HEAD)
-        if found is None:
+        try:
+            found = self.access.find(layout.HEAD)
+            if found is None:
+                return False
+            head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+            if head.manifest_path == path:
+                return True
+            other = Moment(head, found.tag, self.records).at(commit_id)
+        except OntolakeError as error:
+            log.warning("it cannot be told whether commit %d was made: %s", commit_id, error)
             return False
-        head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
-        if head.manifest_path == path:
-            return True
-        other = Moment(head, found.tag, self.records).at(commit_id)
         if other is None:
             return False
         if f"/{commit_id}-{other.attempt}/" in f"/{path}":

@@ -41,12 +41,12 @@ def check(repository: S3Repository) -> Iterator[Damage]:
             below = manifest.commit_id
             for file in manifest.files:
                 yield from _bytes(repository, file.path, file.content_sha256, seen)
-            for state in manifest.states.values():
-                for one in (*state.runs, *state.past):
-                    yield from _bytes(repository, one.path, one.content_sha256, seen)
         if below not in (0, 1):
             yield Damage(moment.head.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
         yield from _types(repository, moment)
+        for state in live_states(repository, moment):
+            for one in (*state.runs, *state.past):
+                yield from _bytes(repository, one.path, one.content_sha256, seen)
     except OntolakeError as error:
         yield Damage(layout.HEAD, str(error))
 
@@ -71,6 +71,15 @@ def _types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
         state = moment.state(kind, name)
         if state is not None and state.schema_version_id != entry.schema_version_id:
             yield Damage(key, f"its files are of version {state.schema_version_id}, not {entry.schema_version_id}")
+
+
+def live_states(repository: S3Repository, moment: Moment) -> Iterator[TypeState]:
+    """The files that reads can come to: those of every version of every type, dropped or not."""
+    for key in moment.schemas.types:
+        for version in moment.versions(*layout.split_key(key)):
+            state = state_of(repository, moment, version)
+            if state is not None:
+                yield state
 
 
 def state_of(repository: S3Repository, moment: Moment, version: SchemaVersion) -> TypeState | None:

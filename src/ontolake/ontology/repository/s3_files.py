@@ -117,8 +117,7 @@ class Files:
         wanted = [file for file in files if file.row_count <= SMALL and self._get(file.path) is None]
         if wanted:
             for file, data in zip(wanted, self._access.whole([(one.path, one.size) for one in wanted]), strict=True):
-                table = self._parsed(file, lambda data=data: pq.read_table(  # type: ignore[misc]
-                    pa.BufferReader(data), page_checksum_verification=True))
+                table = self._parsed(file, lambda data=data: _decoded(data))  # type: ignore[misc]
                 self._keep(file.path, table, table.nbytes)
 
     def table(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
@@ -134,8 +133,7 @@ class Files:
         if wanted is not None and _share(opened, wanted) < 0.6:
             return self._parsed(file, lambda: opened.read(columns=wanted))
         data = self._access.some(file.path, 0, file.size)
-        return self._parsed(file, lambda: pq.read_table(pa.BufferReader(data), columns=wanted,
-                                                        page_checksum_verification=True))
+        return self._parsed(file, lambda: _decoded(data, wanted, threads=True))
 
     # parts of big files
     def ranges(self, info: Type, file: DataFile) -> Ranges:
@@ -210,6 +208,11 @@ class Files:
                 raise error.__cause__ from None
             raise StorageBackendError(f"the object {file.path!r} in {self._access.url} cannot be read as Parquet: "
                                       f"{error}", hint="it is damaged; restore it from a copy") from error
+
+
+def _decoded(data: bytes, columns: Sequence[str] | None = None, *, threads: bool = False) -> pa.Table:
+    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as opened:
+        return opened.read(columns=columns, use_threads=threads)
 
 
 def _there(columns: Sequence[str], names: Sequence[str]) -> list[str]:

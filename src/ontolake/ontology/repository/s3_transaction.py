@@ -174,6 +174,8 @@ class S3Transaction:
         for file, table in self._tables.values():
             repository.files.remember(file, table)
         changed = self._schemas is not self._moment.schemas
+        if schemas is not None:
+            repository.records.remember(schemas, self._schemas)
         merged = [key for key, state in states.items() if changed or (state.runs and state.runs[-1].level)]
         repository.after_commit(manifest, self._schemas if changed else None, merged)
         return self.commit_id
