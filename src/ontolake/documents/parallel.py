@@ -1,0 +1,235 @@
+"""Documents for parallel readers and writers: splits are ranges of ids, publishing is one transaction.
+
+The table `documents` has the columns `id`, `document` (JSON) and `commit_id`, the commit that touched it last. Where
+history or changes are read, a document that was deleted is null.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
+
+from ontolake.documents import codec, reading
+from ontolake.documents.branches import FIRST
+from ontolake.documents.database import row, rows
+from ontolake.documents.errors import InvalidOperationError, PreconditionFailedError
+from ontolake.documents.feed import TABLE
+from ontolake.documents.operations import Delete, HeadIs, Operation, Set
+from ontolake.documents.space import Space
+from ontolake.errors import Conflict, Invalid, NotFound
+from ontolake.parallel import BATCH, CHANGE, MODES, Filter, Fragment, Mode, Published, Split, View, chosen
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PAGE = 2_000
+_IDS = "SELECT id FROM head WHERE branch = ? AND id > ? AND (? IS NULL OR id < ?) ORDER BY id LIMIT ?"
+_CUT = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT 1 OFFSET ?"
+
+
+def schema(mode: Mode) -> pa.Schema:
+    """The columns of `documents`."""
+    import pyarrow as pa
+
+    fields = [pa.field("id", pa.string()), pa.field("document", pa.string()), pa.field("commit_id", pa.int64())]
+    return pa.schema([pa.field(CHANGE, pa.string()), *fields] if mode == "changes" else fields)
+
+
+@dataclass(frozen=True)
+class IdRange:
+    """The documents with ids in `[low, high)` at a moment of a branch, or what changed there."""
+
+    url: str
+    branch: str
+    view: View
+    columns: tuple[str, ...]
+    rows: int
+    low: str = ""
+    high: str | None = None
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        with _space(self.url, write=False) as space:
+            found = self._latest(space) if self.view.mode == "latest" else self._changes(space)
+            yield from _batches(found, self.view.mode, self.columns)
+
+    def _latest(self, space: Space) -> Iterator[tuple[Any, ...]]:
+        database = space._database
+        after, first = self.low, True
+        while True:
+            with database.read as connection:
+                view = database.view(self.branch, self.view.commit)
+                touched = {id for branch, _ in view
+                           for (id,) in rows(connection, _IDS, (branch, after, self.high, self.high, _PAGE))}
+                if first and self.low:
+                    touched.add(self.low)
+                ids = sorted(touched)[:_PAGE]
+                found = reading.find_many(connection, view, ids)
+            if not ids:
+                return
+            for id in ids:
+                state = found[id]
+                if state.document is not None:
+                    yield id, codec.encode(state.document), state.changed
+            after, first = ids[-1], False
+
+    def _changes(self, space: Space) -> Iterator[tuple[Any, ...]]:
+        since = self.view.since if self.view.mode == "changes" else 0
+        for change in space.changes(since, self.view.commit, branch=self.branch):
+            after = None if change.after is None else codec.encode(change.after)
+            found = (change.key, after, change.commit)
+            yield (change.kind.value, *found) if self.view.mode == "changes" else found
+
+
+def _batches(found: Iterable[tuple[Any, ...]], mode: Mode, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    whole, rows_left = schema(mode), iter(found)
+    while some := list(itertools.islice(rows_left, BATCH)):
+        parts = list(zip(*some, strict=True))
+        batch = pa.record_batch([pa.array(part, field.type) for part, field in zip(parts, whole, strict=True)],
+                                schema=whole)
+        yield batch.select(list(columns))
+
+
+class DocumentsParallel:
+    """A space of documents as parallel readers and writers see it."""
+
+    def __init__(self, url: str, *, branch: str | None = None, write: bool = False) -> None:
+        self.url = url
+        self.branch = FIRST if branch is None else branch
+        self._space = _space(url, write=write)
+
+    def head(self) -> int:
+        return self._space.last_seq()
+
+    def tables(self) -> Sequence[str]:
+        return [TABLE]
+
+    def keys(self, table: str) -> Sequence[str]:
+        return ["id"]
+
+    def schema(self, table: str, mode: Mode = "latest") -> pa.Schema:
+        if table != TABLE:
+            raise NotFound(f"a space has no table {table!r}", hint=f"its documents are in {TABLE!r}")
+        return schema(mode)
+
+    def view(self, *, as_of: int | None = None, mode: Mode = "latest", since: int | None = None) -> View:
+        if mode not in MODES:
+            raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
+        moment = self._space.snapshot(as_of, branch=self.branch)
+        if since is not None:
+            self._space.snapshot(since, branch=self.branch)
+        return View(moment.commit, mode, since or 0)
+
+    def splits(
+        self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
+        parts: int = 8,
+    ) -> Sequence[Split]:  # fmt: skip
+        wanted = tuple(chosen(self.schema(table, view.mode), columns, filters, table))
+        if view.mode != "latest":
+            return [IdRange(self.url, self.branch, view, wanted, 0)]
+        low, high = _bounds(filters)
+        database = self._space._database
+        with database.read as connection:
+            levels = database.view(self.branch, view.commit)
+            # The branch with most ids says where to cut; every id lies in exactly one range.
+            count, name = max((row(connection, "SELECT count(*) FROM head WHERE branch = ?", (one,))[0], one)
+                              for one, _ in levels)
+            step = max(1, count // max(1, parts))
+            cuts: list[str] = []
+            while len(cuts) < parts - 1:
+                found = row(connection, _CUT, (name, cuts[-1] if cuts else "", step - 1))
+                if found is None:
+                    break
+                cuts.append(found[0])
+        edges: list[str | None] = ["", *cuts, None]
+        return [IdRange(self.url, self.branch, view, wanted, step, max(first or "", low), _least(last, high))
+                for first, last in itertools.pairwise(edges)
+                if (last is None or last > low) and (high is None or (first or "") < high)]
+
+    def publish(
+        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
+    ) -> Published:  # fmt: skip
+        operations: list[Operation] = []
+        seen: set[str] = set()
+        for fragment in fragments:
+            self.schema(fragment.table)
+            operations += self._differing(fragment, seen)
+        if not operations:
+            return Published(None, {TABLE: 0})
+        told = dict(metadata or {})
+        session, local = str(told.get("stream") or told.get("run") or ""), told.get("batch")
+        request = (session, int(local) + 1) if session and local is not None else self._space.next_request()
+        head = () if expected is None else (HeadIs(self._branch_head(expected)),)
+        try:
+            commit = self._space.transact(*request, operations, branch=self.branch, preconditions=head)
+        except PreconditionFailedError as error:
+            raise Conflict(f"another commit came after commit {expected}, which was read",
+                           hint="read again and work it out again") from error
+        return Published(commit.seq, {TABLE: len(operations)})
+
+    def _branch_head(self, commit: int) -> int:
+        """The newest commit that the branch itself had then: others may have gone on."""
+        return next((one.seq for one in self._space.commits(until=commit, branch=self.branch)), 0)
+
+    def _differing(self, fragment: Fragment, seen: set[str]) -> Iterator[Operation]:
+        table = fragment.read()
+        missing = {"id", "document"} - set(table.column_names)
+        if missing:
+            raise InvalidOperationError(f"documents need the columns id and document; {', '.join(sorted(missing))} is "
+                                        "missing", hint="select them, the document as JSON text")
+        ids, texts = table.column("id").to_pylist(), table.column("document").to_pylist()
+        for start in range(0, len(ids), _PAGE):
+            known = self._space.read_many(ids[start : start + _PAGE], branch=self.branch)
+            for id, text in zip(ids[start : start + _PAGE], texts[start : start + _PAGE], strict=True):
+                if id in seen:
+                    raise InvalidOperationError(f"the id {id!r} is there twice", hint="keep one row of each id")
+                seen.add(id)
+                before = known[id].document
+                try:
+                    after = None if text is None else codec.decode(text)
+                except codec.Unstorable as error:
+                    raise InvalidOperationError(f"the document {id!r} is {error.reason}") from error
+                if after is None and before is not None:
+                    yield Delete(id)
+                elif after is not None and (before is None or not codec.same(before, after)):
+                    yield Set(id, after)
+
+    def close(self) -> None:
+        self._space.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _space(url: str, *, write: bool) -> Space:
+    name = PurePosixPath(unquote(url)).name
+    for suffix in (".sqlite", ".db"):
+        name = name.removesuffix(suffix)
+    return Space(url, name, readonly=not write, takeover=False, synchronous="FULL")
+
+
+def _bounds(filters: Sequence[Filter]) -> tuple[str, str | None]:
+    """The range of ids that filters leave."""
+    low, high = "", None
+    for one in filters:
+        if one.column != "id" or not isinstance(one.value, str | tuple):
+            continue
+        if one.op in ("==", ">", ">=", "startswith") and isinstance(one.value, str):
+            low = max(low, one.value)
+        if one.op in ("==", "<", "<=") and isinstance(one.value, str):
+            high = _least(high, one.value + "\0")
+        if one.op == "in" and one.value:
+            low, high = max(low, min(one.value)), _least(high, max(one.value) + "\0")
+    return low, high
+
+
+def _least(one: str | None, two: str | None) -> str | None:
+    return two if one is None else one if two is None else min(one, two)

@@ -1,0 +1,300 @@
+"""One seam for whoever reads and writes in parallel: a layout gives splits to read, and takes fragments to publish.
+
+A reader asks for the splits of a table at a moment that was pinned once; each split is small, can be pickled, and is
+read anywhere into Arrow batches. A writer stages batches as files beside the store, where nobody sees them, and
+publishes them once, by the layout's own commit. What failed or repeated tasks staged is never published; `clean`
+removes it.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from urllib.parse import quote
+
+from ontolake import urls
+from ontolake.errors import Invalid, NotFound
+from ontolake.faults import reach
+from ontolake.history import Garbage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ontolake.objects import ObjectStore
+
+Mode = Literal["latest", "history", "changes"]
+MODES: tuple[Mode, ...] = ("latest", "history", "changes")
+CHANGE = "change"
+"""The column that says what became of a row, where changes are read."""
+
+BATCH = 65_536
+ABANDONED = 24 * 3600.0
+"""After so many seconds what was staged counts as given up."""
+
+
+class Filter(NamedTuple):
+    """A condition on one column. `op` is one of `== < <= > >= in startswith is_null is_not_null`.
+
+    Splits may leave rows in that do not fulfil a filter, but never leave one out that does: whoever reads asks again.
+    """
+
+    column: str
+    op: str
+    value: Any = None
+
+
+class View(NamedTuple):
+    """Which rows of a table: those of one commit, every state up to it, or what changed in `(since, commit]`."""
+
+    commit: int
+    mode: Mode = "latest"
+    since: int = 0
+
+
+class Split(Protocol):
+    """A part of a table at a moment. Small and picklable."""
+
+    @property
+    def rows(self) -> int:
+        """About how many rows it has, before filters."""
+        ...
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Its rows, in the columns that were asked for, wherever this is called. Raises what the store raises."""
+        ...
+
+
+class Fragment(NamedTuple):
+    """Rows of a table that are staged: a Parquet file that belongs to no commit yet."""
+
+    table: str
+    place: str
+    key: str
+    rows: int
+    bytes: int
+
+    def read(self) -> pa.Table:
+        """The rows. Raises `NotFound` if they were cleaned up meanwhile."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        store = _store(self.place)
+        try:
+            return pq.read_table(pa.BufferReader(store.get(self.key).data))
+        finally:
+            store.close()
+
+
+class Published(NamedTuple):
+    """What came of publishing: the commit, None if nothing differed, and how many rows were written by table."""
+
+    commit: int | None
+    written: Mapping[str, int]
+
+
+class Parallel(Protocol):
+    """What a layout offers to parallel readers and writers."""
+
+    url: str
+
+    def head(self) -> int:
+        """The newest commit; 0 if there is none."""
+        ...
+
+    def tables(self) -> Sequence[str]: ...
+
+    def schema(self, table: str, mode: Mode = "latest") -> pa.Schema:
+        """The columns that reading gives. Raises `NotFound` for a table that is not there."""
+        ...
+
+    def view(self, *, as_of: int | None = None, mode: Mode = "latest", since: int | None = None) -> View:
+        """Pin a moment: the newest commit, or that of `as_of`. Raises `NotFound` for a commit that is not there."""
+        ...
+
+    def splits(
+        self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
+        parts: int = 8,
+    ) -> Sequence[Split]:  # fmt: skip
+        """About `parts` splits that together are the rows. Raises `NotFound` for tables and columns that are not
+        there."""
+        ...
+
+    def keys(self, table: str) -> Sequence[str]:
+        """The columns that name a row."""
+        ...
+
+    def publish(
+        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None,
+        expected: int | None = None,
+    ) -> Published:  # fmt: skip
+        """Make what differs from the latest state one commit, all tables or nothing.
+
+        Raises `Conflict` if `expected` is given and another commit came behind it.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def open_parallel(
+    url: str, *, branch: str | None = None, write: bool = False, types: Iterable[Any] = ()
+) -> Parallel:  # fmt: skip
+    """The store at `url` as parallel readers and writers see it.
+
+    With `types` and `write`, a typed store is started where there is none. Raises `NotFound` if nothing is there,
+    `Invalid` for what cannot be read in parallel.
+    """
+    if urls.parse(url).place is urls.Place.MEMORY or url == ":memory:":
+        raise Invalid(f"{url!r} is in the memory of one process, where no other can read it",
+                      hint="use a file, a directory or a bucket")
+    from ontolake.cli.kinds import exact_url, find_store
+
+    classes = tuple(types)
+    try:
+        store = find_store(absolute(url))
+    except NotFound:
+        if not (classes and write):
+            raise
+        from ontolake.ontology.parallel import TypedParallel
+
+        return TypedParallel(absolute(url), branch=branch, write=True, types=classes)
+    model = store.model.name if store.model is not None else None
+    if model == "typed":
+        from ontolake.ontology.parallel import TypedParallel
+
+        return TypedParallel(exact_url(store.found), branch=branch, write=write, types=classes)
+    if model == "documents":
+        from ontolake.documents.parallel import DocumentsParallel
+
+        return DocumentsParallel(exact_url(store.found), branch=branch, write=write)
+    raise Invalid(f"{url!r} holds {store.described}, which cannot be read in parallel",
+                  hint="typed stores and spaces of documents can; for a space name its own file or prefix")
+
+
+def absolute(url: str) -> str:
+    """The same place, wherever it is opened from: workers have other working directories."""
+    location = urls.parse(url)
+    if location.place not in (urls.Place.SQLITE, urls.Place.PAGE_FILE, urls.Place.DIRECTORY):
+        return url
+    if location.path == ":memory:":
+        return url
+    path = quote(str(Path(location.path).absolute()))
+    if location.place is urls.Place.SQLITE:
+        return f"sqlite:///{path}"
+    return f"{urls.SEAM_PREFIX if location.seam else ''}file://{path}"
+
+
+# staging
+
+
+def beside(url: str) -> str:
+    """Where work on a store keeps its files until they are published: next to the store, never inside it."""
+    location = urls.parse(absolute(url))
+    if location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE, urls.Place.DIRECTORY):
+        return f"file://{quote(location.path)}-work"
+    if location.place is urls.Place.BUCKET:
+        return f"{location.scheme}://{location.bucket}/{location.path or 'store'}-work"
+    raise Invalid(f"{url!r} is in the memory of one process: nothing can be staged beside it",
+                  hint="use a file, a directory or a bucket")
+
+
+def new_job() -> str:
+    """A name for the files of one job. Names sort by time."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+
+
+def stage(url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str) -> Fragment | None:
+    """Write batches as one file of a job, on a worker. None if there are no rows."""
+    import pyarrow.parquet as pq
+
+    sink, writer, rows = io.BytesIO(), None, 0
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                if writer is None:
+                    writer = pq.ParquetWriter(sink, batch.schema, compression="snappy")
+                writer.write_batch(batch)
+                rows += batch.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        return None
+    place, key, data = beside(url), f"{job}/staged/{table}/{uuid.uuid4().hex}.parquet", sink.getvalue()
+    store = _store(place)
+    try:
+        reach("parallel: before a fragment is staged")
+        store.put(key, data)
+        reach("parallel: fragment staged")
+    finally:
+        store.close()
+    return Fragment(table, place, key, rows, len(data))
+
+
+def staged(url: str, table: str, *, job: str) -> list[Fragment]:
+    """The files that somebody else has written for a table of a job, such as Spark by itself."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place = beside(url)
+    store = _store(place)
+    try:
+        found = []
+        for info in store.list(f"{job}/staged/{table}/"):
+            if info.key.endswith(".parquet") and not info.key.rpartition("/")[2].startswith(("_", ".")):
+                tail = store.get_range(info.key, max(0, info.size - (64 << 10)), 64 << 10)
+                try:
+                    rows = pq.ParquetFile(pa.BufferReader(tail)).metadata.num_rows
+                except (pa.ArrowInvalid, OSError):  # the directory is longer than what was read of it
+                    rows = pq.ParquetFile(pa.BufferReader(store.get(info.key).data)).metadata.num_rows
+                if rows:
+                    found.append(Fragment(table, place, info.key, rows, info.size))
+        return found
+    finally:
+        store.close()
+
+
+def discard(url: str, job: str) -> None:
+    """Remove what a job has staged, once it is published or given up by whoever started it."""
+    store = _store(beside(url))
+    try:
+        store.delete([info.key for info in store.list(f"{job}/staged/")])
+    finally:
+        store.close()
+
+
+def clean(url: str, *, older: float = ABANDONED, dry_run: bool = True) -> Garbage:
+    """Find, and unless it is a dry run remove, what was staged and given up more than `older` seconds ago."""
+    if older < 0:
+        raise Invalid(f"older is a number of seconds, not {older!r}")
+    store = _store(beside(url))
+    try:
+        limit = time.time() - older
+        found = [info for info in store.list() if "/staged/" in info.key and info.modified <= limit]
+        if not dry_run:
+            store.delete([info.key for info in found])
+        return Garbage(len(found), sum(info.size for info in found))
+    finally:
+        store.close()
+
+
+def _store(place: str) -> ObjectStore:
+    from ontolake.objects import open_store
+
+    return open_store(place)
+
+
+def chosen(schema: pa.Schema, columns: Sequence[str] | None, filters: Sequence[Filter], table: str) -> list[str]:
+    """The columns that are read. Raises `NotFound` for one that the table does not have."""
+    for name in (*(columns or ()), *(one.column for one in filters)):
+        if name not in schema.names:
+            raise NotFound(f"{table} has no column {name!r}", hint=f"it has {', '.join(schema.names)}")
+    return list(schema.names if columns is None else columns)

@@ -1,0 +1,318 @@
+"""The seam for parallel readers and writers: splits read anywhere are what the store says, staging shows nothing."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ontolake import parallel
+from ontolake.documents import Delete, Set, open_space
+from ontolake.errors import Conflict, Invalid, NotFound
+from ontolake.model import Entity, Field, Relation
+from ontolake.model.errors import SchemaValidationError
+from ontolake.ontology import Session
+from ontolake.parallel import Filter, Parallel
+
+
+class Thing(Entity):
+    id: Field[str] = Field(primary_key=True)
+    name: Field[str]
+    size: Field[int | None] = Field(default=None)
+    price: Field[Decimal] = Field(default=Decimal("1.00"), max_digits=10, decimal_places=2)
+    day: Field[date] = Field(default=date(2024, 1, 1))
+    at: Field[datetime] = Field(default=datetime(2024, 1, 1, tzinfo=UTC))
+    weight: Field[float] = Field(default=0.5)
+    good: Field[bool] = Field(default=True)
+    raw: Field[bytes] = Field(default=b"\0")
+    tags: Field[list[str]] = Field(default_factory=list)
+
+
+class Near(Relation[Thing, Thing]):
+    metres: Field[int]
+
+
+TYPES: dict[str, Any] = {"entity_types": [Thing], "relation_types": [Near]}
+
+
+@pytest.fixture(params=["sqlite-v1", "sqlite-v2", "pages", "objects-v1", "objects-v2"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str | None]:
+    kind, _, version = request.param.partition("-")
+    url = {"sqlite": f"{tmp_path}/a b.db", "pages": f"file://{tmp_path}/pages.db", "objects": f"file://{tmp_path}/lake"}
+    return url[kind], version or None
+
+
+def open_parallel(url: str, **more: Any) -> Parallel:
+    """With the classes where there are such, so that decimals are what they are declared as."""
+    types = [] if "orders" in url else [Thing, Near]
+    return parallel.open_parallel(url, **{"types": types} | more)
+
+
+def thing(number: int, **more: Any) -> Thing:
+    return Thing(**{"id": f"t{number:05}", "name": f"name {number % 7}", "size": number % 50 if number % 3 else None,
+                    "price": Decimal(number) / 4, "day": date(2024, 1 + number % 12, 1), "tags": [str(number)],
+                    "weight": float("nan") if number % 11 == 0 else number / 3} | more)
+
+
+def fill(place: tuple[str, str | None], rows: int = 300) -> str:
+    url, version = place
+    with Session(url, engine_version=version, **TYPES) as session:
+        session.ensure(thing(n) for n in range(rows))
+        session.commit()
+        session.ensure(thing(n, name="changed") for n in range(0, rows, 10))
+        session.ensure(Near(left_key=f"t{n:05}", right_key=f"t{n + 1:05}", metres=n) for n in range(rows - 1))
+        session.commit()
+        session.ensure(thing(n, size=-1) for n in range(rows - 5, rows + 20))
+    return url
+
+
+def read(store: Any, table: str, columns: Any = None, filters: Any = (), parts: int = 4, **view: Any) -> pa.Table:
+    splits = store.splits(table, store.view(**view), columns, filters, parts=parts)
+    batches = [batch for split in splits for batch in pickle.loads(pickle.dumps(split)).read()]
+    return pa.Table.from_batches(batches) if batches else store.schema(table, view.get("mode", "latest")).empty_table()
+
+
+def rows(table: pa.Table) -> list[str]:
+    return sorted(repr(row) for row in table.to_pylist())
+
+
+def same(one: pa.Table, two: pa.Table) -> None:
+    assert one.column_names == two.column_names
+    assert [field.type for field in one.schema] == [field.type for field in two.schema]
+    assert rows(one) == rows(two)
+
+
+def test_splits_are_what_the_store_says(place: tuple[str, str | None]) -> None:
+    url = fill(place)
+    with Session(url, **TYPES) as session, open_parallel(url) as store:
+        assert store.tables() == ["entity/Thing", "relation/Near"]
+        for commit in (None, 1, 2, 3):
+            query = session.query().entities(Thing)
+            asked = query if commit is None else query.as_of(commit)
+            same(read(store, "entity/Thing", as_of=commit), asked.to_arrow())
+        same(read(store, "entity/Thing", mode="history"), session.query().entities(Thing).with_history().to_arrow())
+        same(read(store, "relation/Near"), session.query().relations(Near).to_arrow())
+        assert read(store, "entity/Thing", ["size", "id"]).column_names == ["size", "id"]
+
+
+def test_changes_say_what_became_of_rows(place: tuple[str, str | None]) -> None:
+    url = fill(place)
+    with open_parallel(url) as store:
+        found = read(store, "entity/Thing", mode="changes", since=1).to_pylist()
+        kinds = {(row["commit_id"], row["id"]): row["change"] for row in found}
+        assert len(kinds) == len(found) == 30 + 25
+        assert kinds[2, "t00010"] == "update"
+        assert kinds[3, "t00299"] == "update"
+        assert kinds[3, "t00300"] == "insert"
+        everything = read(store, "entity/Thing", mode="changes").to_pylist()
+        assert sum(row["change"] == "insert" for row in everything) == 320
+
+
+def test_a_pinned_view_does_not_see_what_comes_later(place: tuple[str, str | None]) -> None:
+    url = fill(place, 50)
+    with open_parallel(url) as store:
+        before = read(store, "entity/Thing")
+        splits = store.splits("entity/Thing", store.view())
+        with Session(url, **TYPES) as session:
+            session.ensure(thing(n, name="later") for n in range(100))
+        found = pa.Table.from_batches([batch for split in splits for batch in split.read()])
+        same(found, before)
+
+
+def test_a_type_that_is_migrated_meanwhile_is_refused(tmp_path: Path) -> None:
+    url = fill((f"{tmp_path}/shop.db", None), 20)
+    with open_parallel(url) as store:
+        splits = store.splits("entity/Thing", store.view())
+
+    class Newer(Entity):
+        id: Field[str] = Field(primary_key=True)
+        name: Field[str]
+
+    Newer.__name__ = "Thing"
+    with Session(url, entity_types=[Newer]) as session:
+        upgraders = {("Thing", 1): lambda fields: {"id": fields["id"], "name": fields["name"]}}
+        preview = session.migrate(upgraders=upgraders)
+        session.migrate(dry_run=False, token=preview.token, upgraders=upgraders)  # type: ignore[union-attr]
+    with pytest.raises(NotFound, match="migrated"):
+        list(splits[0].read())
+
+
+_FILTERS = [
+    Filter("id", "==", "t00020"), Filter("id", ">=", "t00290"), Filter("id", "in", ("t00001", "t00300", "x")),
+    Filter("name", "startswith", "name 1"), Filter("size", ">", 40), Filter("size", "is_null"),
+    Filter("price", "<=", Decimal("3.25")), Filter("day", "==", date(2024, 5, 1)), Filter("weight", "<", 3.0),
+    Filter("weight", ">", 90.0), Filter("at", "==", datetime(2024, 1, 1, tzinfo=UTC)), Filter("good", "==", True),
+]  # fmt: skip
+
+
+def _fulfils(row: dict[str, Any], one: Filter) -> bool:
+    value = row[one.column]
+    if value is None:
+        return one.op == "is_null"
+    if value != value:
+        return one.op in (">", ">=")
+    return {"==": lambda: value == one.value, "<": lambda: value < one.value, "<=": lambda: value <= one.value,
+            ">": lambda: value > one.value, ">=": lambda: value >= one.value, "in": lambda: value in one.value,
+            "startswith": lambda: value.startswith(one.value), "is_null": lambda: False}[one.op]()  # fmt: skip
+
+
+def test_filters_never_lose_a_row(place: tuple[str, str | None]) -> None:
+    url = fill(place)
+    with open_parallel(url) as store:
+        everything = read(store, "entity/Thing").to_pylist()
+        for one in _FILTERS:
+            wanted = {row["id"] for row in everything if _fulfils(row, one)}
+            found = read(store, "entity/Thing", filters=[one]).to_pylist()
+            assert wanted <= {row["id"] for row in found}, one
+            assert {row["id"] for row in found if _fulfils(row, one)} == wanted, one
+
+
+def test_statistics_leave_out_what_filters_rule_out(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/lake"
+    with Session(url, **TYPES) as session:
+        session.ensure_arrow(Thing, pa.table({"id": [f"t{n:06}" for n in range(80_000)], "name": ["x"] * 80_000,
+                                              "size": list(range(80_000))}))
+    with open_parallel(url) as store:
+        view = store.view()
+        whole = store.splits("entity/Thing", view, parts=4)
+        assert len(whole) == 4
+        assert sum(split.rows for split in whole) >= 80_000
+        few = store.splits("entity/Thing", view, filters=[Filter("size", ">=", 79_990)], parts=4)
+        assert sum(split.rows for split in few) <= 8_192
+        found = pa.Table.from_batches([batch for split in few for batch in split.read()])
+        assert set(range(79_990, 80_000)) <= set(found.column("size").to_pylist())
+
+
+def test_documents_by_ranges_of_ids(tmp_path: Path) -> None:
+    with open_space(f"{tmp_path}/", "orders") as space:
+        space.transact("s", 1, [Set(f"o{n:03}", {"value": n}) for n in range(200)])
+        space.branches.create("try", at=1)
+        space.transact("s", 2, [Delete("o007"), Set("o008", {"value": "x"})])
+        space.transact("s", 3, [Set("o009", {"value": "branch"})], branch="try")
+        wanted = dict(space.snapshot().rows())
+        tried = dict(space.snapshot(branch="try").rows())
+    url = f"{tmp_path}/orders.sqlite"
+    import json
+
+    with open_parallel(url) as store:
+        found = read(store, "documents").to_pylist()
+        assert {row["id"]: json.loads(row["document"]) for row in found} == wanted
+        assert len(store.splits("documents", store.view(), parts=4)) == 4
+        assert len(read(store, "documents", as_of=1)) == 200
+        assert [row["id"] for row in read(store, "documents", filters=[Filter("id", "==", "o010")]).to_pylist()
+                ] == ["o010"]
+        changes = read(store, "documents", mode="changes", since=1).to_pylist()
+        assert [(row["change"], row["id"], row["document"] is None) for row in changes] == [
+            ("delete", "o007", True), ("update", "o008", False)]
+    with open_parallel(url, branch="try") as store:
+        found = read(store, "documents").to_pylist()
+        assert {row["id"]: json.loads(row["document"]) for row in found} == tried
+
+
+def test_documents_are_published_as_one_commit_of_what_differs(tmp_path: Path) -> None:
+    with open_space(f"{tmp_path}/", "orders") as space:
+        space.transact("s", 1, [Set("a", {"value": 1}), Set("b", {"value": 2})])
+    url = f"{tmp_path}/orders.sqlite"
+    batch = pa.record_batch({"id": ["a", "b", "c"], "document": ['{"value":1}', None, '{"value":3}']})
+    fragment = parallel.stage(url, "documents", [batch], job="j1")
+    assert fragment is not None
+    with open_parallel(url, write=True) as store:
+        with pytest.raises(Conflict, match="came after"):
+            store.publish([fragment], expected=0)
+        assert store.publish([fragment], expected=1).written == {"documents": 2}
+        assert store.publish([fragment]).commit is None
+    with open_space(f"{tmp_path}/", "orders") as space:
+        assert dict(space.snapshot().rows()) == {"a": {"value": 1}, "c": {"value": 3}}
+
+
+def test_nothing_staged_is_seen_before_it_is_published(place: tuple[str, str | None]) -> None:
+    url = fill(place, 20)
+    table = pa.table({"id": ["t00001", "new"], "name": ["other", "new"], "size": [1, 2]})
+    first = parallel.stage(url, "entity/Thing", table.to_batches(), job="j1")
+    again = parallel.stage(url, "entity/Thing", table.to_batches(), job="j1")  # a task that was tried twice
+    assert first is not None
+    assert again is not None
+    assert parallel.stage(url, "entity/Thing", [], job="j1") is None
+    with open_parallel(url, write=True) as store:
+        head = store.head()
+        assert len(read(store, "entity/Thing", ["id"])) == 40
+        done = store.publish([first], metadata={"run": "r1"}, expected=head)
+        assert done.commit == head + 1
+        assert done.written == {"entity/Thing": 2}
+        assert store.publish([first]).commit is None  # it is all there already
+        with pytest.raises(Conflict):
+            store.publish([first], expected=head)
+        with pytest.raises(SchemaValidationError, match="twice"):
+            store.publish([first, again])
+        assert len(read(store, "entity/Thing", ["id"])) == 41
+    assert parallel.clean(url).items == 0
+    assert parallel.clean(url, older=0).items == 2
+    assert parallel.clean(url, older=0, dry_run=False).items == 2
+    assert parallel.clean(url, older=0).items == 0
+    with Session(url, **TYPES) as session:
+        assert session.get_commit(head + 1).metadata["run"] == "r1"
+
+
+def test_a_bad_row_publishes_nothing(place: tuple[str, str | None]) -> None:
+    url = fill(place, 20)
+    bad = parallel.stage(url, "entity/Thing", pa.table({"id": ["n1", None], "name": ["a", "b"]}).to_batches(), job="j")
+    good = parallel.stage(url, "relation/Near", pa.table({"left_key": ["t00001"], "right_key": ["t00009"],
+                                                          "metres": [1]}).to_batches(), job="j")
+    assert bad is not None
+    assert good is not None
+    with open_parallel(url, write=True) as store:
+        head = store.head()
+        with pytest.raises(SchemaValidationError, match="missing"):
+            store.publish([good, bad])
+        assert store.head() == head
+
+
+def test_a_store_is_started_where_types_are_given(tmp_path: Path) -> None:
+    url = f"{tmp_path}/new.db"
+    with pytest.raises(NotFound):
+        open_parallel(url)
+    fragment = parallel.stage(url, "entity/Thing", pa.table({"id": ["a"], "name": ["b"]}).to_batches(), job="j")
+    assert fragment is not None
+    with open_parallel(url, write=True, types=[Thing]) as store:
+        assert store.publish([fragment]).commit == 1
+    with open_parallel(url) as store:
+        assert read(store, "entity/Thing", ["id", "name"]).to_pylist() == [{"id": "a", "name": "b"}]
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    url = fill((f"{tmp_path}/shop.db", None), 5)
+    with open_parallel(url) as store:
+        with pytest.raises(NotFound, match="entity/Thing"):
+            store.schema("entity/Other")
+        with pytest.raises(NotFound, match="no column 'colour'"):
+            store.splits("entity/Thing", store.view(), ["colour"])
+        with pytest.raises(NotFound):
+            store.view(as_of=99)
+        with pytest.raises(Invalid, match="mode"):
+            store.view(mode="newest")  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match="memory"):
+        open_parallel("memory://x")
+
+
+def test_splits_of_random_histories_are_what_the_store_says(place: tuple[str, str | None]) -> None:
+    url, version = place
+    draw = random.Random(7)
+    with Session(url, engine_version=version, **TYPES) as session:
+        for _ in range(15):
+            session.ensure(thing(draw.randrange(400), name=str(draw.random())) for _ in range(draw.randrange(1, 60)))
+            session.commit()
+        with open_parallel(url) as store:
+            for commit in draw.sample(range(1, 16), 5):
+                wanted = session.query().entities(Thing).as_of(commit).to_arrow()
+                same(read(store, "entity/Thing", as_of=commit, parts=draw.randrange(1, 9)), wanted)
+                since = draw.randrange(0, commit)
+                changed = read(store, "entity/Thing", mode="changes", as_of=commit, since=since)
+                told = [(c.commit, c.key, c.kind.value) for c in session.changes(since, commit)]
+                assert sorted((row["commit_id"], row["id"], row["change"]) for row in changed.to_pylist()
+                              ) == sorted(told)  # fmt: skip
