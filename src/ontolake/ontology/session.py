@@ -23,6 +23,7 @@ from ontolake.ontology.events.event import Event, EventDeadLetter, queued
 from ontolake.ontology.events.records import QueueChange
 from ontolake.ontology.events.runner import Runner, RunReport
 from ontolake.ontology.events.schedule import Schedule
+from ontolake.ontology.events.store import EventStore
 from ontolake.ontology.intents import Intents, Row
 from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult
 from ontolake.ontology.query import QueryStart, natural
@@ -168,9 +169,14 @@ class Session(TypedHistory):
         """End `run` after the event at hand; if it has not begun, as soon as it does. May be called from any thread."""
         self._stop.set()
 
+    @property
+    def events(self) -> EventStore:
+        """The queue of events, to look at and to look after."""
+        return self.repository.events
+
     def dead_letters(self) -> list[EventDeadLetter]:
         """The events of this session's namespace that could not be handled, oldest first."""
-        return self.repository.events.dead_letters(self.namespace or "")
+        return self.events.dead_letters(self.namespace or "")
 
     # asking
     def query(self) -> QueryStart:
@@ -234,6 +240,19 @@ class Session(TypedHistory):
                     key = keys[0] if info.kind == "entity" else keys
                     found.append(Change(commit_id, f"{info.kind}/{info.name}", key, kind, before, after))
         return found
+
+    def changes(
+        self, since: int = 0, until: int | None = None, *, types: Iterable[Any] | None = None
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        """What commits after `since` up to `until` did, as Arrow batches: `type`, `key`, `kind` (insert or update),
+        `before`, `after` and `commit_id`; of all types of this session or of those named.
+
+        Typed reads bound it: of a type that was migrated since, it tells from the migration on.
+        """
+        from ontolake.ontology.changes import changes
+
+        chosen = self.types if types is None else [self._info(cls) for cls in types]
+        return changes(self.repository, chosen, since, until)
 
     def storage_info(self) -> dict[str, Any]:
         """Backend, engine version, place, and with v2 the layout of every type."""

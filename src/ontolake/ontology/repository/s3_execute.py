@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Ref
+from ontolake.model.filters import Compare, Member, Ref
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row, RowChange
-from ontolake.ontology.repository.s3_needs import needed
+from ontolake.ontology.repository.s3_needs import conjuncts, needed
 from ontolake.ontology.repository.s3_rows import (
     COMMIT,
     encoded,
@@ -86,7 +86,8 @@ class Executor:
         span = Span(values.as_of, since, plan.history and root)
         if not plan.history and since is not None:
             span = Span(values.as_of)
-        return repository.scanner.scan(info, state, span, columns)
+        keys = _keys(plan, values) if root and not plan.hops else None
+        return repository.scanner.scan(info, state, span, columns, keys=keys)
 
     def changes(self, info: TypeInfo, commit_id: int) -> Iterator[RowChange]:
         """What a commit did to rows of a type."""
@@ -103,6 +104,21 @@ class Executor:
         keys = list(zip(*(encoded(column, after) for column in info.keys), strict=True))
         for key, place, row in zip(keys, at, rows_of(info.all_columns, after), strict=True):
             yield RowChange(key[0] if info.kind == "entity" else key, None if place is None else next(before), row)
+
+
+def _keys(plan: Plan, values: Values) -> list[Any] | None:
+    """The first keys that rows of the root can have, if a plan names them."""
+    column = type_info(plan.root).keys[0]
+    for shape, given in conjuncts(plan.where, values.where):
+        if (
+            isinstance(shape, Compare | Member) and shape.op in ("==", "in") and shape.ref == Ref(plan.root, column.name)
+            and getattr(shape, "other", None) is None
+        ):  # fmt: skip
+            found = [comparand(column)(value) for value in given]
+            # A number may be compared with one that no key can be.
+            return [value for value in found if isinstance(value, int | str)] if column.scalar != "int" else [
+                int(value) for value in found if isinstance(value, int | float) and value == int(value)]
+    return None
 
 
 def _only_key(plan: Plan, info: TypeInfo) -> Column | None:

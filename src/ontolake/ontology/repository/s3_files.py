@@ -117,6 +117,9 @@ class Files:
         wanted = [file for file in files if file.row_count <= SMALL and self._get(file.path) is None]
         if wanted:
             for file, data in zip(wanted, self._access.whole([(one.path, one.size) for one in wanted]), strict=True):
+                if file.content_sha256 and hashlib.sha256(data).hexdigest() != file.content_sha256:
+                    raise StorageBackendError(f"the object {file.path!r} in {self._access.url} has other bytes than "
+                                              "were written", hint="it is damaged; restore it from a copy")
                 table = self._parsed(file, lambda data=data: _decoded(data))  # type: ignore[misc]
                 self._keep(file.path, table, table.nbytes)
 

@@ -24,6 +24,7 @@ from ontolake.ontology.repository.s3_rows import (
     by_row,
     concat,
     empty_table,
+    encoded,
     key_texts,
     naive_place,
     physical_type,
@@ -31,8 +32,8 @@ from ontolake.ontology.repository.s3_rows import (
     places,
 )
 
-Prune = Callable[[Any, int], bool]
-"""Whether a row group, given the metadata of its file and its number, can have rows that are wanted."""
+Prune = Callable[[Any, int, DataFile], bool]
+"""Whether a row group, given the metadata of its file, its number and the file, can have rows that are wanted."""
 
 
 MANY = 4096
@@ -72,25 +73,43 @@ class Scanner:
 
     def scan(
         self, info: Type, state: TypeState | None, span: Span = LATEST, columns: Sequence[Column] | None = None,
-        prune: Prune | None = None, *, ordered: bool = True,
+        prune: Prune | None = None, *, keys: Sequence[Any] | None = None,
     ) -> pa.Table:  # fmt: skip
-        """Rows within a span, with the keys, the commit and the place, in the order in which they were written."""
+        """Rows within a span, with the keys, the commit and the place, in the order in which they were written.
+
+        With `keys`, those that have one of these as their first key.
+        """
         wanted = (*info.keys, *(info.columns if columns is None else (c for c in columns if c not in info.keys)))
         runs, past = relevant(state, span)
         if not runs and not past:
             return empty_table(info, wanted)
         names = [*places(wanted), COMMIT, ROW]
         self.files.load([*runs, *past])
+        if keys is not None:
+            prune = self._only(info, keys)
         if span.history:
             tables = [self._read(info, state, file, names, prune) for file in (*past, *runs)]
             found = within(concat([one.select([n for n in one.column_names if n != SUPERSEDED]) for one in tables]),
                            span)
         elif past or span.as_of is not None:
-            found = self._as_of(info, state, runs, past, names, span)
+            found = self._as_of(info, state, runs, past, names, span, prune if keys is not None else None)
         else:
-            found = self._latest(info, state, runs, names, prune)
-        found = _completed(found, wanted)
-        return by_row(found) if ordered else found
+            found = self._latest(info, state, runs, names, prune, keys is not None)
+        if keys is not None:
+            found = found.filter(pc.is_in(_leading(info, found), value_set=pa.array(keys, _leading_type(info))))
+        return by_row(_completed(found, wanted))
+
+    def _only(self, info: Type, keys: Sequence[Any]) -> Prune:
+        """Lets through the row groups that can have one of these keys."""
+        known: dict[int, set[int]] = {}
+
+        def wanted(meta: Any, number: int, file: DataFile) -> bool:
+            groups = known.get(id(meta))
+            if groups is None:
+                groups = known[id(meta)] = set(self.files.groups_of(info, file, keys))
+            return number in groups
+
+        return wanted
 
     def _read(
         self, info: Type, state: TypeState | None, file: DataFile, names: Sequence[str], prune: Prune | None = None
@@ -99,19 +118,20 @@ class Scanner:
             return self._adapted(info, file, names)
         if prune is not None and file.row_count > SMALL:
             meta = self.files.statistics(file)
-            groups = [n for n in range(meta.num_row_groups) if prune(meta, n)]
+            groups = [n for n in range(meta.num_row_groups) if prune(meta, n, file)]
             if len(groups) < meta.num_row_groups:
                 return self.files.groups(file, groups, names) if groups else self.files.groups(file, [0], names)[:0]
         return self.files.table(file, names)
 
     def _latest(
-        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str], prune: Prune | None
+        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str],
+        prune: Prune | None, by_key: bool,
     ) -> pa.Table:  # fmt: skip
-        """Newest runs first; of the older ones what no newer one has. Only the oldest may be read in parts."""
+        """Newest runs first; of the older ones what no newer one has. Only the oldest may be read in parts, unless by key."""
         found: list[pa.Table] = []
         newer: list[pa.Array] = []
         for number in range(len(runs) - 1, -1, -1):
-            table = self._read(info, state, runs[number], names, prune if number == 0 else None)
+            table = self._read(info, state, runs[number], names, prune if number == 0 or by_key else None)
             keys = key_texts(info, table) if newer or (runs[number].updates and number) else None
             if newer and keys is not None:
                 table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(newer))))
@@ -122,11 +142,11 @@ class Scanner:
 
     def _as_of(
         self, info: Type, state: TypeState | None, runs: Sequence[DataFile], past: Sequence[DataFile],
-        names: Sequence[str], span: Span,
+        names: Sequence[str], span: Span, prune: Prune | None,
     ) -> pa.Table:  # fmt: skip
-        tables = [self._read(info, state, file, names) for file in runs]
+        tables = [self._read(info, state, file, names, prune) for file in runs]
         for file in past:
-            table = self._read(info, state, file, [*names, SUPERSEDED])
+            table = self._read(info, state, file, [*names, SUPERSEDED], prune)
             if span.as_of is not None:
                 table = table.filter(pc.greater(table.column(SUPERSEDED), span.as_of))
             tables.append(table.drop_columns([SUPERSEDED]))
@@ -262,6 +282,18 @@ def _completed(table: pa.Table, columns: Collection[Column]) -> pa.Table:
     for column in lacking:
         table = table.append_column(place(column), pa.nulls(len(table), physical_type(column)))
     return table
+
+
+def _leading_type(info: Type) -> pa.DataType:
+    return pa.int64() if info.keys[0].scalar == "int" else pa.string()
+
+
+def _leading(info: Type, table: pa.Table) -> pa.Array:
+    """The first keys of rows, encoded."""
+    column = info.keys[0]
+    if column.scalar in ("date", "datetime"):
+        return pa.array(encoded(column, table), pa.string())
+    return table.column(place(column)).combine_chunks()
 
 
 def _le(one: Any, two: Any) -> bool:

@@ -1,0 +1,106 @@
+"""Changes as Arrow: what commits did to the rows of a type, each with its state before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ontolake.errors import Invalid
+from ontolake.history import ChangeKind
+from ontolake.model.filters import Member, Ref
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.plan import Plan, Values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ontolake.ontology.repository.protocol import Repository
+
+FEW = 2000
+"""Up to so many changed keys, their states before are looked up; beyond that all states are read."""
+
+_BATCH = 65_536
+
+
+def changes(
+    repository: Repository, types: Iterable[TypeInfo], since: int, until: int | None
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Batches of changes in `(since, until]`, type by type, in the order in which rows were written.
+
+    A batch has `type`, `key` (a struct for relations), `kind`, `before` and `after` (structs of the fields, `before`
+    is missing for an insert) and `commit_id`. Raises `Invalid` for bounds that are none.
+    """
+    for number in (since, until):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
+            raise Invalid(f"changes() takes commits as bounds, not {number!r}")
+    with repository.reading():
+        last = repository.head() if until is None else until
+        for info in types:
+            yield from _of_type(repository, info, since, last)
+
+
+def _of_type(repository: Repository, info: TypeInfo, since: int, until: int) -> Iterator[pa.RecordBatch]:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    after = repository.run_arrow(Plan(info.cls, history=True, as_of=True, since=True),
+                                 Values(as_of=until, since=since))
+    if not after.num_rows:
+        return
+    states = pa.concat_tables([_before(repository, info, after, since), after])
+    names = [column.stored for column in info.keys]
+    order = np.lexsort([np.arange(states.num_rows), _codes(states, names)])
+    codes = _codes(states, names)[order]
+    previous = np.full(states.num_rows, -1)
+    previous[order[1:]] = np.where(codes[1:] == codes[:-1], order[:-1], -1)
+    previous = previous[states.num_rows - after.num_rows :]
+    fields = [column.stored for column in info.all_columns]
+    known = pa.array(previous >= 0)
+    rows = pa.StructArray.from_arrays([states.column(name).combine_chunks() for name in fields], names=fields)
+    before = rows.take(pa.array(np.where(previous >= 0, previous, 0), mask=previous < 0))
+    keys = [after.column(name).combine_chunks() for name in names]
+    found = pa.table({
+        "type": pa.array([f"{info.kind}/{info.name}"] * after.num_rows, pa.string()),
+        "key": keys[0] if info.kind == "entity" else pa.StructArray.from_arrays(keys, names=names),
+        "kind": pc.if_else(known, ChangeKind.UPDATE.value, ChangeKind.INSERT.value),
+        "before": before,
+        "after": rows.slice(states.num_rows - after.num_rows),
+        "commit_id": after.column(after.column_names[-1]),
+    })  # fmt: skip
+    yield from found.to_batches(max_chunksize=_BATCH)
+
+
+def _before(repository: Repository, info: TypeInfo, after: pa.Table, since: int) -> pa.Table:
+    """The states as of `since` of keys that changed, and maybe of more."""
+    import pyarrow.compute as pc
+
+    key = info.keys[0]
+    changed = pc.unique(after.column(key.stored))
+    plan, values = Plan(info.cls, as_of=True), Values(as_of=since)
+    if since and len(changed) <= FEW:
+        given = tuple(key.decode(_encoded(key.scalar, value)) for value in changed.to_pylist())
+        plan = plan._replace(where=Member("in", Ref(info.cls, key.name), len(given)))
+        values = values._replace(where=given)
+    return repository.run_arrow(plan, values)
+
+
+def _encoded(scalar: str | None, value: Any) -> Any:
+    """A key out of Arrow as columns hold it."""
+    return value.isoformat() if scalar in ("date", "datetime") else value
+
+
+def _codes(table: pa.Table, names: list[str]) -> Any:
+    """A number for each key: the same for the same."""
+    import numpy as np
+
+    found: Any = None
+    for name in names:
+        codes = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        if found is not None:
+            codes = np.unique(found * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+        found = codes
+    return found
+
+
+__all__ = ["changes"]
