@@ -161,7 +161,8 @@ def test_info_tells_types_rows_and_what_was_dropped(onto, shop) -> None:
     facts = onto("info", shop.url, "--json").document
     assert (facts["engine_version"], facts["head"], facts["dropped"]) == (shop.engine, 2, [])
     assert [(one["type_name"], one["type_kind"], one["rows"], one["schema_version_id"]) for one in facts["types"]] == [
-        ("Customer", "entity", 2, 1), ("Order", "entity", 1, 1), ("Placed", "relation", 1, 1), ("Rated", "relation", 1, 1)]
+        ("Customer", "entity", 2, 1), ("Order", "entity", 1, 1), ("Placed", "relation", 1, 1),
+        ("Rated", "relation", 1, 1)]  # fmt: skip
     repository = open_repository(shop.url)
     repository.drop_type("relation", "Rated")
     repository.close()

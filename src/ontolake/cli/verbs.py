@@ -6,6 +6,7 @@ They ask for nothing but what `ontolake.history` describes, except where a model
 from __future__ import annotations
 
 import json as jsons
+from collections.abc import Iterator
 from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,19 +189,38 @@ def _damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> list[D
 
     found: list[Damage] = []
     try:
-        with opened(store) as maintained:
-            if store.model is not None and store.model.name == "typed":
-                from ontolake.ontology.verifying import dangling
-                from ontolake.ontology.verifying import verify as verify_typed
-
-                found += verify_typed(maintained.repository, advance)
-                if not found:
-                    remarks += [one._asdict() for one in dangling(maintained.repository)]
-            else:
+        if store.model is not None and store.model.name == "typed":
+            found += _typed_damage(store, advance, remarks)
+        else:
+            with opened(store) as maintained:
                 found += maintained.verify()
     except Corruption as error:
         found.append(Damage("database", error.message))
     return found
+
+
+def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> Iterator[Damage]:
+    """Without classes from schemas, which may themselves be what is damaged."""
+    import apsw
+
+    from ontolake.cli.kinds import exact_url
+    from ontolake.history import Damage
+    from ontolake.ontology.repository import open_repository
+    from ontolake.ontology.verifying import dangling
+    from ontolake.ontology.verifying import verify as verify_typed
+
+    repository = open_repository(exact_url(store.found), config={"create": False, "readonly": True})
+    whole = True
+    try:
+        for one in verify_typed(repository, advance):
+            whole = False
+            yield one
+        if whole:
+            remarks += [one._asdict() for one in dangling(repository)]
+    except apsw.Error as error:
+        yield Damage("database", str(error))
+    finally:
+        repository.close()
 
 
 def gc(

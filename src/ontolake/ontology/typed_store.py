@@ -16,7 +16,7 @@ from ontolake.model.restoring import restore
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import QueryError, SchemaOutdatedError
+from ontolake.ontology.errors import QueryError, SchemaOutdatedError, StorageBackendError
 from ontolake.ontology.query import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.versioned import TypedHistory
@@ -42,6 +42,10 @@ class TypedStore(TypedHistory):
 
     def _adopted(self, given: dict[tuple[Kind, str], TypeInfo]) -> dict[tuple[Kind, str], TypeInfo]:
         stored = self.repository.schemas()
+        for (kind, name), version in stored.items():
+            if not isinstance(version.schema, dict) or not {"kind", "name", "keys", "fields"} <= version.schema.keys():
+                raise StorageBackendError(f"the schema of the {kind} type {name} in {self.uri!r} is damaged",
+                                          hint="onto verify tells what is damaged; restore it from a copy")
         diffs = [diff(stored[name].schema, schema_of(info.cls)) for name, info in given.items() if name in stored]
         if any(diffs):
             raise SchemaOutdatedError([one for one in diffs if one])

@@ -57,7 +57,7 @@ def verify(repository: Repository, progress: Progress = lambda step, done, total
                 yield Damage(where, f"its hash is not {version.schema_hash}")
             try:
                 checks = _Checks(version)
-            except (KeyError, TypeError, ValueError, OntolakeError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError, OntolakeError) as error:
                 yield Damage(where, f"it is not a schema: {error}")
                 continue
             rows = repository.stored_history(version)

@@ -123,7 +123,11 @@ def _versioned_tables(db: apsw.Connection) -> Iterator[Damage]:
         missing = [one for one in (table, f"{table}_superseded") if one not in tables]
         yield from (Damage(where, f"its table {one} is missing") for one in missing)
         if not missing and schema is not None:
-            yield from _versioned_rows(db, table, version, StoredType(json.loads(schema)))
+            try:
+                stored = StoredType(json.loads(schema))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # told with the schemas
+            yield from _versioned_rows(db, table, version, stored)
     known = {one for _, _, _, table, *_ in catalog for one in (table, f"{table}_superseded")}
     for name in sorted(tables - known):
         if name.startswith(("entity_", "relation_")):

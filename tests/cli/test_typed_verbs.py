@@ -1,0 +1,141 @@
+"""The verbs that mean the same on any store: typed data, documents, and bare pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ontolake.documents import Delete, Set, open_space
+from ontolake.ontology import Config, Session
+from ontolake.storage import WalRecord, open_storage
+
+
+@pytest.fixture(params=["directory", "pages"])
+def space(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a space with three commits, native or over the seam: a is set and set again, b comes and goes."""
+    place = f"{tmp_path}/docs/" if request.param == "directory" else f"sqlite+file://{tmp_path}/docs"
+    with open_space(place, "shop") as space:
+        space.transact(*space.next_request(), [Set("a", {"n": 1}), Set("b", {"n": 2})])
+        space.transact(*space.next_request(), [Set("a", {"n": 3})])
+        space.transact(*space.next_request(), [Delete("b")])
+    return f"{tmp_path}/docs/shop.sqlite" if request.param == "directory" else f"file://{tmp_path}/docs/shop.db"
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> str:
+    url = f"file://{tmp_path}/bare.db"
+    with open_storage(url) as store:
+        token = store.acquire_fence("a test")
+        store.append_wal(token, [WalRecord(b"a note")])
+        store.release_fence(token)
+    return url
+
+
+def test_info(onto, shop, space: str, pages: str) -> None:
+    assert onto("info", shop.url, "--json").document["model"] == "typed"
+    assert "a typed store" in onto("info", shop.url).out
+    facts = onto("info", space, "--json").document
+    assert (facts["model"], facts["head"]) == ("documents", 3)
+    assert "a space of documents" in onto("info", space).out
+    assert "model" not in onto("info", pages, "--json").document
+
+
+def test_log(onto, shop, space: str, pages: str) -> None:
+    for url, ids in ((shop.url, [2, 1]), (space, [3, 2, 1])):
+        assert [one["id"] for one in onto("log", url, "--json").document["commits"]] == ids
+        assert [one["id"] for one in onto("log", url, "--since", "1", "--limit", "1", "--json").document["commits"]] \
+            == ids[:1]  # fmt: skip
+        assert [line.split("\t")[0] for line in onto("log", url).out.splitlines()] == ["commit", *map(str, ids)]
+    assert onto("log", pages, "--json").document["records"][0]["bytes"] == 6
+    assert onto("log", shop.url, "--since", "99").code == 5
+    assert onto("log", shop.url, "--branch", "nowhere").code == 5
+    assert onto("log", shop.url, "--since", "soon").code == 5
+
+
+def test_diff(onto, shop, space: str) -> None:
+    told = onto("diff", shop.url, "1", "--json").document
+    assert (told["before"], told["after"]) == (1, 2)
+    assert [(one["table"], one["key"], one["kind"]) for one in told["changes"]] == [
+        ("entity/Customer", "c2", "update"), ("relation/Rated", ["c2", 1, "2024"], "insert")]  # fmt: skip
+    back = onto("diff", shop.url, "@2", "@1", "--json").document["changes"]
+    assert [(one["kind"], one["before"], one["after"]) for one in back] == [
+        ("update", told["changes"][0]["after"], told["changes"][0]["before"]),
+        ("delete", told["changes"][1]["after"], None)]  # fmt: skip
+    assert onto("diff", shop.url, "2", "--json").document["changes"] == []
+    documents = onto("diff", space, "1", "--json").document["changes"]
+    assert [(one["key"], one["kind"]) for one in documents] == [("a", "update"), ("b", "delete")]
+    assert onto("diff", shop.url, "one").code == 5
+    assert onto("diff", shop.url, "main@one").code == 2
+    assert onto("diff", shop.url, "9").code == 5
+
+
+def test_export(onto, space: str, pages: str, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in onto("export", space).out.splitlines()]
+    assert rows == [{"table": "documents", "key": "a", "row": {"n": 3}}]
+    past = [json.loads(line)["key"] for line in onto("export", space, "--as-of", "1").out.splitlines()]
+    assert past == ["a", "b"]
+    target = tmp_path / "out.jsonl"
+    assert onto("export", space, "-o", str(target), "--json").document["rows"] == 1
+    assert onto("export", space, "--format", "parquet", "-o", str(tmp_path / "p")).code == 2
+    refused = onto("export", pages)
+    assert (refused.code, refused.out) == (2, "")
+    assert "hint: for pages there is onto storage" in refused.err
+
+
+def test_verify_and_gc(onto, shop, space: str, pages: str) -> None:
+    for url in (shop.url, space, pages):
+        assert onto("verify", url, "--json").document["ok"] is True
+        assert onto("gc", url).code == 0
+    preview = onto("gc", space, "--json").document
+    assert onto("gc", space, "--token", "wrong").code == 7
+    assert "removed" in onto("gc", space, "--token", preview["token"], "--json").document
+
+
+def test_branches(onto, native, space: str, pages: str) -> None:
+    assert [one["head"] for one in onto("branch", space, "--json").document["branches"]] == [3]
+    assert onto("branch", space, "create", "try", "--at", "1").code == 0
+    assert [one["name"] for one in onto("branch", "list", space, "--json").document["branches"]] == ["", "try"]
+    seen = [one["id"] for one in onto("log", space, "--branch", "try", "--json").document["commits"]]
+    assert (seen[-1], {2, 3} & set(seen)) == (1, set())
+    assert len(onto("diff", space, "try", "--json").document["changes"]) == 2
+    preview = onto("branch", "delete", space, "try", "--json").document
+    assert onto("branch", "delete", space, "try", "--token", "wrong").code == 7
+    assert onto("branch", "delete", space, "try", "--token", preview["token"]).code == 0
+    assert onto("branch", "delete", space, "try").code == 5
+    assert onto("branch", pages, "create", "side").code == 0
+    assert [one["name"] for one in onto("branch", pages, "--json").document["branches"]] == ["main", "side"]
+    refused = onto("branch", native.url)
+    assert (refused.code, refused.out) == (2, "")
+    assert "no branches" in refused.err
+
+
+@pytest.mark.parametrize("shop", ["page file v2"], indirect=True)
+def test_a_typed_store_over_the_seam_has_the_branches_of_its_pages(onto, shop) -> None:
+    assert onto("branch", shop.url, "create", "try").code == 0
+    t = shop.types
+    with Session(shop.url, entity_types=[t.Customer], config=Config(branch="try")) as session:
+        session.ensure(t.Customer(id="c3", name="Eve"))
+    assert [one["name"] for one in onto("branch", shop.url, "--json").document["branches"]] == ["main", "try"]
+    assert onto("query", "entities", "Customer", *shop.at, "--count").out == "2\n"
+
+
+def test_what_is_foreign_is_refused_with_a_hint(onto, tmp_path: Path) -> None:
+    import sqlite3
+
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as db:
+        db.execute("CREATE TABLE recipe (name)")
+    for verb in ("log", "export", "verify", "gc", "branch"):
+        done = onto(verb, str(other), "--json")
+        assert (done.code, done.out, done.error["type"]) == (2, "", "Invalid"), verb
+        assert done.error["hint"]
+    assert onto("info", str(other), "--json").document["kind"] == "sqlite"
+
+
+def test_a_store_may_be_named_by_its_bare_path(onto, shop) -> None:
+    path = shop.url.removeprefix("file://") + ("/" if shop.url.endswith("lake") else "")
+    for verb in ("log", "verify", "export"):
+        assert onto(verb, path).code == 0, verb
+    assert onto("info", path, "--json").document["head"] == 2
