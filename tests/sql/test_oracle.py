@@ -102,7 +102,8 @@ class Pair:
         parts: list[str] = []
         values: list[Any] = []
         for name, kind in rng.sample(self.tables[table], rng.choice([0, 1, 1, 2])):
-            shape = rng.choice(["= ?", "< ?", ">= ?", "BETWEEN ? AND ?", "IN (?, ?, ?)", "IS NULL", "IS NOT NULL", "> ?"])
+            shape = rng.choice(
+                ["= ?", "< ?", ">= ?", "> ?", "BETWEEN ? AND ?", "IN (?, ?, ?)", "IS NULL", "IS NOT NULL"])
             parts.append(f"{name} {shape}")
             values += [rng.randint(-5, 20) if kind == "BIGINT" else rng.choice(WORDS) for _ in range(shape.count("?"))]
         joined = rng.choice([" AND ", " AND ", " OR "]).join(parts)

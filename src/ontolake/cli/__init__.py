@@ -17,6 +17,7 @@ from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
 from ontolake.cli.info import info
 from ontolake.cli.output import Report, say_error
+from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
 from ontolake.cli.typed_admin import init, migrate
 from ontolake.cli.typed_commits import app as commits
@@ -52,6 +53,7 @@ app.command("migrate")(migrate)
 app.add_typer(events, name="events")
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
+app.command("sql")(sql)
 
 # A wrong option or argument, from whichever click typer brings along.
 _Usage: type[Exception] = typer.BadParameter.__mro__[2]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import Any, NamedTuple
-
-from sqlglot import exp
+from typing import NamedTuple
 
 from ontolake.sql import keys, vectors
 from ontolake.sql.catalog import PUBLIC, ColumnMeta, IndexMeta, Table
 from ontolake.sql.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, Condition, exact
 from ontolake.sql.keyspace import Keyspace, Span
+from ontolake.sql.parsing import Parameters
 from ontolake.sql.types import Stored
 
 MAX_SPANS = 256
@@ -19,9 +18,6 @@ INDEX_LIMIT = 20_000
 """An index range of more rows than this is not followed row by row."""
 LOOKUP = 4
 """What it costs to follow an index entry to its row, against reading a row in passing."""
-
-Value = Callable[[exp.Expr], Any]
-"""Gives the value of a literal or parameter."""
 
 
 class Access(NamedTuple):
@@ -55,10 +51,11 @@ class _Limits(NamedTuple):
 
 
 def choose(
-    table: Table, conditions: Sequence[Condition], value: Value, needed: Iterable[ColumnMeta], keyspace: Keyspace
+    table: Table, conditions: Sequence[Condition], parameters: Parameters, needed: Iterable[ColumnMeta],
+    keyspace: Keyspace,
 ) -> Access:
     """The cheapest way to the rows that conditions leave, by counting keys as far as it matters."""
-    limits = _limits(conditions, value)
+    limits = _limits(conditions, parameters)
     answered = _Answered(conditions)
     primary = _primary(table, limits, answered)
     if primary.keys is not None:
@@ -90,18 +87,14 @@ def choose(
     return best
 
 
-def _limits(conditions: Sequence[Condition], value: Value) -> dict[int, _Limits]:
+def _limits(conditions: Sequence[Condition], parameters: Parameters) -> dict[int, _Limits]:
     """What conditions say of each column, by its id."""
     limits: dict[int, _Limits] = {}
     for number, condition in enumerate(conditions):
         column = condition.column
-        if condition.array:
-            given = value(condition.nodes[0])
-            raw = list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
-        else:
-            raw = [value(node) for node in condition.nodes]
+        raw = condition.values(parameters)
         stored = [exact(column, each) for each in raw if each is not None]
-        if any(each is None for each in stored) or (condition.operator != EQUAL and not stored):
+        if None in stored or (condition.operator != EQUAL and not stored):
             continue
         found = limits.get(column.column_id, _Limits(None, None, None))
         if condition.operator == EQUAL and found.equal is None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ontolake.sql.catalog import ColumnMeta
 from ontolake.sql.errors import SqlError
-from ontolake.sql.parsing import NotConstant, constant, name_of
+from ontolake.sql.parsing import NotConstant, Parameters, constant, given_value, mark_place, name_of
 from ontolake.sql.types import TEXT, Kind, Stored
 
 EQUAL, LOW, ABOVE, HIGH, BELOW = "=", ">=", ">", "<=", "<"
@@ -21,14 +21,16 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 class Condition(NamedTuple):
-    """`column operator one of the nodes`; the nodes are literals, parameters or, with `array`, one array."""
+    """`column operator one of the values`."""
 
     column: ColumnMeta
     operator: str
-    nodes: Sequence[exp.Expr]
+    values: Callable[[Parameters], Sequence[Any]]
+    """Gives the values, once those of parameters are known."""
     conjunct: int
     """Which part of the WHERE it is from: it takes all conditions of a part to make that part true."""
-    array: bool = False
+    single: bool = False
+    """Whether there is one value."""
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -54,13 +56,13 @@ def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[Conditi
         low, high = node.args["low"], node.args["high"]
         if column is None or not (_is_value(low) and _is_value(high)) or node.args.get("symmetric"):
             return []
-        return [Condition(column, LOW, [low], number), Condition(column, HIGH, [high], number)]
+        return [Condition(column, LOW, _values([low]), number), Condition(column, HIGH, _values([high]), number)]
     if isinstance(node, exp.In):
         column = _column(node.this, resolve)
         nodes = node.expressions
         if column is None or not nodes or node.args.get("query") or not all(map(_is_value, nodes)):
             return []
-        return [Condition(column, EQUAL, nodes, number)]
+        return [Condition(column, EQUAL, _values(nodes), number)]
     operators = _OPERATORS.get(type(node))
     if operators is None:
         return []
@@ -73,13 +75,35 @@ def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[Conditi
             return []
         if isinstance(inner, exp.Array):
             given = inner.expressions
-            return [Condition(column, EQUAL, given, number)] if all(map(_is_value, given)) else []
-        return [Condition(column, EQUAL, [inner], number, array=True)]
+            return [Condition(column, EQUAL, _values(given), number)] if all(map(_is_value, given)) else []
+        return [Condition(column, EQUAL, _elements(inner), number)]
     if _is_value(right) and (column := _column(left, resolve)) is not None:
-        return [Condition(column, operators[0], [right], number)]
+        return [Condition(column, operators[0], _values([right]), number, True)]
     if _is_value(left) and (column := _column(right, resolve)) is not None:
-        return [Condition(column, operators[1], [left], number)]
+        return [Condition(column, operators[1], _values([left]), number, True)]
     return []
+
+
+def _values(nodes: Sequence[exp.Expr]) -> Callable[[Parameters], Sequence[Any]]:
+    """How to get the values of literals and parameters."""
+    if not any(isinstance(node, exp.Placeholder) for node in nodes):
+        constants = [constant(node) for node in nodes]
+        return lambda parameters: constants
+    places = [mark_place(node) if isinstance(node, exp.Placeholder) else None for node in nodes]
+    if None not in places:
+        return lambda parameters: [parameters[place] for place in places]  # type: ignore[index]
+    return lambda parameters: [
+        given_value(node, parameters) if isinstance(node, exp.Placeholder) else constant(node) for node in nodes]
+
+
+def _elements(node: exp.Expr) -> Callable[[Parameters], Sequence[Any]]:
+    """How to get the elements of a parameter that is a list."""
+
+    def values(parameters: Parameters) -> Sequence[Any]:
+        given = given_value(node, parameters)
+        return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+
+    return values
 
 
 def _column(node: exp.Expr, resolve: Resolve) -> ColumnMeta | None:
@@ -104,6 +128,8 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
     What is not exact is left to the engine that evaluates conditions on rows.
     """
     kind = column.type.kind
+    if kind == Kind.INT64 and value.__class__ is int:
+        return value if -(2**63) <= value < 2**63 else None
     if value is None or (isinstance(value, float) and kind != Kind.DOUBLE):
         return None
     if kind == Kind.DECIMAL and isinstance(value, int | Decimal | str):

@@ -142,9 +142,21 @@ class Database:
         return self._control(statement)
 
     def _select(self, statement: Statement, params: Parameters, as_of: Version | None) -> Result:
+        if as_of is None and statement.prepared is not None:
+            found = self._point(statement.prepared, params)
+            if found is not None:
+                return found
         with self._session.reading():
             at = None if as_of is None else self._version(as_of)
             return self._plan(statement, at).run(self._session, params)
+
+    def _point(self, prepared: tuple[Any, Plan], params: Parameters) -> Result | None:
+        """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
+        (catalog, database, schema), plan = prepared
+        if database != self.database or schema != self.schema or (key := plan.point(params)) is None:
+            return None
+        found = self._session.get(key, catalog)
+        return None if found is None else plan.found(found[0])
 
     def _plan(self, statement: Statement, at: int | None) -> Plan:
         catalog = self._session.catalog(at)

@@ -55,10 +55,12 @@ class Statement:
         self.analyze = False
         self.inner: Statement | None = None
         self.marks = marks_of(tree) if tree is not None else []
-        """The places of parameters."""
         self.prepared: tuple[Any, Any] | None = None
         """What was worked out for this statement, and the catalog that it holds for."""
         self._shifts = shifts
+        places = [mark_place(mark) for mark in self.marks]
+        self._count = max((place + 1 for place in places if isinstance(place, int)), default=0)
+        self._named = [place for place in places if isinstance(place, str)]
 
     def position(self, offset: int) -> int:
         """The character of the given text, from 1, that a place in the parsed statement came from."""
@@ -66,20 +68,21 @@ class Statement:
 
     def check_parameters(self, parameters: Parameters) -> Parameters:
         """The parameters, if they are as many as there are places. Raises `SqlError`."""
+        if self.inner is not None:
+            return self.inner.check_parameters(parameters)
         if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping):
             raise SqlError("parameters are a sequence or a mapping of values", sqlstate="07001", hint="write (value,)")
-        numbers = [number for mark in self.marks if (number := _number(mark))]
-        named = [mark.name for mark in self.marks if not _number(mark)]
+        named = self._named
         if isinstance(parameters, Mapping):
             missing = next((name for name in named if name not in parameters), None)
-            if missing is not None or numbers:
+            if missing is not None or self._count:
                 what = f"there is no value for the parameter :{missing}" if missing else "values are needed by number"
                 raise SqlError(what, sqlstate="07001")
         elif named:
             raise SqlError(f"the parameter :{named[0]} is named", sqlstate="07001", hint="give a mapping of values")
-        elif len(parameters) != max(numbers, default=0):
-            raise SqlError(f"the statement has {max(numbers, default=0)} parameters, and {len(parameters)} values "
-                           "were given", sqlstate="07001")
+        elif len(parameters) != self._count:
+            raise SqlError(f"the statement has {self._count} parameters, and {len(parameters)} values were given",
+                           sqlstate="07001")
         return parameters
 
 
@@ -92,16 +95,15 @@ def marks_of(tree: exp.Expr) -> list[exp.Expr]:
     return found
 
 
-def _number(mark: exp.Expr) -> int:
-    """The number of a parameter; 0 for one that has a name."""
+def mark_place(mark: exp.Expr) -> int | str:
+    """Where the value of a parameter stands among those that are given: a number from 0, or a name."""
     name = mark.name
-    return int(name[1:]) if name[:1] == "_" and name[1:].isdigit() else 0
+    return int(name[1:]) - 1 if name[:1] == "_" and name[1:].isdigit() else name
 
 
 def given_value(mark: exp.Expr, parameters: Parameters) -> Any:
     """The value for the place of a parameter."""
-    number = _number(mark)
-    return parameters[number - 1] if number else parameters[mark.name]  # type: ignore[index,call-overload]
+    return parameters[mark_place(mark)]  # type: ignore[index]
 
 
 def bound(tree: exp.Expr, parameters: Parameters) -> exp.Expr:
@@ -205,7 +207,6 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
         found = Statement("explain", written, begins, None, shifts=shifts)
         found.inner = _statement(sql[explained.end() :], begins + explained.end(), text, shifts)
         found.analyze = explained.group(1) is not None
-        found.marks = found.inner.marks
         return found
     tree = _parsed(sql, begins, shifts)
     kinds: dict[type[exp.Expr], str] = {

@@ -14,10 +14,10 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from ontolake.sql import access, executing, reading
+from ontolake.sql import access, executing, keys, reading
 from ontolake.sql.access import Access
 from ontolake.sql.catalog import Catalog, ColumnMeta, Table
-from ontolake.sql.conditions import Condition, conditions_of, conjuncts, table_and_name
+from ontolake.sql.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, table_and_name
 from ontolake.sql.errors import SqlError, UnknownNameError, nearest
 from ontolake.sql.parsing import (
     DIALECT,
@@ -31,6 +31,7 @@ from ontolake.sql.parsing import (
     position_of,
 )  # fmt: skip
 from ontolake.sql.results import Result
+from ontolake.sql.rows import decode_row
 from ontolake.sql.writing import FEW, decoded
 
 if TYPE_CHECKING:
@@ -82,30 +83,51 @@ class Plan:
             _rename(node, source)
         _name_outputs(copy, self.names)
         self._sql = None if marks_of(copy) else copy.sql(DIALECT)
+        self._point = self._pointed()
+        self._types = [column.type for column in self._direct.columns] if self._direct is not None else []
+
+    def _pointed(self) -> Condition | None:
+        """The only condition, if it names one row by a primary key of one column."""
+        if self._direct is None or self._direct.limit is not None or len(self._direct.parts) != 1:
+            return None
+        source = self.sources[0]
+        conditions, key = source.conditions, source.table.primary_key
+        if source.at is not None or len(key) != 1 or len(conditions) != 1 or not conditions[0].single:
+            return None
+        return conditions[0] if conditions[0].column is key[0] and conditions[0].operator == EQUAL else None
 
     # running
 
     def run(self, session: Session, parameters: Parameters) -> Result:
         """The rows of the query. Inside a transaction."""
-        value = _values(parameters)
-        if self._direct is not None:
-            source = self.sources[0]
-            chosen = self._choose(session, source, value)
-            if chosen.answered >= self._direct.parts:
-                return self._run_direct(session, source, chosen, self._direct, value)
-            tables = {source.name: reading.read_table(session.keyspace, chosen, source.columns, source.at)}
-        else:
-            tables = {}
-            for source in self.sources:
-                chosen = self._choose(session, source, value)
-                tables[source.name] = reading.read_table(session.keyspace, chosen, source.columns, source.at)
-        table = executing.run(self.sql(parameters), tables)
+        chosen = [self._choose(session, source, parameters) for source in self.sources]
+        if self._direct is not None and chosen[0].answered >= self._direct.parts:
+            return self._run_direct(session, self.sources[0], chosen[0], self._direct, parameters)
+        table = executing.run(self.sql(parameters), self._read(session, chosen))
         return _named(table, self.names)
 
+    def _read(self, session: Session, chosen: Sequence[Access]) -> dict[str, pa.Table]:
+        """The rows of all sources. A table that is read whole by several of them is read once."""
+        whole: dict[tuple[int, int | None], list[Source]] = {}
+        found: dict[str, pa.Table] = {}
+        for source, way in zip(self.sources, chosen, strict=True):
+            if way.kind == "full scan":
+                whole.setdefault((source.table.id, source.at), []).append(source)
+            else:
+                found[source.name] = reading.read_table(session.keyspace, way, source.columns, source.at)
+        for sources in whole.values():
+            first = sources[0]
+            way = next(way for way, source in zip(chosen, self.sources, strict=True) if source is first)
+            columns = list(dict.fromkeys(column for source in sources for column in source.columns))
+            table = reading.read_table(session.keyspace, way, columns, first.at)
+            for source in sources:
+                found[source.name] = table.select([column.name for column in source.columns])
+        return found
+
     def _run_direct(
-        self, session: Session, source: Source, chosen: Access, direct: Direct, value: access.Value
+        self, session: Session, source: Source, chosen: Access, direct: Direct, parameters: Parameters
     ) -> Result:
-        limit = None if direct.limit is None else _limit(value(direct.limit))
+        limit = None if direct.limit is None else _limit(_value(direct.limit, parameters))
         if chosen.keys is not None and len(chosen.keys) <= FEW and limit is None:
             if len(chosen.keys) == 1 and source.at is None:
                 one = session.keyspace.get(chosen.keys[0])
@@ -124,8 +146,7 @@ class Plan:
 
     def explain(self, session: Session, parameters: Parameters) -> list[str]:
         """How the query would be run. Inside a transaction."""
-        value = _values(parameters)
-        chosen = [self._choose(session, source, value) for source in self.sources]
+        chosen = [self._choose(session, source, parameters) for source in self.sources]
         lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
                  for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
         if self._direct is not None and chosen[0].answered >= self._direct.parts:
@@ -139,8 +160,27 @@ class Plan:
         """The statement for DataFusion, with values for parameters."""
         return self._sql or bound(self._tree, parameters).sql(DIALECT)
 
-    def _choose(self, session: Session, source: Source, value: access.Value) -> Access:
-        return access.choose(source.table, source.conditions, value, source.columns, session.keyspace)
+    def _choose(self, session: Session, source: Source, parameters: Parameters) -> Access:
+        return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace)
+
+    def point(self, parameters: Parameters) -> bytes | None:
+        """The one key whose row is the whole answer, if the query is that simple."""
+        if self._point is None:
+            return None
+        source = self.sources[0]
+        column = source.table.primary_key[0]
+        stored = exact(column, self._point.values(parameters)[0])
+        return None if stored is None else source.table.prefix + keys.element(column.type.kind, stored)
+
+    def found(self, value: bytes | None) -> Result:
+        """The answer when a point get has found this value."""
+        direct, table = self._direct, self.sources[0].table
+        assert direct is not None
+        rows = []
+        if value is not None:
+            row = decode_row(table.kinds, value, table.absent)
+            rows.append([row[column.column_id - 1] for column in direct.columns])
+        return Result(f"SELECT {len(rows)}", len(rows), columns=direct.names, stored=rows, types=self._types)
 
     # preparing
 
@@ -200,11 +240,8 @@ class Plan:
         return Direct(columns, names, parts, node)
 
 
-def _values(parameters: Parameters) -> access.Value:
-    def value(node: exp.Expr) -> Any:
-        return given_value(node, parameters) if isinstance(node, exp.Placeholder) else constant(node)
-
-    return value
+def _value(node: exp.Expr, parameters: Parameters) -> Any:
+    return given_value(node, parameters) if isinstance(node, exp.Placeholder) else constant(node)
 
 
 def _limit(given: Any) -> int | None:

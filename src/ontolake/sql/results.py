@@ -26,7 +26,7 @@ class Result:
         self._table = table
         self._types = types
         self._stored = stored
-        self.columns = list(columns) if table is None else table.column_names
+        self.columns: Sequence[str] = columns if table is None else table.column_names
         self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def arrow(self) -> pa.Table:

@@ -26,6 +26,7 @@ from ontolake.sql.keyspace import Keyspace
 from ontolake.sql.vectors import Strings
 
 _STATE = "SELECT version, ddl, floor FROM state"
+_POINT = "SELECT s.ddl, l.value FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
 
 
@@ -262,6 +263,17 @@ class Session:
         """The version of the newest commit, that of the newest that changed the catalog, and the floor."""
         found: Any = self.connection.execute(_STATE).fetchone()
         return found  # type: ignore[no-any-return]
+
+    def get(self, key: bytes, catalog: Catalog) -> tuple[bytes | None] | None:
+        """The newest value of a key, if there is one; None if the catalog is not this one any more."""
+        with self.lock:
+            if self.closed or (self.transaction is not None and self.transaction.ddl):
+                return None
+            try:
+                row: Any = self.connection.execute(_POINT, (key,)).fetchone()
+            except apsw.Error:
+                return None  # the long way tells what is wrong
+            return (row[1],) if row[0] == catalog.version and catalog is self._catalogs.get((row[0], None)) else None
 
     def catalog(self, at: int | None = None) -> Catalog:
         """The catalog as the open transaction sees it, or as it was at a version. Inside a transaction."""

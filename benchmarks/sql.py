@@ -1,0 +1,191 @@
+"""SQL tables against native SQLite tables with the same columns and index, in one run."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import pyarrow as pa
+from report import Report
+
+from ontolake.sql import Database, open_database, vectors
+from ontolake.sql.keys import row_prefix
+from ontolake.sql.schema import PAGE_SIZE
+from ontolake.sql.types import BIGINT
+
+COLUMNS = ["order_id", "customer_id", "status", "total_cents", "created_at"]
+DECLARED = ("order_id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL, status TEXT, total_cents BIGINT NOT NULL, "
+            "created_at {} NOT NULL")
+
+
+def orders(count: int) -> pa.Table:
+    rng = np.random.default_rng(7)
+    words = np.array(["paid", "open", "shipped", "returned", None], dtype=object)
+    return pa.table({
+        "order_id": np.arange(count), "customer_id": rng.integers(0, count // 100, count),
+        "status": pa.array(words[rng.integers(0, 5, count)], pa.string()),
+        "total_cents": rng.integers(0, 100_000, count),
+        "created_at": pa.array(rng.integers(1_700_000_000, 1_800_000_000, count) * 10**9).view(pa.timestamp("ns")),
+    })  # fmt: skip
+
+
+class Native:
+    """SQLite tables with the same pragmas."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path))
+        for name, value in (("page_size", PAGE_SIZE), ("journal_mode", "WAL"), ("synchronous", "FULL"),
+                            ("mmap_size", 268435456), ("cache_size", -64000), ("temp_store", "MEMORY")):  # fmt: skip
+            self.connection.pragma(name, value)
+        declared = DECLARED.format("BIGINT").replace("BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY")
+        self.connection.execute(f"CREATE TABLE orders ({declared})")
+        self.connection.execute("CREATE INDEX by_customer ON orders (customer_id)")
+
+    def load(self, data: pa.Table) -> None:
+        plain = data.set_column(4, "created_at", data.column(4).cast(pa.int64()))
+        columns = [column.to_pylist() for column in plain.columns]
+        with self.connection:
+            self.connection.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", zip(*columns, strict=True))
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return self.connection.execute(sql, values).fetchall()
+
+    def arrow(self, sql: str, values: tuple[Any, ...] = ()) -> pa.Table:
+        cursor = self.connection.execute(sql, values)
+        rows = cursor.fetchall()
+        names = [each[0] for each in self.connection.execute(sql + " LIMIT 0", values).get_description()] \
+            if not rows else COLUMNS[: len(rows[0])]  # fmt: skip
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        return pa.table(columns, names=names)
+
+
+def best(action: Callable[[], object], rounds: int) -> float:
+    found = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        action()
+        found.append(time.perf_counter() - begun)
+    return min(found)
+
+
+def ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 5) -> tuple[float, str]:
+    """How many times as long ours takes, measured in turns after a warm-up."""
+    ours(), theirs()
+    mine, other = [], []
+    for _ in range(rounds):
+        mine.append(best(ours, 1))
+        other.append(best(theirs, 1))
+    return min(mine) / min(other), f"{min(mine) * 1000:.3f} ms against {min(other) * 1000:.3f} ms"
+
+
+def encoding(report: Report, data: pa.Table) -> None:
+    column = data.column(0).combine_chunks()
+    took = best(lambda: vectors.encode_keys(row_prefix(100), [BIGINT], [column]), 5)
+    report.at_least("row keys encoded a second, in millions", len(column) / took / 1e6, 2, f"{took * 1000:.0f} ms")
+
+
+def reads(report: Report, db: Database, native: Native, count: int) -> None:
+    rng = random.Random(1)
+    star = "SELECT * FROM orders"
+    ids = [rng.randrange(count) for _ in range(500)]
+
+    def gets(run: Callable[[str, tuple[Any, ...]], list[Any]]) -> Callable[[], object]:
+        return lambda: [run(f"{star} WHERE order_id = ?", (id,)) for id in ids]
+
+    ours: Callable[[str, tuple[Any, ...]], list[Any]] = lambda sql, values: db.execute(sql, values).fetchall()  # noqa: E731
+    report.at_most("point get", *_spread(ratio(gets(ours), gets(native.rows)), 5))
+    many = tuple(rng.sample(range(count), min(1000, count)))
+    listed = f"{star} WHERE order_id IN ({', '.join('?' * len(many))})"
+    report.at_most("multi-get of 1,000 keys, to Arrow",
+                   *_spread(ratio(lambda: db.query(listed, many), lambda: native.arrow(listed, many)), 3))
+    ranged = f"{star} WHERE order_id >= ? AND order_id < ?"
+    span = (count // 2, count // 2 + 10_000)
+    report.at_most("primary-key range of 10,000 rows, to Arrow",
+                   *_spread(ratio(lambda: db.query(ranged, span), lambda: native.arrow(ranged, span)), 2))
+    indexed = f"{star} WHERE customer_id >= ? AND customer_id < ?"
+    customers = (10, 110)
+    report.at_most("index range of 10,000 rows, to Arrow",
+                   *_spread(ratio(lambda: db.query(indexed, customers), lambda: native.arrow(indexed, customers)), 3))
+    report.at_most("full scan, to Arrow", *_spread(ratio(lambda: db.query(star), lambda: native.arrow(star), 3), 1))
+
+
+def _spread(found: tuple[float, str], target: float) -> tuple[float, float, str]:
+    return found[0], target, found[1]
+
+
+def analysis(report: Report, db: Database, native: Native) -> None:
+    grouped = ("SELECT status, count(*), sum(total_cents), avg(total_cents), max(created_at) FROM orders "
+               "GROUP BY status ORDER BY status")
+    report.at_most("aggregate over all rows",
+                   *_spread(ratio(lambda: db.query(grouped), lambda: native.rows(grouped), 3), 1))
+    joined = ("SELECT count(*), sum(a.total_cents - b.total_cents) FROM orders a JOIN orders b "
+              "ON b.order_id = a.customer_id")
+    report.at_most("join over all rows", *_spread(ratio(lambda: db.query(joined), lambda: native.rows(joined), 3), 1))
+
+
+def writes(report: Report, db: Database, native: Native, count: int, number: int) -> None:
+    sql = "INSERT INTO orders VALUES (?, ?, ?, ?, ?)"
+    when = datetime(2026, 2, 11, 10)
+    ours = iter(range(count, count + 10**6))
+    theirs = iter(range(count, count + 10**6))
+
+    def insert() -> None:
+        for _ in range(number):
+            db.execute(sql, (next(ours), 5, "open", 100, when))
+
+    def insert_native() -> None:
+        for _ in range(number):
+            native.connection.execute(sql, (next(theirs), 5, "open", 100, 1_700_000_000_000_000_000))
+
+    mine, other = [], []
+    for _ in range(5):
+        mine.append(best(insert, 1))
+        other.append(best(insert_native, 1))
+    report.at_least("single-row INSERT commits, as a part of SQLite's rate", sum(other) / sum(mine), 0.5,
+                    f"{sum(mine) / number / 5 * 1e6:.0f} µs against {sum(other) / number / 5 * 1e6:.0f} µs")
+
+
+def history(report: Report, folder: Path, count: int) -> None:
+    """The same table with ten versions of each row."""
+    with open_database(str(folder / "versions.db")) as db:
+        db.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+        db.bulk_load("orders", orders(count))
+        for _ in range(9):
+            db.execute("UPDATE orders SET total_cents = total_cents + 1")
+        versions = db.version()
+        star = "SELECT * FROM orders"
+        for at in (2, versions // 2 + 1, versions - 1):
+            found = ratio(lambda at=at: db.query(star, as_of=at), lambda: db.query(star), 3)  # type: ignore[misc]
+            report.at_most(f"scan as of version {at} of {versions}, against the latest", *_spread(found, 1.5))
+
+
+def main() -> None:
+    report = Report("SQL tables")
+    count = 100_000 if report.small else 1_000_000
+    data = orders(count)
+    encoding(report, data)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        native = Native(folder / "native.db")
+        with open_database(str(folder / "ours.db")) as db:
+            db.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+            db.execute("CREATE INDEX by_customer ON orders (customer_id)")
+            mine = best(lambda: db.bulk_load("orders", data), 1)
+            other = best(lambda: native.load(data), 1)
+            report.at_most("bulk load with one index", mine / other, 3, f"{mine:.1f} s against {other:.1f} s")
+            reads(report, db, native, count)
+            analysis(report, db, native)
+            writes(report, db, native, count, 100 if report.small else 400)
+        history(report, folder, count // 10)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""`onto sql`: run statements on SQL tables, or talk to them.
+
+A query opens the tables read-only, so that it disturbs no writer.
+"""
+
+from __future__ import annotations
+
+import csv as csvs
+import math
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ontolake.cli.output import Column, Json, Out
+
+if TYPE_CHECKING:
+    from ontolake.sql import Database, Result
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="Where the tables are: shop.db, s3://bucket/shop, …")]
+Statement = Annotated[str | None, typer.Argument(
+    metavar="[SQL]", help='Statements such as "SELECT * FROM t", or - for standard input. Without: a prompt.')]
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="VERSION|TIME", help="As it was then.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
+Database_ = Annotated[str | None, typer.Option("--database", metavar="NAME", help="Where a statement names none.")]
+
+
+def sql(
+    url: Url, statement: Statement = None, as_of: AsOf = None, branch: Branch = "main", database: Database_ = None,
+    csv: Csv = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Run SQL on tables that keep their history."""
+    if csv and json:
+        raise typer.BadParameter("choose one of --json and --csv")
+    if statement is None:
+        if json or csv or as_of is not None:
+            raise typer.BadParameter("--json, --csv and --as-of need a statement", param_hint="SQL")
+        from ontolake.cli.sql_shell import Shell
+
+        with _open(url, branch, database, readonly=False) as opened:
+            Shell(opened).run()
+        return
+    text = sys.stdin.read() if statement == "-" else statement
+    with _open(url, branch, database, readonly=_only_reads(text)) as opened:
+        result = _run(opened, text, as_of)
+    show(result, Out(json), csv=csv)
+
+
+def _open(url: str, branch: str, database: str | None, *, readonly: bool) -> Database:
+    from ontolake.sql import open_database
+
+    return open_database(url, branch=branch, database=database, readonly=readonly)
+
+
+def _only_reads(text: str) -> bool:
+    from ontolake.sql.parsing import parse
+
+    return all(statement.kind in ("select", "explain") for statement in parse(text))
+
+
+def _run(opened: Database, text: str, as_of: str | None) -> Result:
+    from ontolake.sql import Result
+
+    if as_of is None:
+        return opened.execute(text)
+    moment: int | str = int(as_of) if as_of.isdigit() else as_of
+    table = opened.query(text, as_of=moment)
+    return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+
+
+def show(result: Result, out: Out, *, csv: bool = False) -> None:
+    """Print a result: a table on a terminal, tabs on a pipe, one JSON document, or CSV."""
+    if not result.columns:
+        if out.json:
+            out.document({"status": result.status, "count": result.count})
+        elif not csv:
+            out.say(result.status)
+        return
+    if csv:
+        writer = csvs.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(result.columns)
+        writer.writerows([_csv(cell) for cell in row] for row in result)
+    elif out.json:
+        head = {"status": result.status, "columns": list(result.columns)}
+        out.records(head, "rows", ([_plain(cell) for cell in row] for row in result))
+    else:
+        columns = [Column(name, right=_is_number(type)) for name, type in result.description]
+        rows = ([_shown(cell) for cell in row] for row in result)
+        out.table(columns, list(rows)) if out.terminal else out.stream(columns, rows)
+
+
+def _is_number(type: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
+
+
+def _plain(cell: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(cell, bytes):
+        return {"hex": cell.hex()}
+    if isinstance(cell, datetime):
+        return cell.isoformat(" ")
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return str(cell)
+    return str(cell) if isinstance(cell, Decimal | date) or not isinstance(cell, _JSON) else cell
+
+
+_JSON = (type(None), bool, int, float, str, list, dict)
+
+
+def _csv(cell: Any) -> Any:
+    if isinstance(cell, bytes):
+        return f"\\x{cell.hex()}"
+    return cell.isoformat(" ") if isinstance(cell, datetime) else cell
+
+
+def _shown(cell: Any) -> str | None:
+    """A value on one line, with nothing in it that a terminal would obey."""
+    if cell is None:
+        return None
+    if isinstance(cell, bytes):
+        return f"\\x{cell.hex()}"
+    if isinstance(cell, datetime):
+        return cell.isoformat(" ")
+    return "".join(_escaped(str(cell)))
+
+
+def _escaped(text: str) -> Iterator[str]:
+    for character in text:
+        yield character if character.isprintable() else repr(character)[1:-1]

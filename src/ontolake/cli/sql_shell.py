@@ -1,0 +1,154 @@
+"""The prompt of `onto sql URL`: statements that end in a semicolon, and commands that begin with a backslash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ontolake.cli.output import Column, Out, Report, say_error
+from ontolake.cli.sql import show
+from ontolake.errors import OntolakeError
+
+if TYPE_CHECKING:
+    from ontolake.sql import Database
+    from ontolake.sql.catalog import Table
+
+HELP = """\
+\\d            the tables            \\timing       show how long statements take
+\\d NAME       the columns of a table  \\v            the newest version
+\\?            this help             \\q            leave, as Ctrl-D does
+End a statement with a semicolon."""
+WORDS = ["SELECT", "INSERT", "INTO", "VALUES", "UPDATE", "SET", "DELETE", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "JOIN", "LEFT", "ON", "CREATE", "TABLE", "INDEX", "UNIQUE", "PRIMARY", "KEY", "NOT", "NULL", "DEFAULT", "ALTER", "DROP", "ADD", "COLUMN", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "EXPLAIN", "ANALYZE", "FOR", "SYSTEM_TIME", "AS", "OF", "RETURNING", "CONFLICT", "BIGINT", "TEXT", "BOOLEAN", "TIMESTAMP", "DECIMAL", "DATE"]
+_HISTORY = "ONTO_HISTORY"
+
+
+class Shell:
+    """Reads statements, runs them and shows what they give, until there are no more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._out = Out(False)
+        self._timing = False
+        self._words: list[str] = []
+
+    def run(self) -> None:
+        """Talk. An error is shown and the talk goes on."""
+        interactive = sys.stdin.isatty()
+        if interactive:
+            self._prepare()
+            print(f"{self._database.url}, version {self._database.version()}. \\? for help.")
+        pending = ""
+        while True:
+            prompt = "" if not interactive else "sql> " if not pending else "...> "
+            try:
+                line = input(prompt)
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                print()
+                pending = ""
+                continue
+            if not pending and line.strip().startswith("\\"):
+                if line.strip() in ("\\q", "\\quit"):
+                    break
+                self._guarded(lambda line=line: self._command(line.strip()))
+                continue
+            pending += line + "\n"
+            if line.rstrip().endswith(";"):
+                text, pending = pending, ""
+                self._guarded(lambda text=text: self._statements(text))
+        if pending.strip():
+            self._guarded(lambda: self._statements(pending))
+
+    def _guarded(self, action: Any) -> None:
+        try:
+            action()
+        except OntolakeError as error:
+            hint = error.hint
+            position = getattr(error, "position", None)
+            if position is not None:
+                hint = f"at character {position}" + (f"; {hint}" if hint else "")
+            say_error(Report(type(error).__name__, error.message, hint, error.exit_code), as_json=False)
+        except KeyboardInterrupt:
+            print()
+
+    def _statements(self, text: str) -> None:
+        from ontolake.sql.parsing import parse
+
+        for statement in parse(text):
+            begun = time.perf_counter()
+            result = self._database.execute(statement.sql)
+            took = time.perf_counter() - begun
+            show(result, self._out)
+            if self._timing:
+                print(f"{took * 1000:.2f} ms")
+
+    def _command(self, line: str) -> None:
+        name, _, argument = line.partition(" ")
+        if name == "\\d":
+            self._describe(argument.strip())
+        elif name == "\\timing":
+            self._timing = not self._timing
+            print(f"timing is {'on' if self._timing else 'off'}")
+        elif name == "\\v":
+            print(self._database.version())
+        else:
+            print(HELP)
+
+    def _describe(self, name: str) -> None:
+        tables = self._database.catalog().by_full_name
+        if not name:
+            rows = [(full, len(table.columns), len(table.indexes)) for full, table in sorted(tables.items())]
+            self._out.table([Column("table"), Column("columns", right=True), Column("indexes", right=True)], rows)
+            return
+        found = self._database._named(name, self._database.catalog())
+        self._show_table(found)
+
+    def _show_table(self, table: Table) -> None:
+        rows = []
+        for column in table.columns:
+            notes = ["primary key"] if column in table.primary_key else [] if column.nullable else ["not null"]
+            notes += [f"default {column.default_expr}"] if column.default_expr is not None else []
+            rows.append((column.name, str(column.type), ", ".join(notes) or None))
+        self._out.heading(table.full_name)
+        self._out.table([Column("column"), Column("type"), Column("")], rows)
+        for index in table.indexes:
+            parts = ", ".join(table.by_id[id].name + (" DESC" if desc else "")
+                              for id, desc in zip(index.column_ids, index.desc, strict=True))  # fmt: skip
+            print(f"{'unique index' if index.unique else 'index'} {index.name} ({parts}), {index.state}")
+
+    # history and completion
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(ImportError):
+            import atexit
+            import readline
+
+            path = Path(os.environ.get(_HISTORY) or Path.home() / ".onto_sql_history")
+            with contextlib.suppress(OSError):
+                readline.read_history_file(path)
+            readline.set_history_length(1000)
+            atexit.register(_save, path)
+            readline.set_completer(self._complete)
+            readline.set_completer_delims(" \t\n,();=<>+-*/")
+            readline.parse_and_bind("tab: complete")
+
+    def _complete(self, text: str, state: int) -> str | None:
+        if state == 0:
+            names = {*WORDS}
+            with contextlib.suppress(OntolakeError):
+                for full, table in self._database.catalog().by_full_name.items():
+                    names |= {full, table.name, *table.by_name}
+            self._words = sorted(name for name in names if name.lower().startswith(text.lower()))
+        return self._words[state] if state < len(self._words) else None
+
+
+def _save(path: Path) -> None:
+    import readline
+
+    with contextlib.suppress(OSError):
+        readline.write_history_file(path)
