@@ -7,6 +7,7 @@ change and not the table. Lines of versions that forked are compared through the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,7 @@ def _touched_keys(tables: Tables, kind: GraphType, old: Pin, new: Pin) -> pa.Tab
     lines = _lines(tables, kind, new)
     for branch, version in lines:
         begin = old.version if branch == old.branch else next(
-            v for (line, _), (_, v) in zip(lines, lines[1:], strict=False) if line == branch)
+            v for (line, _), (_, v) in pairwise(lines) if line == branch)
         if version > begin:
             dataset = tables.at(kind, Pin(branch, version, -1, new.schema))
             ids = dataset.delta(begin_version=begin, end_version=version).get_deleted_row_ids().read_all()

@@ -296,8 +296,8 @@ class Manifest:
     def version_of(self, state: State, commit: str) -> int | None:
         """The version of the manifest that a commit made; None if there is no such commit."""
         quoted = commit.replace("'", "''")
-        rows = state.dataset.to_table(columns=["object_id", "_row_created_at_version"], filter=f"object_id = '{quoted}' "
-                                      "AND object_type = 'graph_commit'").to_pylist()  # fmt: skip
+        rows = state.dataset.to_table(columns=["object_id", "_row_created_at_version"], filter=(
+            f"object_id = '{quoted}' AND object_type = 'graph_commit'")).to_pylist()
         return int(rows[0]["_row_created_at_version"]) if rows else None
 
     def base_of(self, branch: str, listed: Any) -> str:

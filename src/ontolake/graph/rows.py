@@ -108,7 +108,7 @@ def _from_object(kind: GraphType, row: Any, number: int) -> Mapping[str, Any]:
 
 
 def _array(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
-    convert = _CONVERT.get(field.type)
+    convert = _decimal if field.digits is not None else _CONVERT.get(field.type)
     if convert is not None or any(isinstance(value, enum.Enum) for value in values):
         step = convert or _enum
         with suppress(TypeError, ValueError):  # told below, with the row
@@ -148,6 +148,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
+def _decimal(value: Any) -> Any:
+    from decimal import Decimal
+
+    return Decimal(value) if isinstance(value, str) else value
+
+
 def _moment(value: Any) -> Any:
     from datetime import UTC, datetime
 
@@ -184,7 +190,7 @@ _EXACT: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bo
 def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray | None, size: int) -> Any:
     wanted = field.arrow_type
     if values is None:
-        if not field.has_default and not field.nullable:
+        if size and not field.has_default and not field.nullable:
             raise RowError(kind.table, "the column is missing, and there is no default", column=field.name)
         return pa.array([field.default if field.has_default else None] * size, wanted) if (
             field.has_default and field.default is not None) else pa.nulls(size, wanted)

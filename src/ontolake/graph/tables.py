@@ -96,7 +96,13 @@ class Tables:
         import pyarrow as pa
 
         faults.reach("graph: before creating a table")
-        dataset = self.place.create(kind.location, pa.Table.from_batches([], kind.stored_schema), mode="overwrite")
+        empty = pa.Table.from_batches([], kind.stored_schema)
+        try:
+            dataset = self.place.create(kind.location, empty, mode="create")
+        except OSError as error:
+            if "already exists" not in str(error).lower():
+                raise
+            dataset = self.place.create(kind.location, empty, mode="overwrite")
         faults.reach("graph: table created")
         self.place.settle(dataset)
         return dataset
@@ -139,13 +145,23 @@ class Tables:
         base = self.writable(kind, pin, branch)
         content = pin.version
         for _ in range(_TRIES):
-            done = self._steps(kind, base, change, operation)
+            try:
+                done = self._steps(kind, base, change, operation)
+            except self._conflict():
+                done = None
             if done is not None:
                 return Pin(self.line(branch), done.version, done.count_rows(), pin.schema)
             # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
             base = self.restore(kind, branch, content, operation)
         raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
                                     hint="nothing was published; try again")
+
+    def _conflict(self) -> type[Exception]:
+        self.place.lance()
+        from lance.commit import CommitConflictError
+
+        found: type[Exception] = CommitConflictError
+        return found
 
     def _steps(self, kind: GraphType, base: LanceDataset, change: Change, operation: str) -> LanceDataset | None:
         total = change.steps

@@ -1,0 +1,53 @@
+"""Children that run a scenario and die at a given step. One parent prepares what is slow, then forks for each.
+
+Lance must not be loaded before a fork, so the parent imports only what Lance needs.
+Usage: graph_victims.py SCENARIO URL… with one URL per fault point; prints "n step" for each child that died.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pandas  # noqa: F401
+import pyarrow.dataset  # noqa: F401
+from graph_scenarios import SCENARIOS
+
+import ontolake.graph  # noqa: F401
+from ontolake import faults
+from ontolake.graph import Graph
+
+
+class At:
+    """Dies at the n-th step of a graph; says which that was."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __call__(self, step: str) -> None:
+        if step.startswith("graph:"):
+            if self.left == 0:
+                os.write(1, f"{step}\n".encode())
+                faults.kill()
+            self.left -= 1
+
+
+def main() -> None:
+    scenario, urls = SCENARIOS[sys.argv[1]], sys.argv[2:]
+    assert "lance" not in sys.modules
+    for n, url in enumerate(urls):
+        child = os.fork()
+        if child == 0:
+            with faults.arm(At(n)):
+                scenario.act(Graph.open(url))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.waitstatus_to_exitcode(status) != -9:
+            print(f"lived: {status}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Many at once: one winner where they overlap, one chain where they do not, and readers who never wait."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from graph_support import Customer, Order, Placed, customers, held, start
+
+from ontolake import faults
+from ontolake.graph import EndpointError, ExpectedVersionMismatch, Graph, GraphError, UnknownBranchError
+from ontolake.model import Entity, Field
+
+
+def test_of_two_writers_of_one_table_one_wins(graph: Graph, url: str) -> None:
+    graph.load(Customer, customers("a"))
+    with Graph.open(url) as other:
+        mine, theirs = graph.transaction(), other.transaction()
+        mine.load(Customer, customers("mine"))
+        theirs.load(Customer, customers("theirs"))
+        assert theirs.finish() is not None
+        with pytest.raises(ExpectedVersionMismatch) as caught:
+            mine.finish()
+        assert caught.value.table_key == "node:Customer"
+        assert caught.value.expected != caught.value.actual
+        for handle in (graph, other):
+            assert list(held(handle)["node/Customer"]) == ["a", "theirs"]
+        graph.load(Customer, customers("mine"))
+        assert list(held(other)["node/Customer"]) == ["a", "mine", "theirs"]
+
+
+def test_writers_that_meet_between_moving_and_publishing_never_mix(graph: Graph, url: str) -> None:
+    """The second builds on rows that the first has written and not published; only one of them may be seen."""
+    graph.load(Customer, customers("a"))
+    with Graph.open(url) as other:
+        met = []
+
+        def meet(step: str) -> None:
+            if step == "graph: before publishing" and not met:
+                met.append(step)
+                other.load(Customer, customers("second"))
+
+        with faults.arm(meet), pytest.raises(ExpectedVersionMismatch):
+            graph.load(Customer, customers("first"))
+        assert list(held(other)["node/Customer"]) == ["a", "second"]
+        graph.load(Customer, customers("third"))
+        assert list(held(other)["node/Customer"]) == ["a", "second", "third"]
+
+
+def test_writers_of_other_tables_do_not_disturb_each_other(graph: Graph, url: str) -> None:
+    with Graph.open(url) as other:
+        mine, theirs = graph.transaction(), other.transaction()
+        mine.load(Customer, customers("a"))
+        theirs.load(Order, [{"id": 1}])
+        mine.finish()
+        theirs.finish()
+        assert (list(held(graph)["node/Customer"]), list(held(graph)["node/Order"])) == (["a"], [1])
+
+
+def test_an_edge_and_the_deletion_of_its_node_cannot_both_win(graph: Graph, url: str) -> None:
+    for first in ("edge", "node"):
+        graph.load(Customer, customers("a"))
+        graph.load(Order, [{"id": 1}])
+        with Graph.open(url) as other:
+            edge, node = graph.transaction(), other.transaction()
+            edge.load(Placed, [{"left_key": "a", "right_key": 1}])
+            node.delete(Customer, "a")
+            one, two = (edge, node) if first == "edge" else (node, edge)
+            assert one.finish() is not None
+            with pytest.raises(EndpointError):
+                two.finish()
+        if first == "edge":
+            graph.delete(Placed, ("a", 1))
+
+
+def test_readers_see_whole_commits_during_everything(graph: Graph, url: str) -> None:
+    with graph.transaction() as tx:
+        tx.load(Customer, customers("a"))
+        tx.load(Order, [{"id": 0}])
+    stop, seen, errors = threading.Event(), set(), []
+
+    def read() -> None:
+        try:
+            with Graph.open(url, read_only=True) as reader:
+                while not stop.is_set():
+                    snapshot = reader.snapshot()
+                    seen.add((snapshot.table(Customer).to_arrow().num_rows, snapshot.table(Order).to_arrow().num_rows))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(1, 12):
+        with graph.transaction() as tx:
+            tx.load(Customer, customers(f"k{number}"))
+            tx.load(Order, [{"id": number}])
+        if number % 4 == 0:
+            graph.optimize()
+    stop.set()
+    thread.join()
+    assert not errors
+    assert all(left == right for left, right in seen), seen
+
+
+def test_branches_deleted_under_a_live_reader(graph: Graph, url: str) -> None:
+    graph.load(Customer, customers("a"))
+    with Graph.open(url, read_only=True) as reader:
+        for number in range(3):
+            graph.branches.create("try")
+            graph.load(Customer, customers(f"k{number}"), branch="try")
+            assert list(held(reader, "try")["node/Customer"]) == ["a", f"k{number}"]
+            graph.branches.delete("try")
+            with pytest.raises(UnknownBranchError):
+                reader.snapshot(branch="try")
+
+
+@pytest.mark.slow
+def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
+    url, each = f"{tmp_path}/many/", 5
+    types = []
+    for number in range(8):
+        namespace = {"__annotations__": {"id": Field[str]}, "__module__": __name__, "id": Field(primary_key=True)}
+        types.append(type(Entity)(f"T{number}", (Entity,), namespace))
+    with Graph.init(url, types) as graph:
+        writers = [start("graph_writer.py", url, f"T{number}", f"w{number}", str(each), stdin=-1) for number in range(8)]
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+        acknowledged = set()
+        for writer in writers:
+            out, err = writer.communicate(timeout=200)
+            assert writer.returncode == 0, err
+            acknowledged |= set(out.split())
+        chain = list(graph.commits())
+        assert len(acknowledged) == 8 * each
+        assert {commit.id for commit in chain[:-1]} == acknowledged
+        for newer, older in zip(chain, chain[1:], strict=False):
+            assert newer.parents == (older.id,)
+        assert all(len(rows) == each for rows in held(graph).values())
+        assert graph.recover() == []
+
+
+def test_threads_on_one_table_lose_nothing_that_was_acknowledged(graph: Graph, url: str) -> None:
+    won: list[str] = []
+    lock = threading.Lock()
+
+    def write(name: str) -> None:
+        with Graph.open(url) as mine:
+            for number in range(4):
+                try:
+                    mine.load(Customer, customers(f"{name}{number}"))
+                except GraphError:
+                    continue
+                with lock:
+                    won.append(f"{name}{number}")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(held(graph)["node/Customer"]) == sorted(won)
+    assert won

@@ -1,0 +1,164 @@
+"""Merges: the whole truth table, conflicts of every kind, strategies, dry runs, and merging again and again."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from graph_support import Customer, Order, Placed, customers, described, held
+
+from ontolake.errors import Invalid
+from ontolake.graph import BranchError, Graph, MergeConflictError, UnknownBranchError
+
+VALUES = {"absent": None, "same": "base", "changed": "one", "other": "two"}
+
+
+def expected(base: str | None, source: str | None, target: str | None) -> tuple[str | None, str | None]:
+    """What a row becomes, or the kind of conflict."""
+    if source in (base, target):
+        return target, None
+    if target == base:
+        return source, None
+    if base is None:
+        return None, "divergent_insert"
+    return None, "delete_update" if source is None or target is None else "divergent_update"
+
+
+def apply(graph: Graph, branch: str, states: dict[str, str | None], before: dict[str, str | None]) -> None:
+    puts = [{"id": key, "name": name} for key, name in states.items() if name is not None and name != before[key]]
+    gone = [key for key, name in states.items() if name is None and before[key] is not None]
+    with graph.transaction(branch=branch) as tx:
+        tx.load(Customer, puts)
+        if gone:
+            tx.delete(Customer, gone)
+
+
+def test_the_whole_truth_table(graph: Graph) -> None:
+    rows = {f"k{n:02d}": states for n, states in enumerate(
+        product((None, "base"), (None, "base", "one"), (None, "base", "one", "two")))}
+    base = {key: states[0] for key, states in rows.items()}
+    graph.load(Customer, [{"id": key, "name": name} for key, name in base.items() if name is not None])
+    graph.branches.create("try")
+    apply(graph, "try", {key: states[1] for key, states in rows.items()}, base)
+    apply(graph, "main", {key: states[2] for key, states in rows.items()}, base)
+    target = {key: states[2] for key, states in rows.items()}
+    wanted = {key: expected(*states) for key, states in rows.items()}
+    conflicts = {key: kind for key, (_, kind) in wanted.items() if kind is not None}
+    assert set(conflicts.values()) == {"divergent_insert", "divergent_update", "delete_update"}
+
+    before = described(graph)
+    dry = graph.merge("try", dry_run=True)
+    assert dry.status == "conflicts"
+    assert {conflict.key: conflict.kind for conflict in dry.conflicts} == conflicts
+    with pytest.raises(MergeConflictError) as caught:
+        graph.merge("try")
+    assert {conflict.key: conflict.kind for conflict in caught.value.conflicts} == conflicts
+    assert described(graph) == before
+
+    for strategy, winner in (("ours", 2), ("theirs", 1)):
+        name = f"try-{strategy}"
+        graph.branches.create(name)
+        result = graph.merge("try", name, strategy={Customer: strategy})  # type: ignore[dict-item]
+        assert result.status == "merged"
+        found = {key: row["name"] for key, row in held(graph, name)["node/Customer"].items()}
+        assert found == {key: value for key, value in (
+            (key, rows[key][winner] if key in conflicts else wanted[key][0]) for key in rows) if value is not None}
+        counts = result.tables["node/Customer"]
+        assert counts.inserted == sum(value is not None and target[key] is None for key, value in (
+            (key, found.get(key)) for key in rows))
+    assert held(graph) == before["main"]
+
+
+def test_up_to_date_fast_forward_and_merged(graph: Graph) -> None:
+    graph.load(Customer, customers("a"))
+    graph.branches.create("try")
+    assert graph.merge("try").status == "up_to_date"
+    graph.load(Customer, customers("b"), branch="try")
+    first = graph.merge("try", actor="ada")
+    assert (first.status, first.tables["node/Customer"]) == ("fast_forward", (1, 0, 0))
+    assert first.commit is not None
+    assert (first.commit.author, len(first.commit.parents)) == ("ada", 2)
+    assert graph.merge("try").status == "up_to_date"
+    graph.load(Customer, customers("c"), branch="try")
+    graph.load(Customer, customers("d"))
+    assert graph.merge("try").status == "merged"
+    assert list(held(graph)["node/Customer"]) == ["a", "b", "c", "d"]
+    assert graph.merge("main", "try").status == "fast_forward"
+    assert held(graph, "try") == held(graph)
+
+
+def test_merging_again_sees_what_was_merged_before(graph: Graph) -> None:
+    graph.load(Customer, customers("a", "b"))
+    graph.branches.create("try")
+    for number in range(4):
+        graph.load(Customer, [{"id": "a", "name": f"try {number}"}], branch="try")
+        graph.load(Customer, [{"id": "b", "name": f"main {number}"}])
+        assert graph.merge("try").status == "merged"
+        found = held(graph)["node/Customer"]
+        assert (found["a"]["name"], found["b"]["name"]) == (f"try {number}", f"main {number}")
+    assert graph.merge("main", "try").status == "fast_forward"
+    assert graph.merge("try").status in ("up_to_date", "fast_forward")
+
+
+def test_a_merge_through_a_third_branch(graph: Graph) -> None:
+    graph.load(Customer, customers("a"))
+    graph.branches.create("one")
+    graph.branches.create("two")
+    graph.load(Customer, customers("x"), branch="one")
+    graph.merge("one", "two")
+    graph.load(Customer, customers("y"), branch="two")
+    graph.merge("two")
+    graph.load(Customer, [{"id": "x", "name": "later"}], branch="one")
+    assert graph.merge("one").status == "merged"
+    assert held(graph)["node/Customer"]["x"]["name"] == "later"
+
+
+def test_what_neither_did_wrong_alone_is_found(graph: Graph) -> None:
+    def prepared(name: str) -> None:
+        graph.load(Customer, customers("a", "b"), mode="merge")
+        graph.load(Order, [{"id": 1}, {"id": 2}])
+        graph.branches.create(name)
+
+    def kinds(name: str, key: Any) -> set[tuple[str, Any]]:
+        before = described(graph)
+        with pytest.raises(MergeConflictError) as caught:
+            graph.merge(name)
+        assert described(graph) == before
+        found = {(conflict.kind, conflict.key) for conflict in caught.value.conflicts}
+        assert any(one == key for _, one in found)
+        return found
+
+    prepared("orphan-1")
+    graph.delete(Customer, "a", branch="orphan-1")
+    graph.load(Placed, [{"left_key": "a", "right_key": 1}])
+    assert kinds("orphan-1", ("a", 1)) == {("orphan_edge", ("a", 1))}
+    graph.delete(Placed, ("a", 1))
+
+    prepared("orphan-2")
+    graph.load(Placed, [{"left_key": "a", "right_key": 1}], branch="orphan-2")
+    graph.delete(Customer, "a")
+    assert kinds("orphan-2", ("a", 1)) == {("orphan_edge", ("a", 1))}
+
+    prepared("unique")
+    graph.load(Customer, customers("a", email="same"), branch="unique")
+    graph.load(Customer, customers("b", email="same"))
+    assert kinds("unique", "a") == {("unique", "a")}
+
+    prepared("cardinality")
+    graph.load(Placed, [{"left_key": "a", "right_key": 2}], branch="cardinality")
+    graph.load(Placed, [{"left_key": "b", "right_key": 2}])
+    assert kinds("cardinality", ("a", 2)) == {("cardinality", ("a", 2))}
+
+
+def test_what_cannot_be_merged(graph: Graph) -> None:
+    graph.branches.create("try")
+    with pytest.raises(BranchError):
+        graph.merge("main")
+    with pytest.raises(UnknownBranchError):
+        graph.merge("nowhere")
+    graph.load(Customer, customers("a"), branch="try")
+    with pytest.raises(Invalid):
+        graph.merge("try", strategy="mine")  # type: ignore[arg-type]
+    assert graph.merge("try", dry_run=True).commit is None
+    assert held(graph)["node/Customer"] == {}

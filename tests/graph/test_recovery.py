@@ -1,0 +1,290 @@
+"""Stopped at any step, by an error or by kill -9, an operation is whole or not there at all, and the audit says which."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_scenarios import SCENARIOS, fresh
+from graph_support import Customer, Order, customers, described, held, start
+
+from ontolake import faults
+from ontolake.graph import Graph, RecoveryBlockedError
+from ontolake.graph.sidecars import Sidecar
+from ontolake.graph.tables import Tables
+
+
+class Stop(BaseException):
+    """What a fault point raises: nothing that any code expects."""
+
+
+class StopAt:
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.seen: list[str] = []
+
+    def __call__(self, step: str) -> None:
+        if step.startswith("graph:"):
+            self.seen.append(step)
+            if len(self.seen) == self.n + 1:
+                raise Stop(step)
+
+
+def prepared(name: str, folder: Path) -> tuple[Path, dict[str, Any], dict[str, Any], list[str]]:
+    """A graph in which a scenario can be played: where, what it shows before and after, and the steps in between."""
+    template = folder / "template"
+    with fresh(f"{template}/") as graph:
+        SCENARIOS[name].prepare(graph)
+        before = described(graph)
+    done = folder / "done"
+    shutil.copytree(template, done)
+    steps = StopAt(-1)
+    with Graph.open(f"{done}/") as graph, faults.arm(steps):
+        SCENARIOS[name].act(graph)
+        after = described(graph)
+    assert after != before
+    return template, before, after, steps.seen
+
+
+def check(name: str, url: str, step: str, before: dict[str, Any], after: dict[str, Any], *, published: bool) -> None:
+    """That a graph is whole after it was stopped, says so, and takes the operation again."""
+    with Graph.open(url) as graph:
+        found = described(graph)
+        assert found in (before, after), step
+        if published:
+            assert found == after, f"{step}: it was published"
+        actions = [one.action for one in graph.recovered]
+        assert [one.action for one in graph.recoveries()] == actions, step
+        assert len(actions) <= 1, step
+        if actions and found == after:
+            assert actions[0] in ("rolled_forward", "completed"), step
+        elif actions:
+            assert actions[0] in ("rolled_back", "dropped"), step
+        newest = next(graph.commits(branch="try" if name == "fork" else "main"))
+        if "rolled_forward" in actions or "rolled_back" in actions:
+            assert newest.author == "omnigraph:recovery"
+            assert newest.id == graph.recovered[0].commit
+            assert newest.metadata["original_actor"] == "tester"
+        SCENARIOS[name].act(graph)
+        assert described(graph) == after, f"{step}: taken up again"
+    with Graph.open(url) as graph:
+        assert graph.recovered == []
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_error_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
+    template, before, after, steps = prepared(name, tmp_path)
+    seen = {"graph: published": False}
+    for n, step in enumerate(steps):
+        place = tmp_path / str(n)
+        shutil.copytree(template, place)
+        with Graph.open(f"{place}/") as graph, faults.arm(StopAt(n)), pytest.raises(Stop):
+            SCENARIOS[name].act(graph)
+        check(name, f"{place}/", step, before, after, published=seen["graph: published"] or step == "graph: published")
+        seen[step] = True
+        shutil.rmtree(place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_kill_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
+    template, before, after, steps = prepared(name, tmp_path)
+    places = [tmp_path / str(n) for n in range(len(steps))]
+    for place in places:
+        shutil.copytree(template, place)
+    program = start("graph_victims.py", name, *(f"{place}/" for place in places))
+    out, err = program.communicate(timeout=280)
+    assert program.returncode == 0, err
+    assert out.splitlines() == steps, err
+    published = False
+    for place, step in zip(places, steps, strict=True):
+        published = published or step == "graph: published"
+        check(name, f"{place}/", step, before, after, published=published)
+
+
+def test_the_same_handle_goes_on_after_an_error(graph: Graph) -> None:
+    graph.load(Customer, customers("a"))
+    with faults.arm(StopAt(3)), pytest.raises(Stop):
+        graph.load(Customer, customers("b"))
+    graph.load(Customer, customers("c"))
+    assert {"a", "c"} <= set(held(graph)["node/Customer"])
+
+
+def interrupted(graph: Graph, step: str, act: Any) -> None:
+    def stop(reached: str) -> None:
+        if reached == step:
+            raise Stop(step)
+
+    with faults.arm(stop), pytest.raises(Stop):
+        act()
+
+
+def test_a_readers_open_leaves_sidecars_alone(graph: Graph, url: str, tmp_path: Path) -> None:
+    interrupted(graph, "graph: before publishing", lambda: graph.load(Customer, customers("a")))
+    sidecars = list((tmp_path / "graph" / "__recovery").glob("*.json"))
+    assert len(sidecars) == 1
+    with Graph.open(url, read_only=True) as reader:
+        assert held(reader)["node/Customer"] == {}
+    assert list((tmp_path / "graph" / "__recovery").glob("*.json")) == sidecars
+
+
+def test_recovery_itself_can_be_stopped_at_any_step(graph: Graph, url: str, tmp_path: Path) -> None:
+    graph.load(Order, [{"id": 1}])
+
+    def two_tables() -> None:
+        with graph.transaction(actor="tester") as tx:
+            tx.load(Customer, customers("a"))
+            tx.load(Order, [{"id": 2}])
+
+    def after_one_table(step: str) -> None:
+        moved.append(step)
+        if moved.count("graph: table moved") == 1:
+            raise Stop(step)
+
+    moved: list[str] = []
+    for interrupt in ("forward", "back"):
+        if interrupt == "forward":
+            interrupted(graph, "graph: before publishing", two_tables)
+        else:
+            with faults.arm(after_one_table), pytest.raises(Stop):
+                two_tables()
+        template = tmp_path / interrupt
+        shutil.copytree(tmp_path / "graph", template)
+        for n in range(100):
+            place = tmp_path / f"{interrupt}-{n}"
+            shutil.copytree(template, place)
+            try:
+                with faults.arm(StopAt(n)):
+                    Graph.open(f"{place}/").close()
+                finished = True
+            except Stop:
+                finished = False
+            with Graph.open(f"{place}/") as again:
+                rows = held(again)
+                expected = (["a"], [1, 2]) if interrupt == "forward" else ([], [1])
+                assert (list(rows["node/Customer"]), list(rows["node/Order"])) == expected, (interrupt, n)
+                (audit,) = again.recoveries()
+                assert audit.actor == "tester"
+                newest = next(again.commits())
+                assert (newest.author, newest.id) == ("omnigraph:recovery", audit.commit) or audit.action == "completed"
+                assert not list((place / "__recovery").glob("*.json"))
+            shutil.rmtree(place)
+            if finished:
+                assert n > 5
+                break
+        shutil.rmtree(tmp_path / "graph")
+        graph.close()
+        graph = fresh(url)
+        graph.load(Order, [{"id": 1}])
+
+
+def test_two_opens_racing_on_one_sidecar_recover_once(graph: Graph, url: str) -> None:
+    for round in range(3):
+        name = f"k{round}"
+        interrupted(graph, "graph: before publishing", lambda name=name: graph.load(Customer, customers(name)))
+        barrier = threading.Barrier(2)
+        opened: list[Graph] = []
+
+        def open_it(barrier: threading.Barrier = barrier, opened: list[Graph] = opened) -> None:
+            barrier.wait()
+            opened.append(Graph.open(url))
+
+        threads = [threading.Thread(target=open_it) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(opened) == 2
+        for one in opened:
+            assert name in held(one)["node/Customer"]
+        commits = [commit for commit in opened[0].commits() if commit.author == "omnigraph:recovery"]
+        assert len(commits) == round + 1
+        assert len(list(opened[0].recoveries())) == round + 1
+
+
+def test_a_sidecar_that_cannot_be_explained_blocks_its_branch_only(graph: Graph, url: str, tmp_path: Path) -> None:
+    graph.branches.create("try")
+    interrupted(graph, "graph: before publishing", lambda: graph.load(Customer, customers("a"), branch="try"))
+    (file,) = (tmp_path / "graph" / "__recovery").glob("*.json")
+    data = json.loads(file.read_text())
+    data["tables"][0]["path"] = "nodes/elsewhere"
+    file.write_text(json.dumps(data))
+    with Graph.open(url) as again:
+        with pytest.raises(RecoveryBlockedError, match=file.name) as caught:
+            again.load(Customer, customers("b"), branch="try")
+        assert (caught.value.branch, caught.value.file) == ("try", f"__recovery/{file.name}")
+        again.load(Customer, customers("c"))
+        assert list(held(again)["node/Customer"]) == ["c"]
+        assert held(again, "try")["node/Customer"] == {}
+    assert file.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 99}', '{"format": 1, "tables": []}'])
+def test_an_unreadable_sidecar_is_set_aside(graph: Graph, url: str, tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "graph" / "__recovery"
+    graph.load(Customer, customers("a"))
+    (folder / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json").write_text(content)
+    with Graph.open(url) as again:
+        assert [one.action for one in again.recovered] == ["quarantined"]
+        again.load(Customer, customers("b"))
+    assert (folder / "quarantine" / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json").read_text() == content
+
+
+def test_a_sidecar_of_a_living_process_is_left_alone(graph: Graph, url: str) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def pause(step: str) -> None:
+        if step == "graph: before publishing":
+            inside.set()
+            assert go_on.wait(60)
+
+    with faults.arm(pause):
+        writer = threading.Thread(target=lambda: graph.load(Customer, customers("a")))
+        writer.start()
+        assert inside.wait(60)
+        with Graph.open(url) as other:
+            assert other.recovered == []
+            go_on.set()
+            writer.join()
+            assert list(held(other)["node/Customer"]) == ["a"]
+
+
+def test_what_others_published_since_is_not_undone(graph: Graph, url: str) -> None:
+    graph.load(Customer, customers("a"))
+    interrupted(graph, "graph: before publishing", lambda: graph.load(Customer, customers("lost")))
+    graph._writer._unsettled = False  # as another process, which knows nothing of it
+    graph.load(Customer, customers("b"))
+    with Graph.open(url) as again:
+        assert [one.action for one in again.recovered] == ["discarded"]
+        assert list(held(again)["node/Customer"]) == ["a", "b"]
+
+
+def test_a_version_with_somebody_elses_rows_in_it_is_never_rolled_forward(graph: Graph, url: str) -> None:
+    """A writer that died before it saw that it had built on rows which nobody published."""
+    graph.load(Customer, customers("a"))
+    state = graph._manifest.state()
+    stranger = state.types["node:Customer"].schema.empty_table().from_pylist(
+        customers("stranger", tier=None, email=None), state.types["node:Customer"].schema)
+    dataset = graph._tables.latest(state.types["node:Customer"], "main")
+    dataset.insert(stranger)
+
+    def stop_before_looking(step: str) -> None:
+        if step == "graph: table moved":
+            raise Stop(step)
+
+    with faults.arm(stop_before_looking), pytest.raises(Stop):
+        graph.load(Customer, customers("b"))
+    with Graph.open(url) as again:
+        assert list(held(again)["node/Customer"]) == ["a"]
+        again.load(Customer, customers("c"))
+        assert list(held(again)["node/Customer"]) == ["a", "c"]
+
+
+def test_sidecars_can_be_read_back(graph: Graph) -> None:
+    sidecar = Sidecar("01ARZ3NDEKTSV4RRFFQ69G5FAV", "main", "main", "me", "load", [])
+    assert Sidecar.from_bytes(sidecar.to_bytes()) == sidecar
+    assert isinstance(graph._tables, Tables)
