@@ -74,5 +74,18 @@ def test_what_is_no_sqlite_file_is_refused(tmp_path: Path, connect: Connect) -> 
     with pytest.raises(NotFound, match="no-such-folder"):
         connect(str(tmp_path / "no-such-folder" / "x.db"))
     (tmp_path / "folder.db").mkdir()
-    with pytest.raises(NotFound, match=r"folder\.db"):
-        connect(str(tmp_path / "folder.db"))
+    for readonly in (True, False):
+        with pytest.raises(Invalid, match=r"folder\.db is a directory"):
+            connect(str(tmp_path / "folder.db"), readonly=readonly)
+
+
+def test_a_file_that_is_there_is_not_said_to_be_missing(tmp_path: Path, connect: Connect) -> None:
+    """SQLite cannot open a file with a write-ahead log if it cannot write beside it."""
+    writer = connect(str(tmp_path / "plain.db"))
+    writer.execute("PRAGMA journal_mode=WAL").fetchall()
+    writer.execute("CREATE TABLE t(x)")
+    writer.close()
+    (tmp_path / "plain.db-shm").mkdir()
+    for readonly in (True, False):
+        with pytest.raises(Invalid, match=r"plain\.db is there, but cannot be opened.*rights"):
+            connect(str(tmp_path / "plain.db"), readonly=readonly)

@@ -44,7 +44,7 @@ def connect(url: str, *, readonly: bool, takeover: bool, synchronous: str) -> ap
     location = urls.parse(url)
     native = location.place is Place.SQLITE
     if not readonly and location.place in (Place.SQLITE, Place.PAGE_FILE) and location.path != ":memory:":
-        Path(location.path).parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(Path(location.path).parent)
     connection = engine.connect(url, readonly=readonly, takeover=takeover and not native)
     try:
         schema.set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly)
@@ -52,3 +52,11 @@ def connect(url: str, *, readonly: bool, takeover: bool, synchronous: str) -> ap
         connection.close(True)
         raise
     return connection
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Invalid(f"{folder} is no folder for spaces, and cannot be made one: {error.strerror}",
+                      hint="choose another place, or check the rights") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any
 
 import apsw
@@ -13,7 +14,7 @@ from ontolake.engine.failing import PageConnection
 from ontolake.engine.moments import check_begins_at_commit, commit_at
 from ontolake.engine.pages import PageFile
 from ontolake.engine.sharing import shared
-from ontolake.errors import Invalid, NotFound, OntolakeError
+from ontolake.errors import Invalid, NotFound, OntolakeError, StorageError
 from ontolake.storage.opening import is_registered
 from ontolake.storage.state import check_lsn
 
@@ -73,12 +74,24 @@ def _connect_native(path: str, readonly: bool) -> apsw.Connection:
         connection = apsw.Connection(path, _READ if readonly else _WRITE)
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("PRAGMA schema_version").fetchall()
-    except apsw.CantOpenError as error:
-        what = "there is no file" if readonly else "cannot open"
-        raise NotFound(f"{what} {path}", hint="check the path and its folder") from error
+    except (apsw.CantOpenError, apsw.IOError) as error:
+        if isinstance(error, apsw.IOError) and not os.path.isdir(path):
+            raise
+        raise _unopened(path, readonly) from error
     except apsw.NotADBError as error:
         raise Invalid(f"{path} is not a SQLite file", hint="file:///… opens a page file") from error
     return connection
+
+
+def _unopened(path: str, readonly: bool) -> StorageError:
+    """Why a native file could not be opened, as far as one can see."""
+    if os.path.isdir(path):
+        return Invalid(f"{path} is a directory, not a file", hint="give the file")
+    if not os.path.lexists(path):
+        what = "there is no file" if readonly else "cannot open"
+        return NotFound(f"{what} {path}", hint="check the path and its folder")
+    return Invalid(f"{path} is there, but cannot be opened", hint="check the rights to it and to its folder: a file "
+                   "with a write-ahead log can be read only by those who may write beside it; or copy it elsewhere")
 
 
 def _connect_pages(url: str, file: PageFile, readonly: bool) -> apsw.Connection:
