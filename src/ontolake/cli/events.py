@@ -15,7 +15,7 @@ from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.typed_options import Db, Models, StorageUri, named, open_typed, place
 
 if TYPE_CHECKING:
-    from ontolake.ontology.events import EventDeadLetter, EventStore, Selection, StoredEvent
+    from ontolake.ontology.events import EventDeadLetter, EventSelection, EventStore, StoredEvent
 
 app = typer.Typer(no_args_is_help=True, help="Look at the queue of events, and handle them.", rich_markup_mode="rich")
 
@@ -41,11 +41,11 @@ def list_events(
     namespace: InNamespace = None, limit: Limit = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Events in the order in which they were queued."""
-    from ontolake.ontology.events import Selection
+    from ontolake.ontology.events import EventSelection
 
     url, out = place(db, storage_uri), Out(json)
     with open_typed(url) as store:
-        chosen = Selection(namespace, status, type)
+        chosen = EventSelection(namespace, status, type)
         events = store.repository.events.select(chosen, limit=limit)
     if json:
         out.records({"url": url}, "events", map(_facts, events))
@@ -148,14 +148,14 @@ def purge(
 
     Without a token this only shows what would be removed.
     """
-    from ontolake.ontology.events import Selection
+    from ontolake.ontology.events import EventSelection
 
     if status is None and id is None:
         status = "done"
     if status == "claimed":
         raise typer.BadParameter("events that are being handled cannot be removed", param_hint="--status")
-    chosen = Selection(namespace, status, type, None if before is None else before.replace(tzinfo=before.tzinfo or UTC),
-                       id)
+    moment = None if before is None else before.replace(tzinfo=before.tzinfo or UTC)
+    chosen = EventSelection(namespace, status, type, moment, id)
     url, out = place(db, storage_uri), Out(json)
     with open_typed(url, write=token is not None) as store:
         queue = store.repository.events
@@ -178,7 +178,7 @@ def purge(
         out.preview(f"onto events purge{named(db, storage_uri)}{options} --token {expected}")
 
 
-def _counts(queue: EventStore, chosen: Selection) -> dict[str, int]:
+def _counts(queue: EventStore, chosen: EventSelection) -> dict[str, int]:
     """How many events are meant, by how they stand; those left out that are being handled."""
     found = {}
     for status in get_args(Status):

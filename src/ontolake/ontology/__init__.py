@@ -27,12 +27,12 @@ from ontolake.ontology.errors import (
 from ontolake.ontology.events import (
     Event,
     EventDeadLetter,
+    EventSelection,
     EventStore,
     Handler,
     HandlerContext,
     RunReport,
     Schedule,
-    Selection,
     StoredEvent,
     on_event,
 )
@@ -45,10 +45,10 @@ from ontolake.ontology.upgraders import Upgrader, upgrader
 
 __all__ = [
     "BatchSizeExceededError", "Config", "DanglingRelationError", "Event", "EventDeadLetter", "EventLoopLimitError",
-    "EventStore", "Handler", "HandlerContext", "HandlerError", "HeadMismatchError", "LeaseExpiredError",
-    "LockContentionError", "MetadataUnavailableError", "MigrationError", "MigrationPreview", "MigrationResult",
-    "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError", "Repository",
-    "Results", "RunReport", "Schedule", "SchemaOutdatedError", "SchemaValidationError", "Selection", "Session",
+    "EventSelection", "EventStore", "Handler", "HandlerContext", "HandlerError", "HeadMismatchError",
+    "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError", "MigrationPreview",
+    "MigrationResult", "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError",
+    "Repository", "Results", "RunReport", "Schedule", "SchemaOutdatedError", "SchemaValidationError", "Session",
     "SqliteRepositoryV1", "SqliteRepositoryV2", "StorageBackendError", "StoredEvent", "TypeDroppedError",
     "TypeMigration", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "Upgrader", "avg",
     "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ontolake.model import Entity, Field
-from ontolake.ontology import Event, HandlerContext, Selection, Session, on_event
+from ontolake.ontology import Event, EventSelection, HandlerContext, Session, on_event
 
 QUICK: dict[str, Any] = {"event_poll": 0.01, "event_backoff": 0.0, "lock_timeout": 30.0}
 
@@ -75,13 +75,13 @@ def session_at(url: str, engine: str | None = None, namespace: str | None = None
 
 
 def statuses(session: Session) -> dict[str, str]:
-    return {event.id: event.status for event in session.repository.events.select(Selection())}
+    return {event.id: event.status for event in session.events.select(EventSelection())}
 
 
 def finish(session: Session, handlers: list[Any] | None = None, seconds: float = 30) -> None:
     """Handle events until all are done or dead, also those that others have claimed and will not finish."""
-    store, deadline = session.repository.events, time.monotonic() + seconds
-    while any(store.count(Selection(status=status)) for status in ("ready", "waiting", "claimed")):
+    store, deadline = session.events, time.monotonic() + seconds
+    while any(store.count(EventSelection(status=status)) for status in ("ready", "waiting", "claimed")):
         assert time.monotonic() < deadline, statuses(session)
         session.run(HANDLERS if handlers is None else handlers, max_iterations=50)
 

@@ -13,7 +13,7 @@ import pytest
 
 from ontolake.errors import Invalid
 from ontolake.model import Field, SchemaValidationError
-from ontolake.ontology import Event, Handler, HandlerContext, Selection, Session, on_event
+from ontolake.ontology import Event, EventSelection, Handler, HandlerContext, Session, on_event
 from ontolake.ontology.events.event import queued
 
 from .story import Ordered, opened
@@ -85,7 +85,7 @@ def test_only_events_are_queued(native: str, wrong: Any) -> None:
         session.commit(event=wrong)
     session.close()
     with Session(native) as again:
-        assert again.repository.events.select(Selection()) == []
+        assert again.repository.events.select(EventSelection()) == []
 
 
 def test_what_json_cannot_hold_is_refused() -> None:

@@ -15,16 +15,16 @@ from ontolake.ontology import (
     Event,
     EventDeadLetter,
     EventLoopLimitError,
+    EventSelection,
     HandlerContext,
     HandlerError,
     HeadMismatchError,
-    Selection,
     Session,
     UnknownEventError,
     on_event,
 )
 
-from .story import HANDLERS, Ordered, Parcel, Shipped, Stock, finish, session_at, statuses, stock
+from .story import HANDLERS, Ordered, Parcel, Shipped, Stock, finish, parcels, session_at, statuses, stock
 
 
 class Ping(Event):
@@ -53,7 +53,7 @@ def test_what_a_handler_does_is_one_commit(url: str, engine: str) -> None:
         assert commits[0].metadata == {
             "event": {"id": event.event_id, "type": "Ordered", "handler": handle.name}, "why": "because", "who": "me",
         }  # fmt: skip
-        emitted = session.repository.events.select(Selection(event_type="Shipped"))
+        emitted = session.events.select(EventSelection(event_type="Shipped"))
         assert [one.payload["order"] for one in emitted] == ["1", "2", "3"]
         assert {(one.commit_id, one.depth, one.root_id) for one in emitted} == {(1, 1, event.event_id)}
         assert statuses(session)[event.event_id] == "done"
@@ -74,7 +74,7 @@ def test_the_lowest_priority_goes_first_and_events_in_the_order_they_were_queued
         session.run(handlers, until_idle=True)
         order = ["first", "usual", "usual too", "late"]
         assert calls == [(name, n) for n in range(3) for name in order]
-        assert session.repository.events.select(Selection())[0].handled == tuple(order)
+        assert session.events.select(EventSelection())[0].handled == tuple(order)
 
 
 def test_a_handler_that_is_through_is_not_called_again_when_a_later_one_fails(native: str, engine: str) -> None:
@@ -100,7 +100,7 @@ def test_a_handler_that_is_through_is_not_called_again_when_a_later_one_fails(na
         assert (report.handled, report.failed) == (1, 2)
         assert stock(session) == {"good": 0, "bad": 3}
         assert len(session.list_commits()) == 2, "a failed attempt leaves no trace in the data"
-        assert session.repository.events.count(Selection(event_type="Shipped")) == 1
+        assert session.events.count(EventSelection(event_type="Shipped")) == 1
 
 
 def test_attempts_wait_longer_each_time(native: str) -> None:
@@ -110,18 +110,18 @@ def test_attempts_wait_longer_each_time(native: str) -> None:
 
     with session_at(native, event_backoff=100.0, event_backoff_max=250.0) as session:
         session.commit(event=Ping())
-        store = session.repository.events
+        store = session.events
         waits = []
         for _ in range(4):
             before = time.time()
             session.run([fail], until_idle=True)
-            (event,) = store.select(Selection())
+            (event,) = store.select(EventSelection())
             assert event.status == "waiting"
             waits.append(round((event.available_at.timestamp() - before) / 50) * 50)
             assert session.run([fail], until_idle=True).iterations == 1, "not due"
             session.repository.db.execute("UPDATE events SET available_at = created_at")  # type: ignore[attr-defined]
         assert waits == [100, 200, 250, 250]
-        assert "ValueError: no" in str(store.select(Selection())[0].error)
+        assert "ValueError: no" in str(store.select(EventSelection())[0].error)
 
 
 def test_an_event_that_never_works_is_a_dead_letter_that_can_be_tried_again(url: str, engine: str) -> None:
@@ -151,7 +151,7 @@ def test_an_event_that_never_works_is_a_dead_letter_that_can_be_tried_again(url:
         assert session.dead_letters() == [letter]
         assert session.run([fine, pay], until_idle=True).handled == 0
 
-        store = session.repository.events
+        store = session.events
         with pytest.raises(UnknownEventError, match="no dead event 'other'"):
             store.requeue([event.event_id, "other"])
         assert len(session.dead_letters()) == 1, "all or none"
@@ -232,7 +232,7 @@ def test_a_handler_that_ends_the_process_has_made_an_attempt(native: str) -> Non
         for attempt in (1, 2):
             with pytest.raises(SystemExit):
                 session.run([leave])
-            assert session.repository.events.select(Selection())[0].attempts == attempt
+            assert session.events.select(EventSelection())[0].attempts == attempt
         assert session.run([leave], until_idle=True).dead == 1
         assert stock(session) == {}
 
@@ -371,7 +371,7 @@ def test_events_that_cause_too_many_events_are_stopped(native: str) -> None:
         session.commit(event=Loop(n=0))
         with pytest.raises(EventLoopLimitError, match="max_chain_events = 20"):
             session.run([multiply])
-        assert session.repository.events.count(Selection()) <= 21
+        assert session.events.count(EventSelection()) <= 21
         session.commit(event=Loop(n=0))
         with pytest.raises(EventLoopLimitError):
             session.run([multiply])
@@ -389,11 +389,11 @@ def test_a_run_ends_when_it_is_told_to(native: str) -> None:
         assert session.run([stop], max_iterations=1).handled == 1
         runner = threading.Thread(target=lambda: session.run([stop]))
         runner.start()
-        wait_for(lambda: session.repository.events.count(Selection(status="ready")) == 0)
+        wait_for(lambda: session.events.count(EventSelection(status="ready")) == 0)
         session.stop()
         runner.join(30)
         assert not runner.is_alive()
-        assert session.repository.events.runners() == [], "and is no longer listed"
+        assert session.events.runners() == [], "and is no longer listed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -425,7 +425,7 @@ def test_a_second_interrupt_gives_the_event_back(native: str) -> None:
         session.commit(event=Ping())
         with pytest.raises(KeyboardInterrupt):
             session.run([interrupted])
-        (event,) = session.repository.events.select(Selection())
+        (event,) = session.events.select(EventSelection())
         assert (event.status, event.attempts) == ("ready", 0)
         assert stock(session) == {}
 
@@ -436,7 +436,7 @@ def test_runners_are_listed_while_they_run(native: str) -> None:
 
         @on_event(Ping)
         def look(context: HandlerContext[Ping]) -> None:
-            seen.extend(session.repository.events.runners())
+            seen.extend(session.events.runners())
 
         session.commit(event=Ping())
         session.run([look], until_idle=True)
@@ -474,6 +474,28 @@ def wait_for(condition: Any, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def test_threads_share_a_queue(url: str, engine: str) -> None:
+    with session_at(url, engine) as session:
+        events = [Ordered(item="x", count=n) for n in range(1, 11)]
+        session.commit(event=events)
+        reports = []
+
+        def run() -> None:
+            with session_at(url) as own:
+                finish(own)
+                reports.append(threading.current_thread())
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(reports) == 3
+        assert stock(session) == {"x": 55}
+        assert parcels(session) == {event.event_id: 1 for event in events}
+        assert session.dead_letters() == []
 
 
 def test_an_event_is_due_for_one_runner_at_a_time(url: str, engine: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ontolake.ontology import HandlerContext, Selection, Session, on_event
+from ontolake.ontology import EventSelection, HandlerContext, Session, on_event
 
 from ..processes import FORKS, Process, process, wait_for
 from .story import Ordered, Stock, finish, opened, parcels, session_at, statuses, stock
@@ -58,9 +58,9 @@ def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(tmp_path: P
 
 def check_half_way(session: Session, event: Ordered) -> None:
     """A handler's effects are there if and only if the event says that it is through."""
-    stored = session.repository.events.get(event.event_id)
+    stored = session.events.get(event.event_id)
     assert ("x" in stock(session)) == any("take_from_stock" in name for name in stored.handled)
-    emitted = session.repository.events.select(Selection(event_type="Shipped"))
+    emitted = session.events.select(EventSelection(event_type="Shipped"))
     assert bool(emitted) == any("ship" in name for name in stored.handled) == (stored.status == "done")
     for one in emitted:
         assert bool(parcels(session)) == (one.status == "done")
@@ -118,7 +118,7 @@ def test_processes_share_a_queue_and_handle_each_event_once(native: str, engine:
     assert {report[1:] for report in reports} == {(0, 0, 0)}
     assert stock(session) == {f"item {n}": sum(m for m in range(1, 41) if m % 3 == n) for n in range(3)}
     assert parcels(session) == {event.event_id: 1 for event in events}
-    stored = session.repository.events.select(Selection())
+    stored = session.events.select(EventSelection())
     assert len(stored) == 80
     assert {event.status for event in stored} == {"done"}
     assert {event.attempts for event in stored} == {1}, "nobody was handed an event of another"
@@ -153,7 +153,7 @@ def test_a_claim_is_kept_for_as_long_as_the_handler_works(native: str) -> None:
         event = Ordered(item="x")
         session.commit(event=event)
         assert slow.line() == "began"
-        first = session.repository.events.get(event.event_id).claimed_until
+        first = session.events.get(event.event_id).claimed_until
         assert first is not None
         while time.time() < first.timestamp() + 0.1:
             assert session.run([quick], max_iterations=20).handled == 0
@@ -174,7 +174,7 @@ def test_a_handler_that_lost_its_claim_commits_nothing(native: str, engine: str)
         assert slow.line() == "0 0 1"
         assert stock(session) == {"x": 2}
         assert len(session.list_commits()) == 1
-        assert session.repository.events.select(Selection())[0].attempts == 2
+        assert session.events.select(EventSelection())[0].attempts == 2
 
 
 def test_a_claim_that_ran_out_is_refused_even_if_nobody_else_took_the_event(native: str, engine: str) -> None:
@@ -226,4 +226,4 @@ def test_an_idle_runner_stops_at_once_on_ctrl_c(native: str) -> None:
         runner.signal(signal.SIGINT)
         assert runner.line() == "2"
         assert runner.wait() == 0
-        assert session.repository.events.runners() == []
+        assert session.events.runners() == []

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from ontolake.ontology import Config, LeaseExpiredError, Selection, SqliteRepositoryV2, open_repository
+from ontolake.ontology import Config, EventSelection, LeaseExpiredError, SqliteRepositoryV2, open_repository
 from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.repository.sqlite_control import now_text, parse_time
@@ -155,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(status=st.sampled_from(["done", "dead"]))
     def purge(self, status: Any) -> None:
         gone = [one for one in self.naive if one.status == status]
-        assert self.store.purge(Selection(status=status)) == len(gone)
+        assert self.store.purge(EventSelection(status=status)) == len(gone)
         self.naive = [one for one in self.naive if one not in gone]
 
     @rule()
@@ -165,7 +165,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def looks_the_same(self) -> None:
-        found = self.store.select(Selection())
+        found = self.store.select(EventSelection())
         assert [(e.id, e.status, e.attempts, list(e.handled)) for e in found] == [
             (one.event.id, one.status, one.attempts, one.handled) for one in self.naive]
         dead = [one.event.id for one in self.naive if one.status == "dead"]

@@ -11,9 +11,9 @@ from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.model import Entity, Field, SchemaValidationError
 from ontolake.ontology import (
+    EventSelection,
     HandlerContext,
     SchemaOutdatedError,
-    Selection,
     Session,
     StorageBackendError,
     UnknownEventError,
@@ -24,7 +24,7 @@ from .story import HANDLERS, Ordered, Stock, finish, opened, parcels, session_at
 
 
 def queue(session: Session, **selection: Any) -> list[Any]:
-    return [event.payload["item"] for event in session.repository.events.select(Selection(**selection))]
+    return [event.payload["item"] for event in session.events.select(EventSelection(**selection))]
 
 
 def test_events_are_queued_with_their_commit(url: str, engine: str) -> None:
@@ -38,11 +38,11 @@ def test_events_are_queued_with_their_commit(url: str, engine: str) -> None:
         assert session.commit(event=[]) is None
         assert queue(session) == ["one", "two", "three", "four"]
         assert [commit.id for commit in session.list_commits()] == [1]
-        stored = session.repository.events.get(first.event_id)
+        stored = session.events.get(first.event_id)
         assert (stored.commit_id, stored.status, stored.depth, stored.root_id) == (1, "ready", 0, first.event_id)
         assert stored.created_at == first.created_at
         with pytest.raises(UnknownEventError, match="nothing"):
-            session.repository.events.get("nothing")
+            session.events.get("nothing")
 
 
 def test_a_commit_that_fails_queues_nothing(native: str, engine: str) -> None:
@@ -119,7 +119,7 @@ def test_events_survive_migrations_and_reopening(url: str, engine: str) -> None:
     with pytest.raises(SchemaOutdatedError):
         old.run(HANDLERS)
     assert set(statuses(old).values()) == {"ready"}, "a runner with old code stops, and no event suffers"
-    assert {event.attempts for event in old.repository.events.select(Selection())} == {0}
+    assert {event.attempts for event in old.repository.events.select(EventSelection())} == {0}
 
     session = Session(url, entity_types=[Wider])
     assert session.run([count_at_a_place], until_idle=True).handled == 2
@@ -171,16 +171,16 @@ def test_a_reader_can_look_at_the_queue_but_not_change_it(native: str) -> None:
 
 def test_events_are_purged_by_what_they_are(native: str) -> None:
     with session_at(native) as session:
-        store = session.repository.events
+        store = session.events
         session.commit(event=[Ordered(item="x"), Ordered(item="y")])
         session.run(HANDLERS, max_iterations=1)
-        assert (store.count(Selection(status="done")), store.count(Selection(status="ready"))) == (1, 2)
+        assert (store.count(EventSelection(status="done")), store.count(EventSelection(status="ready"))) == (1, 2)
         claim = store.claim("", ["Ordered"], "somebody", 30.0)
         assert claim is not None
-        assert store.purge(Selection()) == 2, "what is claimed stays"
-        assert [event.id for event in store.select(Selection())] == [claim.event.id]
+        assert store.purge(EventSelection()) == 2, "what is claimed stays"
+        assert [event.id for event in store.select(EventSelection())] == [claim.event.id]
         assert store.get(claim.event.id).claimed_by == "somebody"
-        assert store.purge(Selection(status="done")) == 0
+        assert store.purge(EventSelection(status="done")) == 0
         store.release(claim)
         finish(session)
         assert parcels(session) == {claim.event.id: 1}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ontolake.errors import Invalid
 from ontolake.model import SchemaValidationError
-from ontolake.ontology import Event, Schedule, Selection, Session
+from ontolake.ontology import Event, EventSelection, Schedule, Session
 
 from ..processes import Process
 from .story import session_at
@@ -26,12 +26,12 @@ class Needy(Event):
 
 
 def ticks(session: Session) -> list[datetime]:
-    return [event.created_at for event in session.repository.events.select(Selection(event_type="Nightly"))]
+    return [event.created_at for event in session.events.select(EventSelection(event_type="Nightly"))]
 
 
 def rewind(session: Session, schedule: Schedule, moment: datetime) -> None:
     """As if the schedule had been looked at last at that moment."""
-    store = session.repository.events
+    store = session.events
     seen = store.last_tick(session.namespace or "", schedule.schedule_id)
     assert store.advance(session.namespace or "", schedule.schedule_id, seen, moment, None)
 
@@ -44,7 +44,7 @@ def test_a_new_schedule_starts_now(url: str, engine: str) -> None:
     with session_at(url, engine) as session:
         schedule = Schedule(Nightly, "0 4 * * *")
         assert fired(session, schedule) == 0
-        last = session.repository.events.last_tick("", schedule.schedule_id)
+        last = session.events.last_tick("", schedule.schedule_id)
         assert last is not None
         assert abs(last - datetime.now(UTC)) < timedelta(minutes=1)
         assert ticks(session) == []
@@ -59,7 +59,7 @@ def test_missed_ticks_fire_once_for_the_last_of_them(url: str, engine: str) -> N
         assert fired(session, schedule) == 0
         last = now.replace(hour=4, minute=30, second=0, microsecond=0)
         assert ticks(session) == [last if last <= now else last - timedelta(days=1)]
-        (event,) = session.repository.events.select(Selection())
+        (event,) = session.events.select(EventSelection())
         assert (event.payload, event.namespace, event.status) == ({"what": "sums"}, "n", "ready")
     with session_at(url, namespace="n") as again:
         assert fired(again, schedule) == 0, "nor after reopening"

@@ -5,11 +5,11 @@ from ontolake.ontology.events.event import Event, EventDeadLetter
 from ontolake.ontology.events.handlers import Handler, on_event
 from ontolake.ontology.events.records import (
     Claim,
+    EventSelection,
     Handled,
     QueueChange,
     QueuedEvent,
     RunnerInfo,
-    Selection,
     StoredEvent,
 )
 from ontolake.ontology.events.runner import RunReport
@@ -17,6 +17,6 @@ from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.events.store import EventStore
 
 __all__ = [
-    "Claim", "Event", "EventDeadLetter", "EventStore", "Handled", "Handler", "HandlerContext", "QueueChange",
-    "QueuedEvent", "RunReport", "RunnerInfo", "Schedule", "Selection", "StoredEvent", "on_event",
+    "Claim", "Event", "EventDeadLetter", "EventSelection", "EventStore", "Handled", "Handler", "HandlerContext",
+    "QueueChange", "QueuedEvent", "RunReport", "RunnerInfo", "Schedule", "StoredEvent", "on_event",
 ]  # fmt: skip

@@ -76,7 +76,7 @@ class StoredEvent(NamedTuple):
     claimed_until: datetime | None
 
 
-class Selection(NamedTuple):
+class EventSelection(NamedTuple):
     """Which events are meant: those that fit everything that is given. `before` is about when they were queued."""
 
     namespace: str | None = None

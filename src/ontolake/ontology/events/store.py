@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ontolake.ontology.events.records import Claim, QueuedEvent, RunnerInfo, Selection, StoredEvent
+from ontolake.ontology.events.records import Claim, EventSelection, QueuedEvent, RunnerInfo, StoredEvent
 
 if TYPE_CHECKING:
     from ontolake.ontology.events.event import EventDeadLetter
@@ -103,11 +103,11 @@ class EventStore(Protocol):
         ...
 
     # looking and looking after
-    def select(self, selection: Selection, *, limit: int | None = None) -> list[StoredEvent]:
+    def select(self, selection: EventSelection, *, limit: int | None = None) -> list[StoredEvent]:
         """Events in the order in which they were queued."""
         ...
 
-    def count(self, selection: Selection) -> int: ...
+    def count(self, selection: EventSelection) -> int: ...
 
     def get(self, event_id: str) -> StoredEvent:
         """One event. Raises `UnknownEventError`."""
@@ -124,7 +124,7 @@ class EventStore(Protocol):
         """
         ...
 
-    def purge(self, selection: Selection) -> int:
+    def purge(self, selection: EventSelection) -> int:
         """Remove events for good, dead letters with them, and return how many. Claimed ones stay."""
         ...
 

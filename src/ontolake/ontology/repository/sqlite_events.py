@@ -18,7 +18,7 @@ from ontolake.model.codecs import encode_datetime, json_text
 from ontolake.ontology.errors import LeaseExpiredError, StorageBackendError, UnknownEventError
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
-from ontolake.ontology.events.records import Claim, QueueChange, QueuedEvent, RunnerInfo, Selection, StoredEvent
+from ontolake.ontology.events.records import Claim, EventSelection, QueueChange, QueuedEvent, RunnerInfo, StoredEvent
 from ontolake.ontology.repository.sqlite_beside import ENDLESS, Beside, is_private, write_transaction
 from ontolake.ontology.repository.sqlite_control import EVENTS, now_text, parse_time
 
@@ -171,7 +171,7 @@ class SqliteEventStore:
         return True
 
     # looking and looking after
-    def select(self, selection: Selection, *, limit: int | None = None) -> list[StoredEvent]:
+    def select(self, selection: EventSelection, *, limit: int | None = None) -> list[StoredEvent]:
         if not self._ready():
             return []
         where, given = _condition(selection)
@@ -182,14 +182,14 @@ class SqliteEventStore:
             {**given, "limit": -1 if limit is None else limit})  # fmt: skip
         return [_stored(row) for row in rows]
 
-    def count(self, selection: Selection) -> int:
+    def count(self, selection: EventSelection) -> int:
         if not self._ready():
             return 0
         where, given = _condition(selection)
         return int(self._db.execute(f"SELECT count(*) FROM events AS e WHERE {where}", given).get or 0)
 
     def get(self, event_id: str) -> StoredEvent:
-        for found in self.select(Selection(id=event_id)):
+        for found in self.select(EventSelection(id=event_id)):
             return found
         raise UnknownEventError(event_id)
 
@@ -212,7 +212,7 @@ class SqliteEventStore:
                 self._db.execute("DELETE FROM dead_letters WHERE event_id = ?", (event_id,))
         return len(event_ids)
 
-    def purge(self, selection: Selection) -> int:
+    def purge(self, selection: EventSelection) -> int:
         where, given = _condition(selection)
         with self._writing("events purged"):
             chosen = f"SELECT e.id FROM events AS e WHERE {where} AND NOT {_LIVE}"
@@ -333,7 +333,7 @@ def in_seconds(seconds: float) -> str:
     return (datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
 
 
-def _condition(selection: Selection) -> tuple[str, dict[str, Any]]:
+def _condition(selection: EventSelection) -> tuple[str, dict[str, Any]]:
     given: dict[str, Any] = {"now": now_text()}
     parts = ["1"]
     for column, value in (("namespace", selection.namespace), ("event_type", selection.event_type),
