@@ -85,7 +85,7 @@ def test_a_file_that_is_there_is_not_said_to_be_missing(tmp_path: Path, connect:
     writer.execute("PRAGMA journal_mode=WAL").fetchall()
     writer.execute("CREATE TABLE t(x)")
     writer.close()
-    (tmp_path / "plain.db-shm").mkdir()
+    (tmp_path / "plain.db-wal").mkdir()
     for readonly in (True, False):
         with pytest.raises(Invalid, match=r"plain\.db is there, but cannot be opened.*rights"):
             connect(str(tmp_path / "plain.db"), readonly=readonly)
