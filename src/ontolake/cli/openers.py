@@ -9,6 +9,7 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from ontolake.documents import Space
     from ontolake.ontology.typed_store import TypedStore
+    from ontolake.sql import Database
 
 
 def typed(url: str, write: bool) -> TypedStore:
@@ -27,3 +28,10 @@ def documents(url: str, write: bool) -> Space:
     for suffix in (".sqlite", ".db"):
         name = name.removesuffix(suffix)
     return Space(url, name, readonly=not write, takeover=False, synchronous="NORMAL")
+
+
+def sql(url: str, write: bool) -> Database:
+    """The SQL tables at `url`."""
+    from ontolake.sql import open_database
+
+    return open_database(url, readonly=not write)

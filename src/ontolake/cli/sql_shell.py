@@ -22,7 +22,13 @@ HELP = """\
 \\d NAME       the columns of a table  \\v            the newest version
 \\?            this help             \\q            leave, as Ctrl-D does
 End a statement with a semicolon."""
-WORDS = ["SELECT", "INSERT", "INTO", "VALUES", "UPDATE", "SET", "DELETE", "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT", "JOIN", "LEFT", "ON", "CREATE", "TABLE", "INDEX", "UNIQUE", "PRIMARY", "KEY", "NOT", "NULL", "DEFAULT", "ALTER", "DROP", "ADD", "COLUMN", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "EXPLAIN", "ANALYZE", "FOR", "SYSTEM_TIME", "AS", "OF", "RETURNING", "CONFLICT", "BIGINT", "TEXT", "BOOLEAN", "TIMESTAMP", "DECIMAL", "DATE"]
+WORDS = (
+    "SELECT", "INSERT", "INTO", "VALUES", "UPDATE", "SET", "DELETE", "FROM", "WHERE", "GROUP", "BY", "ORDER",
+    "LIMIT", "JOIN", "LEFT", "ON", "CREATE", "TABLE", "INDEX", "UNIQUE", "PRIMARY", "KEY", "NOT", "NULL",
+    "DEFAULT", "ALTER", "DROP", "ADD", "COLUMN", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "EXPLAIN", "ANALYZE",
+    "FOR", "SYSTEM_TIME", "AS", "OF", "RETURNING", "CONFLICT", "BIGINT", "TEXT", "BOOLEAN", "TIMESTAMP", "DECIMAL",
+    "DATE",
+)  # fmt: skip
 _HISTORY = "ONTO_HISTORY"
 
 

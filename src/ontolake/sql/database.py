@@ -288,7 +288,7 @@ class Database:
     ) -> Iterator[HistoryCommit[int]]:
         """The commits in `(since, until]`, newest first. Raises `NotFound` for what is no longer kept."""
         with self._on(branch) as session:
-            return iter(commits.newest_first(session, since, until))
+            yield from commits.newest_first(session, since, until)
 
     def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
         """What the commits in `(since, until]` did to rows, oldest first, a row at most once a commit."""
