@@ -21,15 +21,16 @@ def contents(store: ObjectStore) -> dict[str, bytes]:
     return {info.key: store.get(info.key).data for info in store.list()}
 
 
+def read(store: ObjectStore) -> None:
+    with opened(store) as session:
+        session.query().entities(Person).collect()
+
+
 def refused(store: ObjectStore, *words: str) -> None:
     """Reading or writing says what is wrong, and changes nothing."""
     before = contents(store)
     with pytest.raises(OntolakeError) as caught:
-        session = opened(store)
-        try:
-            session.query().entities(Person).collect()
-        finally:
-            session.close()
+        read(store)
     for word in words:
         assert word in str(caught.value)
     assert contents(store) == before

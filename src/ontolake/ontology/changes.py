@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ontolake.errors import Invalid
-from ontolake.history import ChangeKind
+from ontolake.history import Change, ChangeKind
 from ontolake.model.filters import Member, Ref
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.plan import Plan, Values
@@ -22,17 +21,33 @@ FEW = 2000
 _BATCH = 65_536
 
 
-def changes(
+class Changes(Iterator[Change[int]]):
+    """Changes one by one, or as Arrow batches."""
+
+    def __init__(
+        self, one_by_one: Iterator[Change[int]], repository: Repository, types: Iterable[TypeInfo], since: int,
+        until: int | None,
+    ) -> None:  # fmt: skip
+        self._one_by_one = one_by_one
+        self._given = (repository, types, since, until)
+
+    def __next__(self) -> Change[int]:
+        return next(self._one_by_one)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """All of them as Arrow batches, however many were taken one by one: `type`, `key`, `kind`, `before`, `after`
+        and `commit_id`, type by type."""
+        return arrow_changes(*self._given)
+
+
+def arrow_changes(
     repository: Repository, types: Iterable[TypeInfo], since: int, until: int | None
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """Batches of changes in `(since, until]`, type by type, in the order in which rows were written.
 
     A batch has `type`, `key` (a struct for relations), `kind`, `before` and `after` (structs of the fields, `before`
-    is missing for an insert) and `commit_id`. Raises `Invalid` for bounds that are none.
+    is missing for an insert) and `commit_id`.
     """
-    for number in (since, until):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 0):
-            raise Invalid(f"changes() takes commits as bounds, not {number!r}")
     with repository.reading():
         last = repository.head() if until is None else until
         for info in types:
@@ -103,4 +118,4 @@ def _codes(table: pa.Table, names: list[str]) -> Any:
     return found
 
 
-__all__ = ["changes"]
+__all__ = ["Changes", "arrow_changes"]

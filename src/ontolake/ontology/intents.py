@@ -15,7 +15,7 @@ class Intents:
 
     def __init__(self) -> None:
         self._rows: dict[TypeInfo, dict[Any, Row]] = {}
-        self._bulk: dict[TypeInfo, list[Row]] = {}
+        self._bulk: dict[TypeInfo, Collection[Row]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._rows.values())) + sum(map(len, self._bulk.values()))
@@ -28,7 +28,7 @@ class Intents:
                 known = self._rows[info] = self._unfolded(info)
             known[row[0] if info.kind == "entity" else row[: len(info.keys)]] = row
 
-    def add_unique(self, info: TypeInfo, rows: list[Row], unique: bool) -> None:
+    def add_unique(self, info: TypeInfo, rows: Collection[Row], unique: bool) -> None:
         """Add many rows of one type. If no key repeats and it is the first of its type, they are kept as they are."""
         if unique and info not in self._rows and info not in self._bulk:
             self._bulk[info] = rows

@@ -12,6 +12,7 @@ from ontolake.history import Change, ChangeKind, Commit
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.changes import Changes
 from ontolake.ontology.committing import commit_difference
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import (
@@ -96,10 +97,15 @@ class Session(TypedHistory):
         Columns that are missing are filled with defaults. Raises `SchemaValidationError` for a column or a value that
         does not fit.
         """
+        from ontolake.ontology.arrow_columns import columns_from_arrow
         from ontolake.ontology.arrow_rows import rows_from_arrow
 
         info = self._info(cls)
-        self._intents.add_unique(info, *rows_from_arrow(info, table))
+        columns = columns_from_arrow(info, table) if self.repository.takes_columns else None
+        if columns is not None:
+            self._intents.add_unique(info, columns, columns.unique())
+        else:
+            self._intents.add_unique(info, *rows_from_arrow(info, table))
 
     def _info(self, cls: Any) -> TypeInfo:
         if cls not in self._known:
@@ -241,18 +247,13 @@ class Session(TypedHistory):
                     found.append(Change(commit_id, f"{info.kind}/{info.name}", key, kind, before, after))
         return found
 
-    def changes(
-        self, since: int = 0, until: int | None = None, *, types: Iterable[Any] | None = None
-    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-        """What commits after `since` up to `until` did, as Arrow batches: `type`, `key`, `kind` (insert or update),
-        `before`, `after` and `commit_id`; of all types of this session or of those named.
+    def changes(self, since: int = 0, until: int | None = None, *, branch: str | None = None) -> Changes:
+        """What the commits in `(since, until]` did to rows of the types, oldest first, one by one.
 
-        Typed reads bound it: of a type that was migrated since, it tells from the migration on.
+        `.to_batches()` of it gives the same as Arrow, type by type. Typed reads bound it: of a type that was migrated
+        since, it tells from the migration on.
         """
-        from ontolake.ontology.changes import changes
-
-        chosen = self.types if types is None else [self._info(cls) for cls in types]
-        return changes(self.repository, chosen, since, until)
+        return Changes(super().changes(since, until, branch=branch), self.repository, self.types, since, until)
 
     def storage_info(self) -> dict[str, Any]:
         """Backend, engine version, place, and with v2 the layout of every type."""

@@ -97,6 +97,8 @@ class Repository(Protocol):
     backend: str
     engine_version: str
     uri: str
+    takes_columns: bool
+    """Whether rows are best handed over as Arrow columns (`ArrowRows`)."""
 
     def storage_info(self) -> dict[str, Any]:
         """Backend, engine version, place, and with v2 the layout of every type."""

@@ -21,6 +21,7 @@ from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
+from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, SchemaOutdatedError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
@@ -33,7 +34,7 @@ from ontolake.ontology.repository.s3_files import Files
 from ontolake.ontology.repository.s3_layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.s3_lease import ObjectLock, now_text
 from ontolake.ontology.repository.s3_moment import Moment, Records
-from ontolake.ontology.repository.s3_rows import Type, public_table, rows_of, table_of
+from ontolake.ontology.repository.s3_rows import Type, place, public_table, rows_of, table_of
 from ontolake.ontology.repository.s3_scan import LATEST, Scanner, Span
 from ontolake.ontology.repository.s3_single import SingleRows
 from ontolake.ontology.repository.s3_transaction import S3Transaction
@@ -60,6 +61,7 @@ class S3Repository(SingleRows, ABC):
 
     backend = "s3"
     engine_version: str
+    takes_columns = True
     versions_apart: bool
     """Whether every version of a type has files of its own, and reads see the current one only."""
 
@@ -100,6 +102,8 @@ class S3Repository(SingleRows, ABC):
 
     def declared(self, info: TypeInfo, rows: Collection[Row]) -> pa.Table:
         """Declared rows as a table."""
+        if isinstance(rows, ArrowRows):
+            return pa.table({place(column): values for column, values in rows.columns()})
         return table_of(info, rows)
 
     def storage_info(self) -> dict[str, Any]:

@@ -96,7 +96,8 @@ class Executor:
         after = repository.scanner.scan(info, state, Span(commit_id, commit_id - 1, history=True))
         if not len(after):
             return
-        earlier = repository.scanner.scan(info, state, Span(commit_id - 1))
+        leading = list(dict.fromkeys(encoded(info.keys[0], after)))
+        earlier = repository.scanner.scan(info, state, Span(commit_id - 1), keys=leading)
         places = {key: place for place, key in enumerate(key_texts(info, earlier).to_pylist())}
         at = [places.get(key) for key in key_texts(info, after).to_pylist()]
         known = earlier.take(pa.array([place for place in at if place is not None], pa.int64()))
@@ -111,8 +112,8 @@ def _keys(plan: Plan, values: Values) -> list[Any] | None:
     column = type_info(plan.root).keys[0]
     for shape, given in conjuncts(plan.where, values.where):
         if (
-            isinstance(shape, Compare | Member) and shape.op in ("==", "in") and shape.ref == Ref(plan.root, column.name)
-            and getattr(shape, "other", None) is None
+            isinstance(shape, Compare | Member) and shape.op in ("==", "in")
+            and shape.ref == Ref(plan.root, column.name) and getattr(shape, "other", None) is None
         ):  # fmt: skip
             found = [comparand(column)(value) for value in given]
             # A number may be compared with one that no key can be.

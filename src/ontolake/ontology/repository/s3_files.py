@@ -57,7 +57,9 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
     if VERSION not in table.column_names:
         table = table.append_column(VERSION, pa.array(np.full(len(table), version, np.int64)))
     keys = {place(column) for column in info.keys}
-    plain = [name for name in table.column_names if name not in keys and name != ROW]
+    # Numbers and keys seldom repeat, and looking for repetitions takes long.
+    plain = [field.name for field in table.schema
+             if field.name in (COMMIT, VERSION) or (field.type == pa.string() and field.name not in keys)]
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=GROUP, compression="snappy", write_page_checksum=True,
                    use_dictionary=plain, column_encoding={ROW: "DELTA_BINARY_PACKED"}, store_schema=False)

@@ -127,7 +127,7 @@ class Scanner:
         self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str],
         prune: Prune | None, by_key: bool,
     ) -> pa.Table:  # fmt: skip
-        """Newest runs first; of the older ones what no newer one has. Only the oldest may be read in parts, unless by key."""
+        """Newest runs first; of older ones what they lack. Only the oldest can be read in parts, or all by key."""
         found: list[pa.Table] = []
         newer: list[pa.Array] = []
         for number in range(len(runs) - 1, -1, -1):

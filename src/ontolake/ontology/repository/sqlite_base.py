@@ -50,6 +50,7 @@ class SqliteRepository(ABC):
     """A typed store in a SQLite database, whichever engine version it has."""
 
     backend = "sqlite"
+    takes_columns = False
     engine_version: str
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
