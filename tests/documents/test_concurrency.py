@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +132,45 @@ def test_a_database_that_stays_busy_is_contended(native_place: str, open_here: O
         write(two, Set("a", {}))
     one._database.connection.execute("ROLLBACK")
     assert write(two, Set("a", {})).seq == 1
+
+
+@pytest.mark.parametrize("place", ["{}/", "sqlite+file://{}"])
+def test_a_forked_process_has_to_open_the_space_again(place: str, tmp_path: Path) -> None:
+    """SQLite's connections must not be used on the other side of a fork; nor must a lock that was held then stay so."""
+    program = """
+import os, sys, threading
+from ontolake.documents import Set, open_space
+from ontolake.errors import Invalid
+
+space = open_space(sys.argv[1], "test")
+space.transact("s", 1, [Set("a", {})])
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with space._database.read:
+        held.set()
+        done.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    for use in (lambda: space.read("a"), lambda: space.transact("s", 2, [Set("a", {})])):
+        try:
+            use()
+        except Invalid as error:
+            assert "before a fork" in str(error), error
+        else:
+            os._exit(1)
+    space.close()
+    again = open_space(sys.argv[1], "test", readonly=True)
+    os._exit(0 if again.read("a").exists else 2)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+done.set()
+assert space.transact("s", 3, [Set("a", {"n": 1})]).seq == 2
+space.close()
+sys.exit(code)
+"""
+    ended = subprocess.run([sys.executable, "-c", program, place.format(tmp_path)], capture_output=True, text=True,
+                           timeout=60, check=False)  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")

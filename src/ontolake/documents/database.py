@@ -6,7 +6,9 @@ of it stays when the block raises.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -24,6 +26,18 @@ View = tuple[tuple[str, int], ...]
 
 _LAST = 'SELECT max(seq) FROM "commit"'
 _LINEAGE = "SELECT parent_branch, fork_seq FROM branch WHERE name = ?"
+
+
+_open: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _start_anew() -> None:
+    """In a forked process: what is open here belongs to the parent."""
+    for database in list(_open):
+        database.orphan()
+
+
+os.register_at_fork(after_in_child=_start_anew)
 
 
 def rows(connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
@@ -52,9 +66,23 @@ class Database:
         """Counts the commits of this process, and the closing of the space."""
         self._announcement = threading.Condition()
         self.closed = False
+        self._why_closed = "is closed"
         self.read = _Transaction(self, "BEGIN")
         self.write = _Transaction(self, "BEGIN IMMEDIATE")
         self._lineage: dict[str, tuple[str | None, int]] = {}
+        _open.add(self)
+
+    def orphan(self) -> None:
+        """This is a forked process's copy. Connections do not survive that: SQLite would damage what it shares."""
+        self.lock = threading.RLock()
+        self._announcement = threading.Condition()
+        if not self.closed:
+            self.closed, self._why_closed = True, "was opened by another process, before a fork"
+
+    def check_open(self) -> None:
+        """Raise `Invalid` if the space is closed."""
+        if self.closed:
+            raise Invalid(f"the space {self.url} {self._why_closed}", hint="open it again")
 
     def close(self) -> None:
         with self.lock:
@@ -122,8 +150,7 @@ class _Transaction:
         database = self._database
         database.lock.acquire()
         try:
-            if database.closed:
-                raise Invalid(f"the space {database.url} is closed", hint="open it again")
+            database.check_open()
             database.connection.execute(self._begin)
         except BaseException as error:
             database.lock.release()
