@@ -11,11 +11,14 @@ _log = logging.getLogger("ontolake.ontology")
 
 class Renewal:
     """Calls `beat` every `every` seconds until `stop`, or until it returns False: there is nothing left to renew.
+    In the end it calls `finish`, in the same thread.
 
     A beat that raises is tried again at the next turn; what it was to renew lapses by itself if that goes on.
     """
 
-    def __init__(self, name: str, every: float, beat: Callable[[], bool], finish: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, every: float, beat: Callable[[], bool], finish: Callable[[], None] | None = None
+    ) -> None:  # fmt: skip
         self._every = every
         self._beat = beat
         self._finish = finish
@@ -32,7 +35,8 @@ class Renewal:
                 except Exception as error:
                     _log.warning("%s: not renewed, will try again: %s", self._thread.name, error)
         finally:
-            self._finish()
+            if self._finish is not None:
+                self._finish()
 
     def stop(self) -> None:
         """End it, and wait until a beat that has begun is over."""

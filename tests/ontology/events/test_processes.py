@@ -4,66 +4,158 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ontolake.ontology import EventSelection, HandlerContext, Session, on_event
+from ontolake.ontology import EventDeadLetter, EventSelection, HandlerContext, Schedule, Session, on_event
 
 from ..processes import FORKS, Process, process, wait_for
-from .story import Ordered, Stock, finish, opened, parcels, session_at, statuses, stock
+from .story import Ordered, Parcel, Stock, finish, opened, parcels, session_at, statuses, stock
 
 SWEEP = FORKS + """
     from ontolake import faults
-    from ontology.events.story import HANDLERS, finish, opened
+    from ontology.events import test_processes as tests
 
-    def work(url, step):
-        session = opened(url, event_lease=0.05, event_max_attempts=1000)
+    def work(url, story, step):
+        session = tests.opened(url, event_lease=0.05, event_max_attempts=1000)
         hook = faults.At(int(step), faults.kill)
         # The steps of the storage beneath are swept by its own tests.
         with faults.arm(lambda name: hook(name) if name.startswith("ontology") else None):
-            finish(session)
+            tests.STORIES[story].end(session)
         session.close()
 
     each(work)
 """
 
 
+class Orders:
+    """An order with two handlers, one of which emits an event that is handled too."""
+
+    steps = 15
+
+    @staticmethod
+    def begin(session: Session) -> None:
+        session.commit(event=Ordered(item="x", count=5, event_id="order"))
+
+    @staticmethod
+    def end(session: Session) -> None:
+        finish(session)
+
+    @staticmethod
+    def check_half_way(session: Session) -> None:
+        """A handler's effects are there if and only if the event says that it is through."""
+        stored = session.events.get("order")
+        assert ("x" in stock(session)) == any("take_from_stock" in name for name in stored.handled)
+        emitted = session.events.select(EventSelection(event_type="Shipped"))
+        assert bool(emitted) == any("ship" in name for name in stored.handled) == (stored.status == "done")
+        for one in emitted:
+            assert bool(parcels(session)) == (one.status == "done")
+
+    @staticmethod
+    def check(session: Session) -> None:
+        assert stock(session) == {"x": 5}
+        assert parcels(session) == {"order": 1}
+        assert session.repository.head() == 2
+        assert list(statuses(session).values()) == ["done", "done"]
+        assert session.dead_letters() == []
+
+
+@on_event(Ordered)
+def give_up(context: HandlerContext[Ordered]) -> None:
+    context.ensure(Stock(id="never"))
+    raise ValueError("no")
+
+
+@on_event(EventDeadLetter)
+def mourn(context: HandlerContext[EventDeadLetter]) -> None:
+    found = context.query().entities(Parcel).where(Parcel.id == context.event.failed_event_id).first()
+    context.ensure(Parcel(id=context.event.failed_event_id, times=(found.times if found else 0) + 1))
+
+
+class Letters:
+    """An order that cannot be handled, and what is told of that."""
+
+    steps = 10
+    begin = Orders.begin
+
+    @staticmethod
+    def end(session: Session) -> None:
+        session.config = replace(session.config, event_max_attempts=2)
+        finish(session, [give_up, mourn])
+
+    @staticmethod
+    def check_half_way(session: Session) -> None:
+        dead = [event.id for event in session.events.select(EventSelection(status="dead"))]
+        assert dead == [letter.failed_event_id for letter in session.dead_letters()]
+        assert stock(session) == {}
+
+    @staticmethod
+    def check(session: Session) -> None:
+        assert [letter.failed_event_id for letter in session.dead_letters()] == ["order"]
+        assert stock(session) == {}
+        assert session.events.count(EventSelection()) == 2
+        assert parcels(session) == {"order": 1}, "it was told once"
+
+
+class Ticks:
+    """A schedule that missed a tick."""
+
+    steps = 2
+    schedule = Schedule(Ordered(item="tick"), "0 0 1 1 *")
+
+    @classmethod
+    def begin(cls, session: Session) -> None:
+        session.events.advance("", cls.schedule.schedule_id, None, datetime(2020, 6, 1, tzinfo=UTC), None)
+
+    @classmethod
+    def end(cls, session: Session) -> None:
+        session.run([], schedules=[cls.schedule], max_iterations=1)
+
+    @classmethod
+    def check_half_way(cls, session: Session) -> None:
+        last = session.events.last_tick("", cls.schedule.schedule_id)
+        assert last is not None
+        assert session.events.count(EventSelection(event_type="Ordered")) == (last.year > 2020)
+
+    @staticmethod
+    def check(session: Session) -> None:
+        assert [event.payload["item"] for event in session.events.select(EventSelection())] == ["tick"]
+
+
+STORIES: dict[str, Any] = {"orders": Orders, "letters": Letters, "ticks": Ticks}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["native", "page file"])
-def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(tmp_path: Path, engine: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("story", "kind", "engine"),
+    [("orders", "native", "v1"), ("orders", "native", "v2"), ("orders", "page file", "v2"), ("letters", "native", "v2"),
+     ("ticks", "native", "v2")],
+)  # fmt: skip
+def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(
+    tmp_path: Path, story: str, kind: str, engine: str
+) -> None:  # fmt: skip
+    told = STORIES[story]
     with process(SWEEP) as forks:
         for step in range(200):
             url = str(tmp_path / f"s{step}.db") if kind == "native" else f"file://{tmp_path}/s{step}.db"
-            event = Ordered(item="x", count=5)
             with session_at(url, engine) as session:
-                session.commit(event=event)
-            ended = int(forks.ask(f"{url}\t{step}"))
+                told.begin(session)
+            ended = int(forks.ask(f"{url}\t{story}\t{step}"))
             assert ended in (0, -signal.SIGKILL)
             takeover = {} if kind == "native" else {"connect": {"takeover": True}}
             with session_at(url, event_max_attempts=1000, **takeover) as session:
-                check_half_way(session, event)
-                finish(session)
-                assert stock(session) == {"x": 5}
-                assert parcels(session) == {event.event_id: 1}
-                assert session.repository.head() == 2
-                assert set(statuses(session).values()) == {"done"}
-                assert len(statuses(session)) == 2
-                assert session.dead_letters() == []
+                told.check_half_way(session)
+                if ended != 0:
+                    told.end(session)
+                told.check(session)
             if ended == 0:
-                assert step > 15, "there were steps to be killed at"
+                assert step > told.steps, "there were steps to be killed at"
                 return
     raise AssertionError("it never came to its end")
-
-
-def check_half_way(session: Session, event: Ordered) -> None:
-    """A handler's effects are there if and only if the event says that it is through."""
-    stored = session.events.get(event.event_id)
-    assert ("x" in stock(session)) == any("take_from_stock" in name for name in stored.handled)
-    emitted = session.events.select(EventSelection(event_type="Shipped"))
-    assert bool(emitted) == any("ship" in name for name in stored.handled) == (stored.status == "done")
-    for one in emitted:
-        assert bool(parcels(session)) == (one.status == "done")
 
 
 def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(native: str) -> None:

@@ -81,15 +81,18 @@ class Runner:
 
     def run(self, max_iterations: int | None, until_idle: bool) -> RunReport:
         """Handle events until told to stop, or for so many rounds, or until nothing is due."""
-        self._beat()
-        renewal = Renewal("ontolake-events", self._config.event_lease / 3, self._beat, self._keeper.close)
         try:
-            with stopped_by_signals(self._stop):
-                self._rounds(max_iterations, until_idle)
+            self._beat()
+            renewal = Renewal("ontolake-events", self._config.event_lease / 3, self._beat)
+            try:
+                with stopped_by_signals(self._stop):
+                    self._rounds(max_iterations, until_idle)
+            finally:
+                renewal.stop()
+                with contextlib.suppress(OntolakeError):
+                    self._keeper.leave(self._session.session_id)
         finally:
-            renewal.stop()
-            with contextlib.suppress(OntolakeError):
-                self._store.leave(self._session.session_id)
+            self._keeper.close()
         return self.report
 
     def _names(self) -> list[str]:

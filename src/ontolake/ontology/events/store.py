@@ -40,6 +40,10 @@ class Keeper(Protocol):
         """Tell that a runner is alive."""
         ...
 
+    def leave(self, session_id: str) -> None:
+        """Tell that a runner has ended."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -129,10 +133,6 @@ class EventStore(Protocol):
         ...
 
     # who is there
-    def leave(self, session_id: str) -> None:
-        """Tell that a runner has ended."""
-        ...
-
     def runners(self) -> list[RunnerInfo]:
         """The runners that have not told that they ended."""
         ...

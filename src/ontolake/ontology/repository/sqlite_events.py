@@ -223,10 +223,6 @@ class SqliteEventStore:
         return purged
 
     # who is there
-    def leave(self, session_id: str) -> None:
-        with self._writing("runner left"):
-            self._db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
-
     def runners(self) -> list[RunnerInfo]:
         if not self._ready():
             return []
@@ -259,6 +255,11 @@ class SqliteKeeper:
             db.execute("INSERT INTO sessions VALUES (?, ?, ?3, ?3, ?4) ON CONFLICT (session_id) DO UPDATE SET "
                        "last_heartbeat = ?3", (session_id, namespace, now_text(), json_text(dict(metadata))))
             db.execute("DELETE FROM sessions WHERE last_heartbeat < ?", (in_seconds(-_STALE * self._lease),))
+
+    def leave(self, session_id: str) -> None:
+        if self._beside is not None:
+            with self._beside.writing() as db:
+                db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
 
     def close(self) -> None:
         if self._beside is not None:

@@ -54,7 +54,7 @@ class WriteLock:
                 return
             self._db.execute("ROLLBACK")
             if self._owner is not None:
-                self._forget()
+                self._stop_renewing()  # and stay out until it is released
                 raise lost(found)
             if time.monotonic() >= deadline:
                 assert found is not None
@@ -71,8 +71,9 @@ class WriteLock:
     def acquire(self, owner: str) -> Lease:
         """Hold the lock until it is released as often as it was acquired. Raises `LockContentionError`."""
         if self._owner == owner:
+            lease = self.renew(owner)
             self._depth += 1
-            return self.renew(owner)
+            return lease
         self.begin(owner)
         try:
             lease = take(self._db, owner, self._ttl)
@@ -107,15 +108,15 @@ class WriteLock:
         if self._owner is not None and self._depth > 1:
             self._depth -= 1
             return
-        self._forget()
+        self._owner, self._depth = None, 0
+        self._stop_renewing()
         try:
             with write_transaction(self._db, self._uri):
                 drop(self._db, owner)
         except LockContentionError:
             _log.warning("the write lock of %s could not be released, and will run out", self._uri)
 
-    def _forget(self) -> None:
-        self._owner, self._depth = None, 0
+    def _stop_renewing(self) -> None:
         renewal, self._renewal = self._renewal, None
         if renewal is not None:
             renewal.stop()
