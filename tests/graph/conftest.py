@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))  # tests are imported
 
 pytest.importorskip("lance")
 
-from graph_support import TYPES  # noqa: E402
+from graph_support import TYPES
 
-from ontolake.graph import Graph  # noqa: E402
+from ontolake.graph import Graph
 
 
 @pytest.fixture

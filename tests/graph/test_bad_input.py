@@ -69,7 +69,8 @@ def test_bad_rows_are_named_and_nothing_is_published(filled: Graph) -> None:
 
 
 def test_a_node_with_edges_cannot_go(filled: Graph) -> None:
-    for attempt in (lambda: filled.delete(Customer, "a"), lambda: filled.load(Customer, customers("b"), mode="overwrite")):
+    for attempt in (lambda: filled.delete(Customer, "a"),
+                    lambda: filled.load(Customer, customers("b"), mode="overwrite")):
         with pytest.raises(EndpointError) as caught:
             attempt()
         assert caught.value.key == ("a", 1)

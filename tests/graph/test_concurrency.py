@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,8 @@ def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
         namespace = {"__annotations__": {"id": Field[str]}, "__module__": __name__, "id": Field(primary_key=True)}
         types.append(type(Entity)(f"T{number}", (Entity,), namespace))
     with Graph.init(url, types) as graph:
-        writers = [start("graph_writer.py", url, f"T{number}", f"w{number}", str(each), stdin=-1) for number in range(8)]
+        writers = [start("graph_writer.py", url, f"T{number}", f"w{number}", str(each), stdin=-1)
+                   for number in range(8)]
         for writer in writers:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
@@ -139,7 +141,7 @@ def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
         chain = list(graph.commits())
         assert len(acknowledged) == 8 * each
         assert {commit.id for commit in chain[:-1]} == acknowledged
-        for newer, older in zip(chain, chain[1:], strict=False):
+        for newer, older in pairwise(chain):
             assert newer.parents == (older.id,)
         assert all(len(rows) == each for rows in held(graph).values())
         assert graph.recover() == []

@@ -61,9 +61,13 @@ def test_a_transaction_is_one_commit_over_many_tables(graph: Graph) -> None:
 
 def test_an_exception_in_a_transaction_publishes_nothing(graph: Graph) -> None:
     before = list(graph.commits())
-    with pytest.raises(RuntimeError), graph.transaction() as tx:
-        tx.load(Customer, customers("a"))
-        raise RuntimeError
+    def fail() -> None:
+        with graph.transaction() as tx:
+            tx.load(Customer, customers("a"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert list(graph.commits()) == before
     assert held(graph)["node/Customer"] == {}
 

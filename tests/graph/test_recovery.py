@@ -1,4 +1,4 @@
-"""Stopped at any step, by an error or by kill -9, an operation is whole or not there at all, and the audit says which."""
+"""Stopped at any step, by an error or by kill -9, an operation is whole or not there at all; the audit says which."""
 
 from __future__ import annotations
 

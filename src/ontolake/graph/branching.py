@@ -74,7 +74,7 @@ class Branches:
             graph._place.store.delete([info.key for info in graph._place.store.list(prefix)])
             manifest.create_branch(name, parent, version)
         faults.reach("graph: branch created")
-        graph._place.settle_reference(MANIFEST_PATH)
+        graph._place.settle_reference(MANIFEST_PATH, name)
         graph._tables.forget(name)
         made = graph._manifest_state(name)
         return Branch(name, made.head.id, made.head.id, parent)
@@ -101,7 +101,7 @@ class Branches:
         # First the reference, which makes it gone for all; what tables forked for it is swept after.
         manifest.delete_branch(name)
         faults.reach("graph: branch deleted")
-        graph._place.settle_reference(MANIFEST_PATH)
+        graph._place.settle_reference(MANIFEST_PATH, None)
         manifest.forget(name)
         graph._identities.pop(name, None)
         graph._snapshots.clear()

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ontolake.graph.branching import Branches
 from ontolake.graph.differ import diff_tables
 from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
+from ontolake.graph.exporting import export, import_into, types_in
 from ontolake.graph.lineage import first_parents
+from ontolake.graph.maintenance import (
+    Finding,
+    Optimized,
+    Removable,
+    Tags,
+    cleanup,
+    create_index,
+    garbage,
+    optimize,
+    repair,
+    verify,
+)
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Manifest, Pin, State, create_manifest, read_stamp
 from ontolake.graph.merging import MergeResult, Strategy, merge
 from ontolake.graph.place import Place
@@ -19,9 +33,9 @@ from ontolake.graph.sidecars import Sidecars
 from ontolake.graph.snapshot import Snapshot
 from ontolake.graph.tables import Tables
 from ontolake.graph.types import GraphType, check_types, graph_type
-from ontolake.graph.ulid import new_ulid
+from ontolake.graph.ulid import is_ulid, new_ulid
 from ontolake.graph.writing import Mode, Transaction, Writer
-from ontolake.history import Change, Commit, Ref
+from ontolake.history import Change, Commit, Damage, Garbage, Ref
 
 
 class Graph:
@@ -39,6 +53,7 @@ class Graph:
         self._identities: dict[str, str] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self.branches = Branches(self)
+        self.tags = Tags(self)
         self.recovered: list[Recovery] = []
         """What opening the graph had to recover."""
         if not read_only:
@@ -93,7 +108,7 @@ class Graph:
         if commit is None or commit == state.head.id:
             record = state.head
         else:
-            tagged = None
+            tagged = None if is_ulid(commit) else self.tags.get(commit)
             found = self._manifest.find(state.dataset, tagged or commit)
             if found is None:
                 raise UnknownCommitError(commit, branch)
@@ -208,6 +223,63 @@ class Graph:
         """Recover now what others left behind, as opening does."""
         self._writable()
         return self._recoverer.run()
+
+    # Maintenance
+
+    def optimize(self, *, branch: str = MAIN, actor: str | None = None) -> list[Optimized]:
+        """Compact what is scattered and bring indexes up to date; big tables get one on their keys. Changes no row."""
+        self._writable()
+        return optimize(self, branch, actor)
+
+    def index(
+        self, table: Any, column: str, *, kind: str = "btree", branch: str = MAIN, actor: str | None = None
+    ) -> None:  # fmt: skip
+        """An index on a column: `btree` for comparisons, `text` for `search`, `vector` for near neighbours.
+
+        Indexes are derived: reads give the same without, and `optimize` keeps them up to date. Raises `Invalid`.
+        """
+        self._writable()
+        create_index(self, table, column, kind, branch, actor)
+
+    def cleanup(
+        self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = True
+    ) -> tuple[list[Removable], int]:  # fmt: skip
+        """Remove versions of tables that no kept commit shows; returns them, and the bytes that were freed.
+
+        Kept are commits younger than `keep` and the last `keep_commits` of every branch; all, if neither is given.
+        Heads, tagged commits and what branches were made from are always kept.
+        """
+        if not dry_run:
+            self._writable()
+        return cleanup(self, keep, keep_commits, dry_run)
+
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        """Remove what no commit shows."""
+        return garbage(self, dry_run)
+
+    def repair(self, *, dry_run: bool = True) -> list[Finding]:
+        """What is not as it should be; unless it is a dry run, what can be is put right."""
+        if not dry_run:
+            self._writable()
+        return repair(self, dry_run)
+
+    def verify(self) -> Iterator[Damage]:
+        """Read everything, and yield all damage that is found."""
+        return verify(self)
+
+    def export(
+        self, folder: str | Path, *, format: str = "jsonl", branch: str = MAIN, commit: str | None = None
+    ) -> dict[str, int]:  # fmt: skip
+        """Write a snapshot to a folder, a file per table, as `jsonl` or `parquet`. Returns the rows per table."""
+        return export(self.snapshot(commit, branch=branch), folder, format)
+
+    @classmethod
+    def import_(cls, url: str, folder: str | Path, *, actor: str | None = None) -> Graph:
+        """A new graph from an export. Raises what `init` and `load` raise."""
+        types, _ = types_in(folder)
+        graph = cls.init(url, types, actor=actor)
+        import_into(graph, folder, MAIN, actor)
+        return graph
 
     def close(self) -> None:
         """Let go of everything."""

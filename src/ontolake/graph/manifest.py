@@ -300,6 +300,11 @@ class Manifest:
             f"object_id = '{quoted}' AND object_type = 'graph_commit'")).to_pylist()
         return int(rows[0]["_row_created_at_version"]) if rows else None
 
+    def head_at(self, branch: str, dataset: LanceDataset) -> CommitRecord:
+        """The head of a branch in some version of the manifest."""
+        rows = dataset.to_table(columns=["metadata"], filter=f"object_id = 'graph_head:{branch}'").to_pylist()
+        return CommitRecord.from_json(rows[0]["metadata"]) if rows else self._inherited(branch, dataset)
+
     def base_of(self, branch: str, listed: Any) -> str:
         """The commit at which a branch was made."""
         try:
@@ -337,12 +342,13 @@ class Manifest:
     def publish(
         self, branch: str, id: str, *, expected: Mapping[str, int | None], pins: Mapping[str, Pin | None],
         kind: str, actor: str | None, merged_parent: str | None = None, types: Iterable[GraphType] = (),
-        extra: Mapping[str, Any] | None = None, identity: str | None = None,
+        extra: Mapping[str, Any] | None = None, identity: str | None = None, lineage: Iterable[str] = (),
         recheck: Callable[[State], None] | None = None,
     ) -> State:  # fmt: skip
         """Make new versions of tables visible as one commit, and return what the branch shows then.
 
         `expected` has the version at which each touched table must still be, `pins` what it is to be (None drops it).
+        `lineage` has commits of a merged branch, which this one is to know from now on.
         `recheck` sees the state that is built on and may refuse. Publishing an id again does nothing.
         Raises `ExpectedVersionMismatch`, `PublishContendedError`, `UnknownBranchError`.
         """
@@ -362,7 +368,8 @@ class Manifest:
                     raise ExpectedVersionMismatch(key, version, actual)
             if recheck is not None:
                 recheck(state)
-            published = self._attempt(state, id, pins, kind, actor, merged_parent, list(types), extra or {})
+            published = self._attempt(state, id, pins, kind, actor, merged_parent, list(types), extra or {},
+                                      [CommitRecord.from_json(text) for text in lineage])
             if published is not None:
                 return published
         raise PublishContendedError(f"branch {branch!r} is too busy: a publish lost {_ATTEMPTS} times",
@@ -370,7 +377,7 @@ class Manifest:
 
     def _attempt(
         self, state: State, id: str, pins: Mapping[str, Pin | None], kind: str, actor: str | None,
-        merged_parent: str | None, types: list[GraphType], extra: Mapping[str, Any],
+        merged_parent: str | None, types: list[GraphType], extra: Mapping[str, Any], lineage: list[CommitRecord],
     ) -> State | None:  # fmt: skip
         shown = {**state.pins, **{key: pin for key, pin in pins.items() if pin is not None}}
         for key, pin in pins.items():
@@ -381,6 +388,7 @@ class Manifest:
         rows = [table_row(one, state.history) for one in types]
         rows += [version_row(key, pin, commit) for key, pin in pins.items() if pin is not None]
         rows += [tombstone_row(key, state.pins[key]) for key, pin in pins.items() if pin is None]
+        rows += [commit_row(one) for one in lineage]
         rows += [commit_row(commit), head_row(state.branch, commit)]
         rows = list({row["object_id"]: row for row in rows}.values())
         dataset = state.dataset.checkout_version(state.dataset.version) if state.branch == MAIN else (

@@ -101,7 +101,8 @@ class _Merge:
 
     def run(self, dry_run: bool, actor: str | None) -> MergeResult:
         source, into = self.theirs.branch, self.ours.branch
-        commits = {**self.graph._manifest.commits(source), **self.graph._manifest.commits(into)}
+        known, theirs = self.graph._manifest.commits(into), self.graph._manifest.commits(source)
+        commits = {**theirs, **known}
         base_id = merge_base(commits, self.theirs.head.id, self.ours.head.id)
         if base_id is None:
             raise UnknownCommitError("", into)
@@ -125,7 +126,8 @@ class _Merge:
         self.graph._writable()
         published = self.graph._writer.commit(
             self.ours, self.changes, kind="merge", actor=actor, merge_source=source,
-            merged_parent=self.theirs.head.id, extra={"merged_branch": source}, recheck=self._recheck)  # fmt: skip
+            merged_parent=self.theirs.head.id, extra={"merged_branch": source}, recheck=self._recheck,
+            lineage=[record.to_json() for id, record in theirs.items() if id not in known])  # fmt: skip
         result.commit = published.head.as_history()
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -74,9 +75,13 @@ class Place:
         faults.reach("graph: before syncing a dataset")
         version = dataset.version
         folder = dataset.uri.removeprefix("file://")
-        transaction = dataset.read_transaction(version)
         touched: set[str] = set()
         names = [f"_versions/{_TOP - version:020d}.manifest"]
+        try:
+            transaction = dataset.read_transaction(version)
+        except TypeError:  # pylance cannot show a compaction that took indexes along
+            transaction = None
+            names.extend(_recent(folder))
         if transaction is not None:
             names.append(f"_transactions/{transaction.read_version}-{transaction.uuid}.txn")
             names.extend(_written(transaction.operation, folder))
@@ -100,17 +105,17 @@ class Place:
         _sync(path)
         _settled.add(folder)
 
-    def settle_reference(self, path: str) -> None:
-        """Make the branches and tags of a dataset durable."""
+    def settle_reference(self, path: str, name: str | None, kind: str = "branches") -> None:
+        """Make a new branch or tag of a dataset durable, or without a name that one is gone."""
         if self.local:
-            for kind in ("branches", "tags"):
-                folder = os.path.join(self.root, path, "_refs", kind)
-                if os.path.isdir(folder):
-                    for entry in os.scandir(folder):
-                        _sync(entry.path)
-                    _sync(folder)
-                    _sync(os.path.dirname(folder))
-            _sync(os.path.join(self.root, path))
+            refs = os.path.join(self.root, path, "_refs")
+            if name is not None:
+                _sync(os.path.join(refs, kind, f"{name}.json"))
+            _sync(os.path.join(refs, kind))
+            if refs not in _settled:
+                _settled.add(refs)
+                _sync(refs)
+                _sync(os.path.dirname(refs))
 
 
 _settled: set[str] = set()
@@ -136,6 +141,16 @@ def _written(operation: Any, folder: str) -> Iterator[str]:
             for entry in os.scandir(path):
                 yield entry.path
             yield path
+
+
+def _recent(folder: str) -> Iterator[str]:
+    """Data and index files of the last minutes, where it is not known which of them are new."""
+    for kind in ("data", "_indices", "_deletions"):
+        for path, _, files in os.walk(os.path.join(folder, kind)):
+            for name in files:
+                full = os.path.join(path, name)
+                if os.stat(full).st_mtime > time.time() - 600:
+                    yield full
 
 
 def _sync(path: str) -> bool:

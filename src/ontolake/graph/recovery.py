@@ -173,7 +173,7 @@ class Recoverer:
             self.manifest.publish(
                 sidecar.branch, sidecar.operation, expected=expected, pins=pins, kind=sidecar.kind,
                 actor=RECOVERY_ACTOR, merged_parent=sidecar.merged_parent, identity=sidecar.identity,
-                types=[GraphType.from_json(data) for data in sidecar.types],
+                types=[GraphType.from_json(data) for data in sidecar.types], lineage=sidecar.lineage,
                 extra={**sidecar.extra, "recovered": "rolled_forward", "original_actor": sidecar.actor})  # fmt: skip
         except ExpectedVersionMismatch as error:
             return self._end(sidecar, "discarded", None, f"{error.table_key} was published by somebody else since")

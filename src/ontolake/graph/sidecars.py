@@ -56,6 +56,7 @@ class Sidecar:
     merged_parent: str | None = None
     types: list[dict[str, Any]] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    lineage: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 

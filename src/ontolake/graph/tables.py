@@ -6,9 +6,11 @@ sure of one thing: that the version it makes holds the pinned rows and its own c
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
@@ -134,7 +136,7 @@ class Tables:
             forked = base.create_branch(line, (pin.branch, pin.version))
         faults.reach("graph: table forked")
         self.place.settle(forked)
-        self.place.settle_reference(kind.location)
+        self.place.settle_reference(kind.location, line)
         return forked
 
     def apply(self, kind: GraphType, pin: Pin, branch: str, change: Change, operation: str) -> Pin:
@@ -209,13 +211,46 @@ class Tables:
         """A new version at the end of a line with the rows of an earlier one."""
         from lance.dataset import LanceOperation, Transaction
 
-        base = self.latest(kind, branch)
-        transaction = Transaction(base.version, LanceOperation.Restore(version))
-        return self.commit(base, transaction, operation, "restore")
+        for attempt in range(_TRIES):
+            base = self.latest(kind, branch)
+            transaction = Transaction(base.version, LanceOperation.Restore(version))
+            try:
+                return self.commit(base, transaction, operation, "restore")
+            except self._conflict():
+                time.sleep(random.uniform(0.5, 1) * 0.005 * 2 ** min(attempt, 6))
+        raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
+                                    hint="nothing was published; try again")
 
     def latest(self, kind: GraphType, branch: str) -> LanceDataset:
         base = self.base(kind)
         return base if branch == MAIN else base.checkout_version((branch, None))
+
+    def rework(
+        self, kind: GraphType, pin: Pin, branch: str, operation: str, act: Callable[[LanceDataset], None],
+        allowed: frozenset[str],
+    ) -> LanceDataset | None:  # fmt: skip
+        """Let Lance itself work on a table that shows what is pinned. None if somebody else came in between.
+
+        Such versions carry no mark: what is not published of them is never finished, only passed over.
+        """
+        base = self.writable(kind, pin, branch)
+        latest = self.latest(kind, branch)
+        if latest.version != base.version:
+            latest = self.restore(kind, branch, pin.version, operation)
+        begun = latest.version
+        faults.reach("graph: before reworking a table")
+        try:
+            act(latest)
+        except self._conflict():
+            return None
+        faults.reach("graph: table reworked")
+        for version in range(begun + 1, latest.version + 1):
+            if not _is_one_of(latest, version, allowed):
+                return None
+            if version < latest.version:
+                self.place.settle(latest.checkout_version((self.line(branch), version)))
+        self.place.settle(latest)
+        return latest
 
     # Looking up
 
@@ -299,12 +334,22 @@ def _remove_tree(place: Place, kind: GraphType, line: str) -> None:
     place.store.delete([info.key for info in place.store.list(prefix)])
 
 
+def _is_one_of(dataset: LanceDataset, version: int, allowed: frozenset[str]) -> bool:
+    try:
+        transaction = dataset.read_transaction(version)
+    except TypeError:  # pylance cannot show a compaction that took indexes along
+        return "Rewrite" in allowed
+    except (OSError, ValueError, NotImplementedError):
+        return "ReserveFragments" in allowed
+    return transaction is None or type(transaction.operation).__name__ in allowed
+
+
 def own_versions(dataset: LanceDataset, after: int, operation: str) -> Iterator[tuple[int, Any]]:
     """The versions above `after` that an operation made, with their transactions, oldest first."""
     for version in range(after + 1, dataset.latest_version + 1):
         try:
             transaction = dataset.read_transaction(version)
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):
             continue
         if transaction is not None and (transaction.transaction_properties or {}).get(OPERATION) == operation:
             yield version, transaction

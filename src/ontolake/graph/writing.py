@@ -6,7 +6,7 @@ before the publish, and everything is after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -52,7 +52,7 @@ class Writer:
     def commit(
         self, state: State, changes: Mapping[str, Change], *, kind: str, actor: str | None,
         merge_source: str | None = None, merged_parent: str | None = None, extra: Mapping[str, Any] | None = None,
-        recheck: Callable[[State], None] | None = None,
+        lineage: Sequence[str] = (), recheck: Callable[[State], None] | None = None,
     ) -> State:  # fmt: skip
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
@@ -61,13 +61,13 @@ class Writer:
 
         moves = {key: change.steps for key, change in changes.items()}
         return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
-                            merged_parent=merged_parent, extra=extra, recheck=recheck)
+                            merged_parent=merged_parent, extra=extra, lineage=lineage, recheck=recheck)
 
     def operate(
         self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
         actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
         types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
-        recheck: Callable[[State], None] | None = None,
+        lineage: Sequence[str] = (), recheck: Callable[[State], None] | None = None,
     ) -> State:  # fmt: skip
         """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them."""
         self.ready(state.branch)
@@ -79,7 +79,7 @@ class Writer:
                        state.pins[key].version if key in state.pins else 0, operation, steps,
                        (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
             merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in types],
-            dropped=list(dropped), extra=dict(extra or {}),
+            dropped=list(dropped), lineage=list(lineage), extra=dict(extra or {}),
         )  # fmt: skip
         expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
         try:
@@ -88,7 +88,8 @@ class Writer:
             pins |= dict.fromkeys(dropped)
             published = self.manifest.publish(
                 state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=types,
-                merged_parent=merged_parent, extra=extra, identity=state.identity, recheck=recheck)  # fmt: skip
+                merged_parent=merged_parent, extra=extra, identity=state.identity, lineage=lineage,
+                recheck=recheck)  # fmt: skip
         except _DEFINITE:
             self.sidecars.leave(operation)
             self.sidecars.remove(operation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from graph_support import TYPES, Customer, Order, Placed, customers
@@ -50,10 +51,8 @@ def _create(graph: Graph) -> None:
 
 
 def _delete(graph: Graph) -> None:
-    try:
+    with suppress(UnknownBranchError):
         graph.branches.delete("try")
-    except UnknownBranchError:
-        pass
 
 
 def _merge(graph: Graph) -> None:

@@ -1,0 +1,334 @@
+"""Keeping a graph quick and small: compaction, indexes, removal of versions that nothing shows, and repair of drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ontolake import faults
+from ontolake.errors import Invalid
+from ontolake.graph.errors import DamagedGraphError, UnknownBranchError
+from ontolake.graph.manifest import MAIN, MANIFEST, Pin, State
+from ontolake.graph.sidecars import QUARANTINE
+from ontolake.graph.types import LEFT, RIGHT, GraphType, resolve_table
+from ontolake.history import Damage, Garbage
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+    from ontolake.graph.graph import Graph
+
+INDEX_ROWS = 10_000
+"""Rows from which on a table's keys get an index when it is optimized."""
+
+_PASSIVE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
+INDEX_KINDS: Mapping[str, str] = {"btree": "BTREE", "text": "INVERTED", "vector": "IVF_PQ"}
+
+
+class Optimized(NamedTuple):
+    """What was done for one table: fragments before and after, and the indexes that were made."""
+
+    table: str
+    fragments_before: int
+    fragments_after: int
+    indexes: tuple[str, ...]
+
+
+def optimize(graph: Graph, branch: str, actor: str | None) -> list[Optimized]:
+    """See `Graph.optimize`."""
+    state = graph._manifest_state(branch)
+    graph._writer.ready(branch)
+    line = graph._tables.line(branch)
+    work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == line
+            and _worth_it(graph._tables.at(kind, state.pins[key]), kind)}
+    done: list[Optimized] = []
+    if work:
+        def move(operation: str) -> dict[str, Pin | None]:
+            pins: dict[str, Pin | None] = {}
+            for key, kind in work.items():
+                pin = state.pins[key]
+                made: list[str] = []
+                before = len(graph._tables.at(kind, pin).get_fragments())
+
+                def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
+                    _optimize_one(dataset, kind, made)
+
+                moved = graph._tables.rework(kind, pin, branch, operation, act, _PASSIVE)
+                if moved is not None and moved.version != pin.version:
+                    pins[key] = pin._replace(version=moved.version)
+                    done.append(Optimized(kind.table, before, len(moved.get_fragments()), tuple(made)))
+            return pins
+
+        graph._writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
+    graph._manifest.compact(graph._manifest_state(branch))
+    return done
+
+
+def _worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
+    stats = dataset.stats.dataset_stats()
+    if (stats["num_fragments"] > 1 and stats["num_small_files"] > 1) or stats["num_deleted_rows"]:
+        return True
+    described = {index.name: index for index in dataset.describe_indices()}
+    rows = dataset.count_rows()
+    if any(index.num_rows_indexed < rows for index in described.values()):
+        return True
+    return any(f"{column}_idx" not in described for column in _wanted(kind, rows))
+
+
+def _wanted(kind: GraphType, rows: int) -> list[str]:
+    """The columns that should have a BTREE."""
+    found = [field.name for field in kind.fields if field.index and field.type not in ("json", "vector", "blob")]
+    if rows >= INDEX_ROWS:
+        found += [kind.keys[0]] if kind.kind == "node" else [LEFT, RIGHT]
+    return list(dict.fromkeys(found)) if rows else []
+
+
+def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str]) -> None:
+    if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
+        dataset.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+    there = {index.name for index in dataset.describe_indices()}
+    if there:
+        dataset.optimize.optimize_indices()
+    for column in _wanted(kind, dataset.count_rows()):
+        if f"{column}_idx" not in there:
+            dataset.create_scalar_index(column, "BTREE")
+            made.append(column)
+
+
+def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
+    """See `Graph.index`."""
+    state = graph._manifest_state(branch)
+    key = resolve_table(table, state.pins)
+    type_ = state.types[key]
+    field = type_.by_name.get(column)
+    if field is None:
+        raise Invalid(f"{type_.table} has no column {column!r}", hint=f"it has {', '.join(type_.by_name)}")
+    if kind not in INDEX_KINDS:
+        raise Invalid(f"the index {kind!r} is not known", hint=f"choose one of {', '.join(INDEX_KINDS)}")
+    fits = {"text": field.type == "str", "vector": field.type == "vector",
+            "btree": field.type not in ("vector", "blob", "json")}[kind]
+    if not fits:
+        raise Invalid(f"{type_.table}.{column} is of the type {field.type}, which takes no {kind} index")
+
+    def act(dataset: LanceDataset) -> None:
+        if kind == "vector":
+            rows = dataset.count_rows()
+            partitions = max(1, min(256, rows // 4096))
+            dataset.create_index(column, "IVF_FLAT", metric="L2", num_partitions=partitions, replace=True)
+        else:
+            dataset.create_scalar_index(column, INDEX_KINDS[kind], replace=True)  # type: ignore[arg-type]
+
+    rework_one(graph, state, key, act, _PASSIVE, "index", actor)
+
+
+def rework_one(
+    graph: Graph, state: State, key: str, act: Any, allowed: frozenset[str], kind: str, actor: str | None
+) -> State:  # fmt: skip
+    """One table, reworked by Lance and published."""
+    type_, pin = state.types[key], state.pins[key]
+
+    def move(operation: str) -> dict[str, Pin | None]:
+        moved = graph._tables.rework(type_, pin, state.branch, operation, act, allowed)
+        if moved is None:
+            raise Invalid(f"{type_.table} was written to meanwhile", hint="try again")
+        return {key: Pin(graph._tables.line(state.branch), moved.version, pin.rows, pin.schema)}
+
+    return graph._writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
+
+
+# What nothing shows any more
+
+
+class Removable(NamedTuple):
+    """Versions of one dataset that no kept commit shows."""
+
+    table: str
+    branch: str
+    versions: list[int]
+
+
+def cleanup(
+    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool
+) -> tuple[list[Removable], int]:  # fmt: skip
+    """See `Graph.cleanup`."""
+    manifest = graph._manifest
+    branches = [MAIN, *manifest.branches()]
+    pinned: dict[str, dict[str | None, set[int]]] = {}
+    kinds: dict[str, GraphType] = {}
+    states = [manifest.state(branch) for branch in branches]
+    tagged = set(graph.tags.list().values())
+    limit = datetime.now(UTC) - keep if keep is not None else None
+    for state in states:
+        records = sorted(manifest.commits(state.branch).values(), key=lambda record: record.seq, reverse=True)
+        for number, record in enumerate(records):
+            old = limit is not None and datetime.fromisoformat(record.created_at) < limit
+            many = keep_commits is not None and number >= keep_commits
+            if record.id == state.head.id or record.id in tagged or not (
+                (old and (keep_commits is None or many)) or (many and (limit is None or old))):
+                for key, pin in record.pins.items():
+                    pinned.setdefault(key, {}).setdefault(pin.branch, set()).add(pin.version)
+        kinds |= {kind.key: kind for kind in state.types.values()}
+    found: list[Removable] = []
+    freed = 0
+    for key, kind in sorted(kinds.items()):
+        base = graph._tables.base(kind)
+        forks: dict[str, Any] = dict(base.branches.list())
+        for fork in forks.values():
+            pinned.setdefault(key, {}).setdefault(fork["parent_branch"], set()).add(fork["parent_version"])
+        for line, kept in pinned.get(key, {}).items():
+            if line is not None and line not in forks:
+                continue
+            dataset = base if line is None else base.checkout_version((line, None))
+            # What lies behind the last version that is shown may be somebody's who is about to publish it.
+            versions = [one["version"] for one in dataset.versions()
+                        if one["version"] not in kept and one["version"] < max(kept)]  # fmt: skip
+            if line is not None:
+                versions = [version for version in versions if version > forks[line]["parent_version"]]
+            if not versions:
+                continue
+            found.append(Removable(kind.table, line or MAIN, versions))
+            if not dry_run:
+                faults.reach("graph: before removing versions")
+                stats = dataset.cleanup_old_versions(versions=versions, error_if_tagged_old_versions=False)
+                freed += stats.bytes_removed
+                faults.reach("graph: versions removed")
+        for name in sorted(forks.keys() - set(branches)):
+            found.append(Removable(kind.table, name, []))
+            if not dry_run:
+                graph.branches.sweep(kind, name)
+    return found, freed
+
+
+def garbage(graph: Graph, dry_run: bool) -> Garbage:
+    """Versions that no commit shows."""
+    found, freed = cleanup(graph, None, None, dry_run)
+    return Garbage(sum(max(1, len(one.versions)) for one in found), freed)
+
+
+# What should not be
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be: `kind` is drift, orphan_fork, blocked, quarantined or damage."""
+
+    kind: str
+    where: str
+    what: str
+    repair: str | None
+    """What repairing does about it; None if only people can."""
+
+
+def repair(graph: Graph, dry_run: bool) -> list[Finding]:
+    """See `Graph.repair`."""
+    found: list[Finding] = []
+    recoverer = graph._recoverer
+    if not graph.read_only:
+        recoverer.run()
+    for branch, (file, reason) in sorted(recoverer.blocked.items()):
+        found.append(Finding("blocked", branch, f"{file}: {reason}", "set the file aside"))
+        if not dry_run:
+            graph._sidecars.set_aside(file, graph._place.store.get(file).data)
+    found += [Finding("quarantined", info.key, "a sidecar that could not be read or explained", None)
+              for info in graph._place.store.list(f"{QUARANTINE}/")]
+    living = [MAIN, *graph._manifest.branches()]
+    for branch in living:
+        try:
+            found += _drift(graph, branch, dry_run)
+        except UnknownBranchError:
+            continue
+    for kind in graph._manifest_state(MAIN).types.values():
+        try:
+            forks = graph._tables.base(kind).branches.list()
+        except (OSError, ValueError):
+            continue  # told as damage above
+        for name in sorted(forks.keys() - set(living)):
+            found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
+            if not dry_run:
+                graph.branches.sweep(kind, name)
+    if not dry_run:
+        recoverer.run()
+    return found
+
+
+def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
+    """Tables whose last version is not the one that is shown."""
+    state = graph._manifest_state(branch)
+    line = graph._tables.line(branch)
+    for key, kind in sorted(state.types.items()):
+        pin = state.pins[key]
+        try:
+            graph._tables.at(kind, pin)
+            latest = graph._tables.latest(kind, branch) if pin.branch == line else None
+        except (DamagedGraphError, OSError, ValueError) as error:
+            yield Finding("damage", f"{kind.table}@{branch}", str(error).splitlines()[0][:200], None)
+            continue
+        if latest is None or latest.version == pin.version:
+            continue
+        what = f"versions {pin.version + 1} to {latest.version} were never published"
+        yield Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")
+        if not dry_run:
+            def move(operation: str, key: str = key, kind: GraphType = kind, pin: Pin = pin) -> dict[str, Pin | None]:
+                restored = graph._tables.restore(kind, branch, pin.version, operation)
+                return {key: pin._replace(version=restored.version)}
+
+            state = graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)
+
+
+def verify(graph: Graph) -> Iterator[Damage]:
+    """Read every row of every branch, and yield what cannot be read or does not hold."""
+    for branch in graph.branches.list():
+        snapshot = graph.snapshot(branch=branch.name)
+        for name in snapshot.tables():
+            view = snapshot.table(name)
+            try:
+                rows = sum(batch.num_rows for batch in view.batches())
+            except (DamagedGraphError, OSError, ValueError, RuntimeError) as error:
+                yield Damage(f"{name}@{branch.name}", str(error).splitlines()[0][:200])
+                continue
+            if rows != view.pin.rows:
+                yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")
+
+
+class Tags:
+    """Names for commits. A tagged commit is kept by every cleanup."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def list(self) -> dict[str, str]:
+        """Every tag with its commit."""
+        dataset = self._graph._manifest.dataset(MAIN)
+        found: dict[str, str] = {}
+        for name, tag in sorted(dataset.tags.list().items()):
+            branch = tag["branch"] or MAIN
+            at = dataset.checkout_version((tag["branch"], tag["version"]))
+            found[name] = self._graph._manifest.head_at(branch, at).id
+        return found
+
+    def get(self, name: str) -> str | None:
+        return self.list().get(name)
+
+    def create(self, name: str, commit: str | None = None, *, branch: str = MAIN) -> None:
+        """Name a commit of a branch, by default its head. Raises `Invalid`, `UnknownCommitError`."""
+        graph = self._graph
+        graph._writable()
+        state = graph._manifest_state(branch)
+        if not name or len(name) == 26 or not all(c.isalnum() or c in "._-" for c in name) or name in self.list():
+            raise Invalid(f"a tag cannot be called {name!r}", hint="use letters, digits, '.', '_' and '-', and a name "
+                          "that is not taken and not 26 characters long")  # fmt: skip
+        graph.snapshot(commit, branch=branch)
+        version = graph._manifest.version_of(state, commit or state.head.id)
+        dataset = graph._manifest.dataset(MAIN)
+        dataset.tags.create(name, (None if branch == MAIN else branch, version))
+        graph._place.settle_reference(MANIFEST, name, "tags")
+
+    def delete(self, name: str) -> None:
+        """Take a name away. Raises `NotFound`."""
+        from ontolake.errors import NotFound
+
+        self._graph._writable()
+        if name not in self.list():
+            raise NotFound(f"there is no tag {name!r}")
+        self._graph._manifest.dataset(MAIN).tags.delete(name)
+        self._graph._place.settle_reference(MANIFEST, None, "tags")
