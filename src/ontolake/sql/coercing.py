@@ -52,6 +52,8 @@ def _cast(type: Type, found: Type, given: Any) -> pa.Array:
     if type.kind == Kind.DECIMAL and found.kind == Kind.DECIMAL and found.scale > type.scale:
         given = pc.round(given, type.scale, round_mode="half_towards_infinity")
         return given.cast(type.arrow)
+    if type.kind == Kind.DECIMAL and found.kind == Kind.INT64:
+        return given.cast(pa.decimal256(19 + type.scale, type.scale)).cast(type.arrow)
     if type.kind == Kind.DOUBLE:
         return pc.add(given.cast(pa.float64(), safe=False), 0.0)
     if type.kind == Kind.TIMESTAMP_NS and pa.types.is_timestamp(given.type) and given.type.tz:

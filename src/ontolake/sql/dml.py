@@ -149,6 +149,9 @@ class Changer:
         if not nothing and len(indexes) != 1:
             raise SqlSyntaxError("ON CONFLICT DO UPDATE needs the columns that may conflict", sqlstate="42601",
                                  hint="write ON CONFLICT (columns) DO UPDATE …")
+        for column in conflict.find_all(exp.Column):
+            if name_of(column.args.get("table")) in ("", "excluded", table.name) and not _is_default(column):
+                table.column(name_of(column.this), position_of(column, self._statement))
         there, fresh, pairs, second = self._sorted_out(new, indexes)
         if second and not nothing:
             raise SqlError("ON CONFLICT DO UPDATE cannot change a row a second time", sqlstate="21000",

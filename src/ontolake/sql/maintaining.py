@@ -83,31 +83,31 @@ def retain(session: Session, version: int) -> None:
 
 def gc(session: Session, *, dry_run: bool) -> Garbage:
     """Remove, or count, what lies below the floor: superseded versions, tombstones, and what was dropped."""
+    if dry_run:
+        with session.reading():
+            return _sweep(session, remove=False)
     with session.writing("-- gc"):
-        _, _, floor = session.state()
-        items = size = 0
-        connection = session.connection
-
-        def remove(table: str, where: str, bindings: tuple[Any, ...], value: str = "length(value)") -> None:
-            nonlocal items, size
-            sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {where}"
-            found: Any = connection.execute(sql, bindings).fetchall()
-            count, octets = found[0]
-            items, size = items + int(count), size + int(octets)
-            if count and not dry_run:
-                connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
-
-        for span in list(_unreachable(session, floor)):
-            for table, value in (("latest", "length(value)"), ("past", "length(value)"), ("gone", "0")):
-                remove(table, "key >= ? AND key < ?", (*span,), value)
-        remove("past", "until <= ?", (floor,))
-        remove("gone", "version <= ?", (floor,), "0")
-        if dry_run:
-            return Garbage(items, size)
-        connection.execute("DELETE FROM past_node WHERE last <= ?", (floor,))
-        connection.execute("UPDATE \"commit\" SET keys = x'00000000' WHERE version <= ?", (floor,))
+        found = _sweep(session, remove=True)
+        floor = session.state()[2]
+        session.connection.execute("DELETE FROM past_node WHERE last <= ?", (floor,))
+        session.connection.execute("UPDATE \"commit\" SET keys = x'00000000' WHERE version <= ?", (floor,))
         faults.reach("sql: garbage removed")
         session.keep()
+    return found
+
+
+def _sweep(session: Session, *, remove: bool) -> Garbage:
+    connection, floor = session.connection, session.state()[2]
+    parts = [(table, "key >= ? AND key < ?", tuple(span)) for span in _unreachable(session, floor)
+             for table in ("latest", "past", "gone")]  # fmt: skip
+    items = size = 0
+    for table, where, bindings in [*parts, ("past", "until <= ?", (floor,)), ("gone", "version <= ?", (floor,))]:
+        value = "0" if table == "gone" else "length(value)"
+        sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {where}"
+        found: Any = connection.execute(sql, bindings).fetchall()
+        items, size = items + int(found[0][0]), size + int(found[0][1])
+        if remove and found[0][0]:
+            connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
     return Garbage(items, size)
 
 

@@ -217,7 +217,7 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     if found_kind is None:
         if not isinstance(tree, exp.Query | exp.Values):
             word = sql.split(None, 1)[0].upper()
-            if isinstance(tree, exp.Command | exp.Set | exp.Merge | exp.Comment | exp.Copy | exp.Use):
+            if not isinstance(tree, exp.Condition | exp.Alias | exp.Identifier | exp.Tuple):
                 raise UnsupportedError(f"{word} is not supported", position=_unshifted(begins, shifts) + 1)
             raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
                                  position=_unshifted(begins, shifts) + 1)

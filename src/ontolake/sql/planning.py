@@ -192,6 +192,8 @@ class Plan:
                 continue
             aliases = {name_of(each.args["alias"]) for each in scope.expression.find_all(exp.Alias)}
             for column in scope.columns:
+                if column.find_ancestor(exp.Select) is not scope.expression:
+                    continue
                 qualifier, name = table_and_name(column)
                 if qualifier and qualifier not in tables:
                     raise UnknownNameError(f"there is no table {qualifier} in this query", sqlstate="42P01",

@@ -1,0 +1,235 @@
+"""Every version can be read, followed and branched; what is given up is removed and nothing else."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ontolake.errors import Invalid, NotFound
+from ontolake.history import Branched, ChangeKind, Maintained, Ref, Versioned
+from ontolake.sql import Database, SqlError, nodes, open_database
+
+
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 400))
+def test_a_span_stands_under_an_ancestor_of_just_the_moments_in_it(first: int, length: int, moment: int) -> None:
+    until = first + length
+    node = nodes.node(first, until)
+    assert first <= node < until
+    if first <= moment < until:
+        assert node in nodes.ancestors(moment, 400)
+    assert len(nodes.ancestors(moment, 400)) <= 10
+
+
+def fill(db: Database) -> list[dict[int, str]]:
+    """Many versions of a few rows. Returns what each version had."""
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); CREATE INDEX by_v ON t (v)")
+    rng = random.Random(3)
+    states: list[dict[int, str]] = [{}] * (db.version() + 1)
+    now: dict[int, str] = {}
+    for number in range(60):
+        id, value = rng.randrange(8), f"{rng.randrange(5)}"
+        if id in now and rng.random() < 0.4:
+            db.execute("DELETE FROM t WHERE id = ?", (id,))
+            now = {key: other for key, other in now.items() if key != id}
+        else:
+            sql = "INSERT INTO t VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET v = excluded.v || ?"
+            db.execute(sql, (id, value, number))
+            now = {**now, id: f"{value}{number}" if id in now else value}
+        states.append(now)
+    return states
+
+
+def test_every_version_can_be_read_in_every_way(everywhere: Database) -> None:
+    states = fill(everywhere)
+    assert everywhere.version() == len(states) - 1
+    for version in range(2, len(states), 3):
+        state = states[version]
+        found = everywhere.query("SELECT id, v FROM t", as_of=version)
+        assert dict(zip(*found.to_pydict().values(), strict=True)) == state
+        sql = f"SELECT id FROM t FOR SYSTEM_TIME AS OF {version} WHERE "
+        assert {row[0] for row in everywhere.execute(f"{sql} id IN (1, 2, 3)")} == state.keys() & {1, 2, 3}
+        assert {row[0] for row in everywhere.execute(f"{sql} id >= 4")} == {id for id in state if id >= 4}
+        for value in set(state.values()):
+            assert {row[0] for row in everywhere.execute(f"{sql} v = ?", (value,))} == {
+                id for id in state if state[id] == value}  # fmt: skip
+
+
+def test_history_protocol(everywhere: Database) -> None:
+    states = fill(everywhere)
+    assert isinstance(everywhere, Versioned)
+    assert isinstance(everywhere, Branched)
+    assert isinstance(everywhere, Maintained)
+    log = list(everywhere.commits())
+    assert [commit.id for commit in log] == list(range(len(states) - 1, 0, -1))
+    assert log[0].parents == (len(states) - 2,)
+    assert "INSERT" in log[-3].metadata["statement"]
+    assert [commit.id for commit in everywhere.commits(since=5, until=8)] == [8, 7, 6]
+    now: dict[int, str] = {}
+    for change in everywhere.changes(0):
+        assert change.table == "main.public.t"
+        assert (change.before or {}).get("v") == now.get(change.key)
+        if change.kind is ChangeKind.DELETE:
+            del now[change.key]
+        else:
+            assert change.after is not None
+            now[change.key] = change.after["v"]
+        assert now == states[change.commit]
+    early, late = everywhere.snapshot(20), everywhere.at(Ref.parse("@50"))
+    assert late.tables() == ["main.public.t"]
+    assert {key: row["v"] for key, row in late.rows("main.public.t")} == states[50]
+    assert late.arrow("main.public.t").num_rows == len(states[50])
+    touched = {change.key for change in everywhere.diff(early, late)}
+    assert touched == {id for id in range(8) if states[20].get(id) != states[50].get(id)}
+    with pytest.raises(NotFound):
+        list(late.rows("main.public.u"))
+    with pytest.raises(Invalid):
+        everywhere.at(Ref.parse("@x"))
+    with pytest.raises(NotFound):
+        everywhere.snapshot(999)
+    with pytest.raises(NotFound):
+        list(everywhere.changes(999))
+
+
+def test_as_of_a_time(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)")
+    time.sleep(0.002)
+    between = datetime.now(UTC)
+    time.sleep(0.002)
+    db.execute("INSERT INTO t VALUES (2)")
+    assert db.query("SELECT id FROM t", as_of=between).to_pydict() == {"id": [1]}
+    text = between.replace(tzinfo=None).isoformat(" ")
+    assert db.execute(f"SELECT id FROM t FOR SYSTEM_TIME AS OF '{text}'").fetchall() == [(1,)]
+    joined = (f"SELECT a.id, b.id FROM t a LEFT JOIN t FOR SYSTEM_TIME AS OF TIMESTAMP '{text}' AS b ON a.id = b.id "
+              "ORDER BY 1")
+    assert db.execute(joined).fetchall() == [(1, 1), (2, None)]
+    with pytest.raises(SqlError, match="no table"):
+        db.query("SELECT id FROM t", as_of=between - timedelta(days=1))
+    with pytest.raises(SqlError):
+        db.query("SELECT id FROM t", as_of="yesterday")
+
+
+def test_dropped_tables_and_old_columns_can_be_read_as_they_were(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT); INSERT INTO t VALUES (1, 'x')")
+    version = db.version()
+    db.execute("ALTER TABLE t RENAME COLUMN a TO b; DROP TABLE t; CREATE TABLE t (z BIGINT PRIMARY KEY)")
+    assert db.query("SELECT * FROM t", as_of=version).to_pydict() == {"id": [1], "a": ["x"]}
+    assert db.query("SELECT * FROM t").to_pydict() == {"z": []}
+
+
+def size(db: Database) -> int:
+    found: Any = db._session.connection.execute("SELECT count(*) FROM kv").get
+    return int(found)
+
+
+def test_gc_removes_only_what_nobody_can_read(everywhere: Database) -> None:
+    states = fill(everywhere)
+    assert everywhere.gc().items == 0
+    everywhere.retain(30)
+    before = size(everywhere)
+    counted = everywhere.gc(dry_run=True)
+    assert counted.items > 0
+    assert size(everywhere) == before
+    assert everywhere.gc(dry_run=False) == counted
+    assert size(everywhere) == before - counted.items
+    for version in range(30, len(states)):
+        found = everywhere.query("SELECT id, v FROM t", as_of=version)
+        assert dict(zip(*found.to_pydict().values(), strict=True)) == states[version], version
+    with pytest.raises(SqlError, match="no version 29"):
+        everywhere.query("SELECT id FROM t", as_of=29)
+    with pytest.raises(NotFound):
+        list(everywhere.changes(20))
+    assert list(everywhere.verify()) == []
+    everywhere.retain(10)
+    assert everywhere.gc().items == 0
+
+
+def test_gc_removes_dropped_tables_and_indexes(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); CREATE INDEX i ON t (v)")
+    db.execute("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+    db.bulk_load("t", pa.table({"id": range(100), "v": ["x"] * 100}))
+    db.execute("DROP INDEX i")
+    dropped = db.version()
+    db.execute("DROP TABLE t; INSERT INTO u VALUES (1)")
+    db.retain(dropped)
+    assert db.gc(dry_run=False).items >= 100
+    assert db.query("SELECT count(*) AS n FROM t", as_of=dropped).to_pydict() == {"n": [100]}
+    db.retain(db.version())
+    assert db.gc(dry_run=False).items >= 100
+    assert db.execute("SELECT * FROM u").fetchall() == [(1,)]
+    assert not db._session.connection.execute("SELECT 1 FROM latest WHERE key >= x'3000' AND key < x'31'").fetchall()
+
+
+def test_verify_finds_damage(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); CREATE INDEX i ON t (v)")
+    db.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    assert list(db.verify()) == []
+    connection = db._session.connection
+    connection.execute("DELETE FROM latest WHERE key = (SELECT max(key) FROM latest)")
+    assert ["index i" in damage.where for damage in db.verify()] == [True]
+    connection.execute("UPDATE latest SET value = x'0100000100' WHERE key >= x'20' AND key < x'21'")
+    assert any(damage.where == "main.public.t" for damage in db.verify())
+
+
+def test_branches_go_their_own_ways(pages_place: str, open_here: Any) -> None:
+    db = open_here(pages_place)
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'a')")
+    base = db.version()
+    db.execute("UPDATE t SET v = 'b'")
+    made = db.branches.create("early", at=base)
+    assert (made.head, made.base, made.parent) == (base, base, "main")
+    db.branches.create("late")
+    early, late = open_here(pages_place, branch="early"), open_here(pages_place, branch="late")
+    assert early.execute("SELECT v FROM t").fetchall() == [("a",)]
+    assert late.execute("SELECT v FROM t").fetchall() == [("b",)]
+    early.execute("INSERT INTO t VALUES (2, 'early')")
+    assert db.execute("SELECT count(*) FROM t").fetchall() == [(1,)]
+    listed = db.branches.list()
+    assert listed[0].name == "main"
+    assert {branch.name: branch.head for branch in listed} == dict.fromkeys(("main", "early", "late"), base + 1)
+    changes = list(db.diff(db.snapshot(), db.snapshot(branch="early")))
+    assert {change.key: change.kind for change in changes} == {1: ChangeKind.UPDATE, 2: ChangeKind.INSERT}
+    assert next(db.commits(branch="early")).id == base + 1
+    late.close()
+    db.branches.delete("late")
+    with pytest.raises(NotFound):
+        open_database(pages_place, branch="late")
+    with pytest.raises(NotFound):
+        db.branches.create("never", at=99)
+
+
+def test_a_native_file_has_no_branches(native_place: str, open_here: Any) -> None:
+    db = open_here(native_place)
+    assert [branch.name for branch in db.branches.list()] == ["main"]
+    with pytest.raises(SqlError, match="no branches"):
+        db.branches.create("x")
+
+
+def test_two_writers_never_both_win(native_place: str, open_here: Any) -> None:
+    first, second = open_here(native_place), open_here(native_place)
+    first.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT); INSERT INTO t VALUES (1, 0)")
+    first.execute("BEGIN")
+    second.execute("BEGIN")
+    assert first.execute("SELECT n FROM t").fetchall() == second.execute("SELECT n FROM t").fetchall() == [(0,)]
+    first.execute("UPDATE t SET n = n + 1; COMMIT")
+    with pytest.raises(SqlError) as raised:
+        second.execute("UPDATE t SET n = n + 1")
+    assert raised.value.sqlstate == "40001"
+    second.execute("ROLLBACK; UPDATE t SET n = n + 1")
+    assert first.execute("SELECT n FROM t").fetchall() == [(2,)]
+
+
+def test_what_another_connection_defines_is_seen(native_place: str, open_here: Any) -> None:
+    first, second = open_here(native_place), open_here(native_place)
+    first.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)")
+    for sql in ("SELECT * FROM t WHERE id = 1", "SELECT * FROM t"):
+        assert second.execute(sql).fetchall() == [(1,)]
+    first.execute("ALTER TABLE t ADD COLUMN x TEXT DEFAULT 'new'")
+    for sql in ("SELECT * FROM t WHERE id = 1", "SELECT * FROM t"):
+        assert second.execute(sql).fetchall() == [(1, "new")]

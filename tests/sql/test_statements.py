@@ -1,0 +1,307 @@
+"""Statements do what PostgreSQL's do, and keep rows and indexes right."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ontolake.sql import Database, UniqueError, keys
+from ontolake.sql.rows import TOMBSTONE
+
+EXAMPLE = """
+CREATE DATABASE app;
+CREATE SCHEMA app.public;
+CREATE TABLE app.public.orders (
+  order_id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL, status TEXT, total_cents BIGINT NOT NULL,
+  created_at TIMESTAMP NOT NULL);
+CREATE INDEX idx_orders_customer ON app.public.orders (customer_id);
+INSERT INTO app.public.orders (order_id, customer_id, status, total_cents, created_at)
+VALUES (1001, 42, 'paid', 1299, TIMESTAMP '2026-02-11 10:00:00');
+"""
+
+
+def stored(db: Database) -> dict[str, bytes]:
+    found: Any = db._session.connection.execute("SELECT key, value FROM latest").fetchall()
+    return {key.hex(): value for key, value in found}
+
+
+def entries(db: Database, index: int = 1, table: int = 100) -> list[bytes]:
+    prefix = keys.entry_prefix(table, index)
+    found: Any = db._session.connection.execute(
+        "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key", (prefix, keys.after(prefix))).fetchall()
+    return [row[0] for row in found]
+
+
+def rows(db: Database, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    return db.execute(sql, values).fetchall()
+
+
+def test_the_worked_example_has_its_keys(everywhere: Database) -> None:
+    everywhere.execute(EXAMPLE)
+    one, hundred = "0000000000000001", "0000000000000064"
+    expected = [
+        f"01{one}", f"02{one}{one}", f"03{one}{one}{hundred}", *(f"04{hundred}{n:016x}" for n in range(1, 6)),
+        f"05{hundred}{one}", "060003" + b"app".hex(), f"07{one}0006" + b"public".hex(),
+        f"08{one}{one}0006" + b"orders".hex(), f"20{hundred}020080000000000003e9",
+        f"30{hundred}{one}0200800000000000002a020080000000000003e9",
+    ]  # fmt: skip
+    assert sorted(stored(everywhere)) == expected
+    created = 1770804000 * 10**9
+    assert stored(everywhere)[expected[-2]].hex() == (
+        "01000005000100" "0000000800000000000003e9" "00000008000000000000002a" "000000080000000470616964"
+        "000000080000000000000513" f"00000008{created:016x}")  # fmt: skip
+    assert stored(everywhere)[expected[-1]] == b"\x01\x00"
+    row = (1001, 42, "paid", 1299, datetime.datetime(2026, 2, 11, 10))
+    assert rows(everywhere, "SELECT * FROM orders WHERE customer_id = 42") == [row]
+
+
+def test_a_delete_leaves_tombstones(db: Database) -> None:
+    db.execute(EXAMPLE)
+    db.execute("DELETE FROM orders")
+    found: Any = db._session.connection.execute(
+        "SELECT key, value FROM kv WHERE version = ? ORDER BY key", (db.version(),)).fetchall()
+    assert [value for _, value in found] == [TOMBSTONE, TOMBSTONE]
+    assert [key[0] for key, _ in found] == [0x20, 0x30]
+
+
+def test_every_type_comes_back_as_it_was(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, b BOOLEAN, s SMALLINT, d DECIMAL(20, 3), "
+                       "f DOUBLE PRECISION, day DATE, raw BYTEA, ts TIMESTAMP, v VARCHAR(5))")  # fmt: skip
+    row = (1, True, -3, Decimal("-12345678901234567.125"), 0.1, datetime.date(1969, 7, 20), b"\x00\xff",
+           datetime.datetime(1901, 1, 1, 0, 0, 0, 1), "ab\x00")
+    everywhere.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    everywhere.execute("INSERT INTO t (id) VALUES (2)")
+    assert rows(everywhere, "SELECT * FROM t WHERE id = 1") == [row]
+    assert rows(everywhere, "SELECT * FROM t ORDER BY id") == [row, (2, *[None] * 8)]
+    for n, name in enumerate(["id", "b", "s", "d", "f", "day", "raw", "ts", "v"]):
+        assert rows(everywhere, f"SELECT id FROM t WHERE {name} = ?", row[n]) == [(1,)], name
+
+
+def test_nanoseconds_are_kept(db: Database) -> None:
+    db.execute("CREATE TABLE t (ts TIMESTAMP PRIMARY KEY)")
+    db.execute("INSERT INTO t VALUES (TIMESTAMP '2026-01-01 00:00:00.123456789')")
+    assert db.query("SELECT ts FROM t").column(0).cast(pa.int64()).to_pylist() == [1767225600123456789]
+    assert rows(db, "SELECT count(*) FROM t WHERE ts = TIMESTAMP '2026-01-01 00:00:00.123456789'") == [(1,)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5000])
+def test_in_lists_of_any_length(db: Database, count: int) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, x TEXT)")
+    db.bulk_load("t", pa.table({"id": range(3000), "x": [str(n) for n in range(3000)]}))
+    wanted = list(range(1, 2 * count, 2))
+    expected = [n for n in wanted if n < 3000]
+    assert sorted(row[0] for row in rows(db, "SELECT id FROM t WHERE id = ANY(?)", wanted)) == expected
+    if count:
+        listed = ", ".join("?" * count)
+        assert sorted(row[0] for row in rows(db, f"SELECT id FROM t WHERE id IN ({listed})", *wanted)) == expected
+
+
+def test_index_only_reads_skip_what_is_gone(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, note TEXT); CREATE INDEX by_a ON t (a) INCLUDE (note)")
+    db.bulk_load("t", pa.table({"id": range(100), "a": [n % 10 for n in range(100)], "note": ["x"] * 100}))
+    before = db.version()
+    db.execute("DELETE FROM t WHERE id < 50")
+    db.execute("UPDATE t SET note = 'y', a = 11 WHERE id = 53")
+    sql = "SELECT a, id, note FROM t WHERE a = 3"
+    assert "index-only range" in db.explain(sql)
+    assert sorted(rows(db, sql)) == [(3, n, "x") for n in (63, 73, 83, 93)]
+    assert db.query(sql, as_of=before).num_rows == 10
+
+
+def test_an_update_of_an_indexed_value_leaves_one_entry(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT); CREATE INDEX by_a ON t (a DESC)")
+    db.execute("INSERT INTO t VALUES (1, 'x'), (2, NULL)")
+    for value in ("y", "z", None, "x", "x"):
+        db.execute("UPDATE t SET a = ? WHERE id = 1", (value,))
+        assert len(entries(db)) == 2
+    with db.transaction():
+        db.execute("UPDATE t SET a = 'q' WHERE id = 1")
+        db.execute("UPDATE t SET a = 'r' WHERE id = 1")
+        db.execute("DELETE FROM t WHERE id = 2")
+        db.execute("INSERT INTO t VALUES (2, 's')")
+    assert len(entries(db)) == 2
+    assert rows(db, "SELECT id FROM t WHERE a = 'r'") == [(1,)]
+    assert list(db.verify()) == []
+
+
+def test_added_columns_read_as_their_default_on_old_rows(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)")
+    before = everywhere.version()
+    everywhere.execute("ALTER TABLE t ADD COLUMN a BIGINT DEFAULT 7, ADD COLUMN b TEXT")
+    everywhere.execute("INSERT INTO t (id, b) VALUES (2, 'x')")
+    everywhere.execute("ALTER TABLE t ALTER COLUMN a SET DEFAULT 8")
+    everywhere.execute("INSERT INTO t (id) VALUES (3)")
+    everywhere.execute("INSERT INTO t VALUES (4, NULL, NULL)")
+    expected = [(1, 7, None), (2, 7, "x"), (3, 8, None), (4, None, None)]
+    assert rows(everywhere, "SELECT * FROM t ORDER BY id") == expected
+    assert rows(everywhere, "SELECT id FROM t WHERE a = 7 ORDER BY id") == [(1,), (2,)]
+    everywhere.execute("CREATE INDEX by_a ON t (a)")
+    assert sorted(rows(everywhere, "SELECT id FROM t WHERE a = 7")) == [(1,), (2,)]
+    assert everywhere.query("SELECT * FROM t", as_of=before).to_pydict() == {"id": [1]}
+
+
+def test_a_dropped_column_is_gone_and_its_id_is_not_used_again(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT, b TEXT); CREATE INDEX by_a ON t (a)")
+    db.execute("INSERT INTO t VALUES (1, 'a', 'b')")
+    before = db.version()
+    db.execute("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a BIGINT")
+    assert rows(db, "SELECT * FROM t") == [(1, "b", None)]
+    table = db.catalog().by_full_name["main.public.t"]
+    assert [column.column_id for column in table.all_columns] == [1, 2, 3, 4]
+    assert [column.dropped for column in table.all_columns] == [False, True, False, False]
+    assert table.indexes == []
+    assert db.query("SELECT a FROM t WHERE a = 'a'", as_of=before).to_pydict() == {"a": ["a"]}
+
+
+def test_ids_are_never_used_again(db: Database) -> None:
+    db.execute("CREATE TABLE a (id BIGINT PRIMARY KEY, x TEXT); CREATE INDEX i ON a (x)")
+    db.execute("DROP INDEX i; CREATE INDEX i ON a (x)")
+    assert db.catalog().by_full_name["main.public.a"].indexes[0].index_id == 2
+    db.execute("DROP TABLE a; CREATE TABLE a (id BIGINT PRIMARY KEY)")
+    assert db.catalog().by_full_name["main.public.a"].id == 101
+    db.execute("BEGIN; CREATE TABLE b (id BIGINT PRIMARY KEY); ROLLBACK")
+    with pytest.raises(Exception, match="more than one primary key"):
+        db.execute("CREATE TABLE c (id BIGINT PRIMARY KEY, PRIMARY KEY (id))")
+    db.execute("CREATE TABLE d (id BIGINT PRIMARY KEY)")
+    ids = [table.id for table in db.catalog().by_id.values()]
+    assert len(ids) == len(set(ids))
+
+
+def test_names_can_change(db: Database) -> None:
+    db.execute('CREATE TABLE "Odd Name" ("Key" BIGINT PRIMARY KEY, a BIGINT CHECK (a > 0))')
+    db.execute('INSERT INTO "Odd Name" VALUES (1, 2)')
+    db.execute('ALTER TABLE "Odd Name" RENAME TO plain; ALTER TABLE plain RENAME COLUMN "Key" TO k')
+    db.execute("ALTER TABLE plain RENAME COLUMN a TO b")
+    assert rows(db, "SELECT k, b FROM plain") == [(1, 2)]
+    with pytest.raises(Exception, match="CHECK"):
+        db.execute("INSERT INTO plain VALUES (2, 0)")
+    db.execute("CREATE INDEX i ON plain (b); ALTER INDEX i RENAME TO j; DROP INDEX j")
+
+
+def test_unique_indexes_hold_and_take_nulls_as_distinct(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT, b BIGINT, UNIQUE (a, b))")
+    everywhere.execute("INSERT INTO t VALUES (1, 'x', 1), (2, 'x', NULL), (3, 'x', NULL), (4, NULL, 1)")
+    for statement in ("INSERT INTO t VALUES (5, 'x', 1)", "UPDATE t SET b = 1 WHERE id = 2",
+                      "INSERT INTO t VALUES (6, 'q', 1), (7, 'q', 1)"):  # fmt: skip
+        with pytest.raises(UniqueError) as raised:
+            everywhere.execute(statement)
+        assert raised.value.constraint == "t_a_b_key"
+    everywhere.execute("DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (5, 'x', 1)")
+    everywhere.execute("UPDATE t SET a = 'y' WHERE id = 5; INSERT INTO t VALUES (1, 'x', 1)")
+    with pytest.raises(UniqueError):
+        everywhere.bulk_load("t", pa.table({"id": range(100, 200), "a": ["x"] * 100, "b": [*range(2, 101), 1]}))
+    assert rows(everywhere, "SELECT count(*) FROM t") == [(5,)]
+    everywhere.execute("INSERT INTO t VALUES (9, 'x', 1) ON CONFLICT (a, b) DO UPDATE SET a = 'was ' || t.a")
+    assert rows(everywhere, "SELECT id, a FROM t WHERE b = 1 AND a = 'was x'") == [(1, "was x")]
+    assert list(everywhere.verify()) == []
+
+
+def test_swapping_primary_keys_in_one_statement(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT); CREATE INDEX by_a ON t (a)")
+    db.execute("INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    db.execute("UPDATE t SET id = 4 - id")
+    assert rows(db, "SELECT * FROM t ORDER BY id") == [(1, "three"), (2, "two"), (3, "one")]
+    with pytest.raises(UniqueError):
+        db.execute("UPDATE t SET id = 2 WHERE id = 1")
+    assert list(db.verify()) == []
+
+
+def test_update_and_delete_with_other_tables(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+    db.execute("CREATE TABLE u (id BIGINT PRIMARY KEY, t BIGINT, v BIGINT)")
+    db.execute("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0); INSERT INTO u VALUES (1, 1, 5), (2, 1, 5), (3, 2, 9)")
+    assert db.execute("UPDATE t SET a = u.v FROM u WHERE u.t = t.id").count == 2
+    assert rows(db, "SELECT * FROM t ORDER BY id") == [(1, 5), (2, 9), (3, 0)]
+    assert db.execute("DELETE FROM t USING u WHERE u.t = t.id AND u.v > 6").count == 1
+    assert db.execute("DELETE FROM t WHERE id IN (SELECT t FROM u)").count == 1
+    assert rows(db, "SELECT * FROM t") == [(3, 0)]
+    assert db.execute("INSERT INTO t SELECT id + 10, v FROM u WHERE v = 5").count == 2
+    db.execute("TRUNCATE t")
+    assert rows(db, "SELECT count(*) FROM t") == [(0,)]
+
+
+def test_returning(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT DEFAULT 5)")
+    assert rows(db, "INSERT INTO t (id) VALUES (1), (2) RETURNING *") == [(1, 5), (2, 5)]
+    result = db.execute("UPDATE t SET a = a * 2 WHERE id = ? RETURNING id, a + ? AS more", (2, 1))
+    assert (list(result.columns), result.fetchall(), result.status) == (["id", "more"], [(2, 11)], "UPDATE 1")
+    assert rows(db, "DELETE FROM t WHERE id = 1 RETURNING a") == [(5,)]
+    assert rows(db, "INSERT INTO t VALUES (2, 1) ON CONFLICT DO NOTHING RETURNING id") == []
+    assert rows(db, "INSERT INTO t VALUES (2, 1), (3, 1) ON CONFLICT (id) DO UPDATE SET a = excluded.a RETURNING id, a "
+                ) == [(3, 1), (2, 1)]
+
+
+def test_parameters_of_every_style(db: Database) -> None:
+    assert rows(db, "SELECT ? + ?, '?'", 1, 2) == [(3, "?")]
+    assert rows(db, "SELECT $2,$1,$2", "a", "b") == [("b", "a", "b")]
+    assert db.execute("SELECT :x || :y", {"x": "1", "y": "2"}).fetchall() == [("12",)]
+    assert rows(db, "WITH a AS (SELECT ? AS x) SELECT x, ? FROM a LIMIT ?", 1, 2, 3) == [(1, 2)]
+    assert rows(db, "SELECT ?", "it's -- ; fine") == [("it's -- ; fine",)]
+    assert rows(db, "SELECT ?, ?", None, b"\x00") == [(None, b"\x00")]
+
+
+def test_several_statements_and_comments(db: Database) -> None:
+    done = db.execute("-- first\nCREATE TABLE t (id BIGINT PRIMARY KEY); /* ; */ INSERT INTO t VALUES (1); "
+                      "SELECT ';' AS x;")  # fmt: skip
+    assert done.fetchall() == [(";",)]
+
+
+def test_statements_of_a_transaction_are_kept_or_forgotten_together(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    version = everywhere.version()
+
+    def fail() -> None:
+        with everywhere.transaction():
+            everywhere.execute("INSERT INTO t VALUES (1)")
+            everywhere.execute("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert everywhere.version() == version
+    assert list(everywhere.catalog().by_full_name) == ["main.public.t"]
+    with everywhere.transaction():
+        everywhere.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(UniqueError):
+            everywhere.execute("INSERT INTO t VALUES (2), (1)")
+        everywhere.execute("INSERT INTO t VALUES (3)")
+    assert everywhere.version() == version + 1
+    assert rows(everywhere, "SELECT id FROM t ORDER BY id") == [(1,), (3,)]
+
+
+def test_a_statement_that_changes_nothing_makes_no_commit(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    version = db.version()
+    db.execute("DELETE FROM t; UPDATE t SET id = 1; INSERT INTO t SELECT * FROM t")
+    db.execute("CREATE TABLE IF NOT EXISTS t (x TEXT)")
+    assert db.version() == version
+
+
+def test_bulk_load_sorts_fills_and_checks(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (k TEXT, n BIGINT, v DECIMAL(9, 2) DEFAULT 1.5 CHECK (v > 0), "
+                       "PRIMARY KEY (k, n)); CREATE INDEX by_v ON t (v DESC, k)")  # fmt: skip
+    count = 500
+    data = pa.table({"n": pa.array(range(count, 0, -1), pa.int32()), "k": [f"k{n % 7}\x00" for n in range(count)]})
+    assert everywhere.bulk_load("t", data) == count
+    assert rows(everywhere, "SELECT count(*), min(v), max(v) FROM t") == [(count, Decimal("1.50"), Decimal("1.50"))]
+    assert list(everywhere.verify()) == []
+    with pytest.raises(UniqueError):
+        everywhere.bulk_load("t", data)
+    with pytest.raises(UniqueError):
+        everywhere.bulk_load("t", pa.concat_tables([pa.table({"n": [9999], "k": ["q"]})] * 60))
+    with pytest.raises(Exception, match="CHECK"):
+        everywhere.bulk_load("t", pa.table({"n": range(60), "k": ["q"] * 60, "v": pa.array([-1] * 60)}))
+    everywhere.execute("DELETE FROM t")
+    assert everywhere.bulk_load("t", data) == count
+    assert list(everywhere.verify()) == []
+    assert len(entries(everywhere)) == count
+
+
+def test_columns_of_queries_have_postgres_names(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+    sql = "SELECT id, a AS b, count(*), sum(a), sum(id), 1 + 1, max(a) OVER () FROM t GROUP BY id, a"
+    assert db.query(sql).column_names == ["id", "b", "count", "sum", "sum", "?column?", "max"]
