@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from typing import Any
 
 import typer
 
@@ -85,11 +87,17 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@cache
+def _command() -> Any:
+    """What `app` describes, worked out once: it takes longer than most commands do."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str], as_json: bool) -> int:
     if "_ONTO_COMPLETE" in os.environ:
         app(arguments, prog_name="onto")
     try:
-        command = typer.main.get_command(app)
+        command = _command()
         with command.make_context("onto", arguments) as context:
             command.invoke(context)
     except typer.Exit as end:
