@@ -77,7 +77,7 @@ class StoredEvent(NamedTuple):
 
 
 class EventSelection(NamedTuple):
-    """Which events are meant: those that fit everything that is given. `before` is about when they were queued."""
+    """Which events are meant: those that fit everything that is given. `before` is about when they were created."""
 
     namespace: str | None = None
     status: Status | None = None
