@@ -12,7 +12,14 @@ from documents_model import Model, Unfit, equal
 from documents_strategies import documents, patch_lists
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from ontolake.documents import (
     Delete,
@@ -207,12 +214,31 @@ class HistoriesOnPages(Histories):
         self.url = f"memory://{secrets.token_hex(6)}"
 
 
+class HistoriesOnFiles(Histories):
+    """The same over the seam, in a file."""
+
+    def set_place(self) -> None:
+        self.folder = tempfile.mkdtemp()
+        self.url = f"sqlite+file://{self.folder}"
+
+
 QUICK = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 TestHistories = Histories.TestCase
 TestHistories.settings = QUICK
 TestHistoriesOnPages = HistoriesOnPages.TestCase
 TestHistoriesOnPages.settings = settings(QUICK, max_examples=10)
+TestHistoriesOnFiles = HistoriesOnFiles.TestCase
+TestHistoriesOnFiles.settings = settings(QUICK, max_examples=5)
+
+
+@pytest.mark.slow
+def test_histories_on_seaweed(seaweed_url: str) -> None:
+    class HistoriesOnSeaweed(Histories):
+        def set_place(self) -> None:
+            self.url = f"{seaweed_url}/{secrets.token_hex(6)}"
+
+    run_state_machine_as_test(HistoriesOnSeaweed, settings=settings(QUICK, max_examples=5))  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""What other processes do in tests of documents: run with `task` and `arguments` set by the parent."""
+"""What other processes do in tests of documents: run with `task`, `arguments` and `environment` set by the parent."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,4 +79,5 @@ TASKS: dict[str, Callable[..., Any]] = {
     "run_program": run_program}  # fmt: skip
 
 if __name__ == "__child__":
+    os.environ.update(globals()["environment"])
     TASKS[globals()["task"]](*globals()["arguments"])

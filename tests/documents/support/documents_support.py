@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import runpy
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -54,6 +55,7 @@ def start_child(task: str, *arguments: Any) -> BaseProcess:
     """Another process that does one of the tasks of `documents_child`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ontolake.documents"])
-    child = context.Process(target=runpy.run_path, args=(CHILD, {"task": task, "arguments": arguments}, "__child__"))
+    told = {"task": task, "arguments": arguments, "environment": dict(os.environ)}
+    child = context.Process(target=runpy.run_path, args=(CHILD, told, "__child__"))
     child.start()
     return child
