@@ -9,7 +9,8 @@ from typing import Any
 import apsw
 
 from ontolake.model.codecs import json_text
-from ontolake.model.columns import Column
+from ontolake.model.columns import Column, Factory
+from ontolake.model.field import UNSET
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
@@ -71,7 +72,9 @@ class SqliteRepositoryV1(SqliteRepository):
         names = key_columns(info)
         keys = [*(_key(info, key) for key in names), *(f"{key} AS {quoted(raw(key))}" for key in names), "commit_id",
                 "schema_version_id", "id AS rowid"]
-        fields = [f"{_value(column)} AS {quoted(column.column)}" for column in info.columns]
+        fill = self._has_versions(info)
+        fields = [f"{_filled(column, _value(column)) if fill else _value(column)} AS {quoted(column.column)}"
+                  for column in info.columns]  # fmt: skip
         return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
                 f"WHERE {info.kind}_type = {literal(info.name)})")
 
@@ -83,7 +86,7 @@ class SqliteRepositoryV1(SqliteRepository):
                 return _of_their_types(shown, rows)
         return rows
 
-    def _has_versions(self, info: TypeInfo) -> bool:
+    def _has_versions(self, info: TypeInfo | StoredType) -> bool:
         known = self.schemas().get((info.kind, info.name))
         return known is not None and known.schema_version_id > 1
 
@@ -200,6 +203,28 @@ def _value(column: Column) -> str:
     if column.scalar == "float":
         return f"CASE json_type(fields_json, {path}) WHEN 'integer' THEN CAST({value} AS REAL) ELSE {value} END"
     return value
+
+
+def _filled(column: Column, value: str) -> str:
+    """The same with the default where a row of an older schema has no such field, as objects have it then."""
+    default = column.default
+    if isinstance(default, Factory) and default.make in (list, dict, set, frozenset):
+        default = default.make()
+    if column.nullable or default is UNSET or isinstance(default, Factory):
+        return value
+    try:
+        return f"coalesce({value}, {_constant(column.encode(default, ''))})"
+    except SchemaValidationError:  # a default that the field would not take
+        return value
+
+
+def _constant(value: Any) -> str:
+    """An encoded value as SQL has it."""
+    if isinstance(value, str):
+        return literal(value)
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return str(int(value)) if isinstance(value, int) else repr(value).replace("inf", "9e999")
 
 
 def _fields(*parts: Any) -> str:
