@@ -1,0 +1,103 @@
+"""A program of statements that is killed at every step, and the child process that runs it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import runpy
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ontolake import faults
+from ontolake.sql import Database, indexing, open_database
+
+Step = Callable[[Database], Any]
+
+
+def statement(sql: str) -> Step:
+    return lambda db: db.execute(sql)
+
+
+def load(db: Database) -> None:
+    db.bulk_load("t", pa.table({"id": range(100, 200), "a": [f"v{n % 9}" for n in range(100)]}))
+
+
+def together(db: Database) -> None:
+    with db.transaction():
+        db.execute("INSERT INTO t (id, a) VALUES (10, 'ten')")
+        db.execute("UPDATE t SET a = 'changed' WHERE id = 2")
+        db.execute("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+        db.execute("INSERT INTO u VALUES (1)")
+
+
+def collect(db: Database) -> None:
+    db.retain(3)
+    db.gc(dry_run=False)
+
+
+STEPS: list[Step] = [
+    statement("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT)"),
+    statement("INSERT INTO t VALUES (1, 'one'), (2, 'two'), (3, 'three')"),
+    statement("CREATE INDEX by_a ON t (a)"),
+    statement("UPDATE t SET a = 'TWO' WHERE id = 2"),
+    statement("DELETE FROM t WHERE id = 3"),
+    load,
+    statement("INSERT INTO t VALUES (3, 'again') ON CONFLICT (id) DO UPDATE SET a = 'x'"),
+    together,
+    statement("ALTER TABLE t ADD COLUMN n BIGINT DEFAULT 5"),
+    statement("CREATE UNIQUE INDEX online ON t (n, id) INCLUDE (a)"),
+    statement("ALTER TABLE t DROP COLUMN n"),
+    statement("DROP TABLE u"),
+    collect,
+]
+
+
+def open_for_program(url: str, **options: Any) -> Database:
+    indexing.PAGE = 30  # so that indexes are built in several pages
+    return open_database(url, synchronous="NORMAL", **options)
+
+
+def describe(db: Database) -> dict[str, Any]:
+    """All that a user can see of the newest state."""
+    catalog = db.catalog()
+    return {
+        name: {
+            "columns": [(column.name, column.column_id, str(column.type)) for column in table.columns],
+            "indexes": sorted((index.name, index.unique, index.state) for index in table.indexes),
+            "rows": sorted(db.execute(f"SELECT * FROM {name}").fetchall()),
+        }
+        for name, table in sorted(catalog.by_full_name.items())
+    }  # fmt: skip
+
+
+def run_program(url: str, report: str, n: int) -> None:
+    """Go through the program, reporting before and after each step, and die at the n-th fault point."""
+    seen: list[str] = []
+
+    def hook(step: str) -> None:
+        if step.startswith("sql: "):
+            seen.append(step)
+            if len(seen) == n + 1:
+                faults.kill()
+
+    with Path(report).open("a", buffering=1) as said, faults.arm(hook), open_for_program(url) as db:
+        for number, step in enumerate(STEPS):
+            said.write(f"doing {number}\n")
+            step(db)
+            said.write(f"done {number}\n")
+    Path(report).write_text("\n".join(seen))
+
+
+def start_child(url: str, report: str, n: int) -> BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ontolake.sql", "datafusion"])
+    child = context.Process(target=runpy.run_path, args=(__file__, {"arguments": (url, report, n)}, "__child__"))
+    child.start()
+    return child
+
+
+if __name__ == "__child__":
+    run_program(*globals()["arguments"])

@@ -1,0 +1,70 @@
+"""`onto sql` runs statements, prints them in three ways, and talks."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from ontolake.cli import main
+
+
+@pytest.fixture
+def shop(native_place: str, capsys: pytest.CaptureFixture[str]) -> str:
+    sql = ("CREATE TABLE item (id BIGINT PRIMARY KEY, name TEXT, price DECIMAL(8, 2), at TIMESTAMP, raw BYTEA); "
+           "INSERT INTO item VALUES (1, 'tea', 2.5, '2026-01-01 10:00', '\\x00ff'), (2, NULL, NULL, NULL, NULL)")
+    assert main(["sql", native_place, sql]) == 0
+    assert capsys.readouterr().out == "INSERT 2\n"
+    return native_place
+
+
+def test_output(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT * FROM item ORDER BY id"
+    assert main(["sql", shop, query]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "id\tname\tprice\tat\traw", "1\ttea\t2.50\t2026-01-01 10:00:00\t\\x00ff", "2\t-\t-\t-\t-"]
+    assert main(["sql", shop, query, "--csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "id,name,price,at,raw", "1,tea,2.50,2026-01-01 10:00:00,\\x00ff", "2,,,,"]
+    assert main(["sql", shop, query, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "status": "SELECT 2", "columns": ["id", "name", "price", "at", "raw"],
+        "rows": [[1, "tea", "2.50", "2026-01-01 10:00:00", {"hex": "00ff"}], [2, None, None, None, None]]}
+    assert main(["sql", shop, "DELETE FROM item WHERE id = 2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"status": "DELETE 1", "count": 1}
+    assert main(["sql", shop, "SELECT count(*) FROM item", "--as-of", "2"]) == 0
+    assert capsys.readouterr().out == "count\n2\n"
+
+
+def test_errors_are_told_in_a_line_or_two(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    taken = "INSERT INTO item (id) VALUES (1)"
+    for sql, code in (("SELECT nam FROM item", 4), ("SELEC", 2), (taken, 6), ("VACUUM", 4)):
+        assert main(["sql", shop, sql]) == code
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("error: ")
+        assert "Traceback" not in said.err
+    assert main(["sql", f"{shop}.missing.db", "SELECT 1"]) != 0
+    assert main(["sql", shop, "SELECT 1", "--csv", "--json"]) == 2
+
+
+def test_a_talk(shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["\\d", "\\d item", "SELECT name", "FROM item WHERE id = 1;", "SELECT nam FROM item;", "\\timing",
+             "BEGIN; DELETE FROM item;", "ROLLBACK;", "\\timing", "\\v", "\\?",
+             "SELECT count(*) FROM item"]  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    assert main(["sql", shop]) == 0
+    said = capsys.readouterr()
+    for expected in ("main.public.item\t5\t0", "price\tDECIMAL(8, 2)", "name\ntea", "DELETE 2", " ms", "timing is off",
+                     "\\timing", "count\n2"):  # fmt: skip
+        assert expected in said.out
+    assert "did you mean name?" in said.err
+    assert "at character 8" in said.err
+
+
+def test_the_verbs_of_any_store_know_tables(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("info", "log", "verify", "export", "gc"):
+        assert main([verb, shop]) == 0, verb
+    assert "main.public.item" in capsys.readouterr().out
