@@ -295,7 +295,7 @@ LINKS = st.builds(Linked, left_key=KEYS, right_key=KEYS, instance=KEYS, weight=s
 
 
 @pytest.mark.parametrize("engine", ["v1", "v2"])
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(objects=st.lists(OBJECTS, max_size=4), links=st.lists(LINKS, max_size=3))
 def test_whatever_is_stored_comes_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str], engine: str, objects: list[Any],

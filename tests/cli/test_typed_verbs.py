@@ -33,28 +33,28 @@ def pages(tmp_path: Path) -> str:
     return url
 
 
-def test_info(onto, shop, space: str, pages: str) -> None:
-    assert onto("info", shop.url, "--json").document["model"] == "typed"
-    assert "a typed store" in onto("info", shop.url).out
+def test_info(onto, native, space: str, pages: str) -> None:
+    assert onto("info", native.url, "--json").document["model"] == "typed"
+    assert "a typed store in a native SQLite database" in onto("info", native.url).out
     facts = onto("info", space, "--json").document
     assert (facts["model"], facts["head"]) == ("documents", 3)
     assert "a space of documents" in onto("info", space).out
     assert "model" not in onto("info", pages, "--json").document
 
 
-def test_log(onto, shop, space: str, pages: str) -> None:
-    for url, ids in ((shop.url, [2, 1]), (space, [3, 2, 1])):
+def test_log(onto, native, space: str, pages: str) -> None:
+    for url, ids in ((native.url, [2, 1]), (space, [3, 2, 1])):
         assert [one["id"] for one in onto("log", url, "--json").document["commits"]] == ids
         assert [one["id"] for one in onto("log", url, "--since", "1", "--limit", "1", "--json").document["commits"]] \
             == ids[:1]  # fmt: skip
         assert [line.split("\t")[0] for line in onto("log", url).out.splitlines()] == ["commit", *map(str, ids)]
     assert onto("log", pages, "--json").document["records"][0]["bytes"] == 6
-    assert onto("log", shop.url, "--since", "99").code == 5
-    assert onto("log", shop.url, "--branch", "nowhere").code == 5
-    assert onto("log", shop.url, "--since", "soon").code == 5
+    assert onto("log", native.url, "--since", "99").code == 5
+    assert onto("log", native.url, "--branch", "nowhere").code == 5
+    assert onto("log", native.url, "--since", "soon").code == 5
 
 
-def test_diff(onto, shop, space: str) -> None:
+def test_diff(onto, shop) -> None:
     told = onto("diff", shop.url, "1", "--json").document
     assert (told["before"], told["after"]) == (1, 2)
     assert [(one["table"], one["key"], one["kind"]) for one in told["changes"]] == [
@@ -64,11 +64,14 @@ def test_diff(onto, shop, space: str) -> None:
         ("update", told["changes"][0]["after"], told["changes"][0]["before"]),
         ("delete", told["changes"][1]["after"], None)]  # fmt: skip
     assert onto("diff", shop.url, "2", "--json").document["changes"] == []
-    documents = onto("diff", space, "1", "--json").document["changes"]
-    assert [(one["key"], one["kind"]) for one in documents] == [("a", "update"), ("b", "delete")]
     assert onto("diff", shop.url, "one").code == 5
     assert onto("diff", shop.url, "main@one").code == 2
     assert onto("diff", shop.url, "9").code == 5
+
+
+def test_diff_of_documents(onto, space: str) -> None:
+    documents = onto("diff", space, "1", "--json").document["changes"]
+    assert [(one["key"], one["kind"]) for one in documents] == [("a", "update"), ("b", "delete")]
 
 
 def test_export(onto, space: str, pages: str, tmp_path: Path) -> None:
@@ -84,8 +87,8 @@ def test_export(onto, space: str, pages: str, tmp_path: Path) -> None:
     assert "hint: for pages there is onto storage" in refused.err
 
 
-def test_verify_and_gc(onto, shop, space: str, pages: str) -> None:
-    for url in (shop.url, space, pages):
+def test_verify_and_gc(onto, native, space: str, pages: str) -> None:
+    for url in (native.url, space, pages):
         assert onto("verify", url, "--json").document["ok"] is True
         assert onto("gc", url).code == 0
     preview = onto("gc", space, "--json").document
