@@ -408,30 +408,3 @@ def test_types_whose_names_differ_by_case_only_are_kept_apart(native: str, engin
     assert session.query().entities(Thing).sum(Thing.a) == 380
     assert session.query().entities(THING).where(THING.b == "7").count() == 2
     session.close()
-
-
-def test_v1_finds_rows_of_an_older_schema_by_the_defaults_that_they_are_shown_with(native: str) -> None:
-    def person(more: dict[str, Any]) -> Any:
-        fields: dict[str, Any] = {"id": Field(primary_key=True), **{name: field for name, (_, field) in more.items()}}
-        types = {"id": Field[str], **{name: Field[kind] for name, (kind, _) in more.items()}}  # type: ignore[valid-type]
-        return type(Entity)("Person", (Entity,), {"__module__": __name__, "__annotations__": types, **fields})
-
-    old = person({})
-    with Session(native, entity_types=[old], engine_version="v1") as session:
-        session.ensure(old(id="a"))
-    new = person({
-        "text": (str, Field(default="it's")), "number": (int, Field(default=5)), "truth": (bool, Field(default=True)),
-        "real": (float, Field(default=float("-inf"))), "raw": (bytes, Field(default=b"\xff")),
-        "items": (list[int], Field(default_factory=list)), "maybe": (str | None, Field(default="x")),
-    })  # fmt: skip
-    session = Session(native, entity_types=[new])
-    session.migrate(dry_run=False, force=True, upgraders={})
-    query = session.query().entities(new).as_of(1)
-    found = query.collect()[0]
-    assert (found.text, found.number, found.real, found.maybe) == ("it's", 5, float("-inf"), None)
-    for name in ("text", "number", "real", "raw", "items"):
-        assert query.where(getattr(new, name) == getattr(found, name)).count() == 1, name
-    assert query.where(new.truth.is_true(), new.maybe.is_null()).count() == 1
-    assert query.avg_len(new.items) == 0
-    assert query.to_arrow().column("number").to_pylist() == [5]
-    session.close()
