@@ -6,10 +6,11 @@ For tools that have no classes at hand, or only some: commands, generic verbs, s
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ontolake import urls
 from ontolake.errors import Invalid
 from ontolake.history import Damage, Garbage
 from ontolake.model.restoring import restore
@@ -29,10 +30,13 @@ class TypedStore(TypedHistory):
         self, uri: str, *, classes: Iterable[Any] = (), config: Config | Mapping[str, Any] | None = None,
         engine_version: str | None = None,
     ) -> None:  # fmt: skip
-        """Open the store at `uri`. Raises what `open_repository` raises, and `SchemaOutdatedError` if a class has
-        another schema than the store has for it."""
+        """Open the store at `uri`. Raises what `open_repository` raises, `SchemaOutdatedError` if a class has another
+        schema than the store has for it, and `Invalid` for a branch where there can be none."""
         self.config = Config.of(config)
         given = {(info.kind, info.name): info for info in map(type_info, classes)}
+        location = urls.parse(uri)
+        if self.config.branch != "main" and location.holds_objects and not location.seam:
+            raise Invalid(f"{uri!r} has no branches", hint="stores over the page seam have some")
         self.repository: Repository = open_repository(uri, engine_version=engine_version, config=self.config)
         try:
             self._infos = self._adopted(given)
@@ -105,10 +109,11 @@ class TypedStore(TypedHistory):
         return verify(self.repository)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
-        """Nothing is ever unreachable here: every state of every row can be asked for."""
+        """Every state of every row can be asked for; what objects of attempts that failed leave behind can go."""
         if not isinstance(dry_run, bool):
             raise Invalid(f"dry_run is True or False, not {dry_run!r}")
-        return Garbage(0, 0)
+        collect: Callable[..., Garbage] | None = getattr(self.repository, "gc", None)
+        return Garbage(0, 0) if collect is None else collect(dry_run=dry_run)
 
     def close(self) -> None:
         self.repository.close()

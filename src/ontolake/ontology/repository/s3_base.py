@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ontolake import faults
 from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
-from ontolake.history import Commit, Damage
+from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
@@ -325,7 +325,16 @@ class S3Repository(SingleRows, ABC):
                 return iter(())
             return self._executor.changes(info, commit_id)
 
-    # checking
+    # checking and looking after
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        """Remove what no commit needs and no reader can still be looking at, or tell what would go."""
+        from ontolake.ontology.repository import s3_maintenance as maintenance
+
+        found = maintenance.garbage(self)
+        if not dry_run:
+            maintenance.collect(self, found.token)
+        return Garbage(len(found.keys), found.bytes)
+
     def check(self) -> Iterator[Damage]:
         from ontolake.ontology.repository.s3_checks import check
 

@@ -15,10 +15,11 @@ from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Member, Ref
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository import s3_datafusion
 from ontolake.ontology.repository.protocol import Row, RowChange
 from ontolake.ontology.repository.s3_needs import conjuncts, needed
+from ontolake.ontology.repository.s3_prune import pruner
 from ontolake.ontology.repository.s3_rows import (
-    COMMIT,
     encoded,
     key_text,
     key_texts,
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from ontolake.ontology.repository.s3_base import S3Repository
 
 
+MANY = 2_000
+"""For fewer rows than this SQLite is quicker, since DataFusion takes longer to make a plan."""
+
+
 class Executor:
     """Answers plans from the files of a repository, at its moment."""
 
@@ -46,8 +51,12 @@ class Executor:
         if table is not None:
             return rows_of(info.all_columns, table)
         columns = needed(plan)
-        return run_in_sqlite(plan, values, {one: self._rows(plan, values, one, wanted)
-                                            for one, wanted in columns.items()})
+        tables = {one: self._rows(plan, values, one, wanted) for one, wanted in columns.items()}
+        if plan.output != "rows" and len(tables[info]) >= MANY and s3_datafusion.fits(plan):
+            found = s3_datafusion.measured(plan, values, tables[info])
+            if found is not None:
+                return iter(found)
+        return run_in_sqlite(plan, values, tables)
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         info = type_info(plan.root)
@@ -58,9 +67,9 @@ class Executor:
 
     def _direct(self, plan: Plan, values: Values, info: TypeInfo) -> pa.Table | None:
         """The rows of a plan for rows of one type, if nothing has to be worked out; else None."""
-        if plan.output != "rows" or plan.hops or plan.order:
+        if plan.output != "rows" or plan.hops:
             return None
-        key = _only_key(plan, info)
+        key = None if plan.order else _only_key(plan, info)
         if key is not None and not plan.as_of and not plan.history:
             text = comparand(key)(values.where[0])
             found = None
@@ -68,9 +77,12 @@ class Executor:
                 state = self._repository.moment().state(info.kind, info.name)
                 found = self._repository.scanner.lookup(info, state, key_text(info, [text]), text)
             return _sliced(self._nothing(info) if found is None else found, values)
-        if plan.where is not None:
+        if plan.where is None and not plan.order:
+            return _sliced(self._rows(plan, values, info, info.all_columns), values)
+        if not s3_datafusion.fits(plan):
             return None
-        return _sliced(self._rows(plan, values, info, info.all_columns), values)
+        rows = self._rows(plan, values, info, info.all_columns)
+        return s3_datafusion.chosen(plan, values, rows) if len(rows) >= MANY else None
 
     def _nothing(self, info: TypeInfo) -> pa.Table:
         return self._repository.scanner.scan(info, None)
@@ -86,8 +98,10 @@ class Executor:
         span = Span(values.as_of, since, plan.history and root)
         if not plan.history and since is not None:
             span = Span(values.as_of)
-        keys = _keys(plan, values) if root and not plan.hops else None
-        return repository.scanner.scan(info, state, span, columns, keys=keys)
+        if not root or plan.hops:
+            return repository.scanner.scan(info, state, span, columns)
+        keys = _keys(plan, values)
+        return repository.scanner.scan(info, state, span, columns, pruner(plan, values), keys=keys)
 
     def changes(self, info: TypeInfo, commit_id: int) -> Iterator[RowChange]:
         """What a commit did to rows of a type."""
@@ -132,6 +146,3 @@ def _only_key(plan: Plan, info: TypeInfo) -> Column | None:
 
 def _sliced(table: pa.Table, values: Values) -> pa.Table:
     return table.slice(values.offset or 0, values.limit)
-
-
-__all__ = ["COMMIT", "Executor"]

@@ -164,10 +164,20 @@ class Files:
         ranges = self.ranges(info, file)
         if not ranges.low:
             return list(range(self._opened(file).metadata.num_row_groups))
-        found: set[int] = set()
-        for key in keys:
-            found.update(range(bisect_left(ranges.high, key), bisect_right(ranges.low, key)))
-        return sorted(found)
+        wanted = sorted(keys)
+        found: list[int] = []
+        for number, (low, high) in enumerate(zip(ranges.low, ranges.high, strict=True)):
+            at = bisect_left(wanted, low)
+            if at < len(wanted) and wanted[at] <= high:
+                found.append(number)
+        return found
+
+    def group_of(self, info: Type, file: DataFile, key: Any) -> range | list[int]:
+        """The same for one key."""
+        ranges = self.ranges(info, file)
+        if not ranges.low:
+            return self.groups_of(info, file, [key])
+        return range(bisect_left(ranges.high, key), bisect_right(ranges.low, key))
 
     def group(self, file: DataFile, number: int) -> pa.Table:
         """One row group, kept."""
@@ -177,10 +187,10 @@ class Files:
             self._keep((file.path, number), found, found.nbytes)
         return found
 
-    def groups(self, file: DataFile, numbers: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    def groups(self, file: DataFile, numbers: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Several row groups, not kept."""
         opened = self._opened(file)
-        wanted = _there(columns, opened.schema_arrow.names)
+        wanted = None if columns is None else _there(columns, opened.schema_arrow.names)
         return self._parsed(file, lambda: opened.read_row_groups(list(numbers), columns=wanted))
 
     def statistics(self, file: DataFile) -> Any:

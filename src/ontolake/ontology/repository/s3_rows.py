@@ -57,7 +57,11 @@ def table_of(info: Type, rows: Collection[Row]) -> pa.Table:
         if column.scalar == "Decimal":
             found[place(column)] = pa.array(values, pa.string())
             continue
-        found[place(column)] = pa.array(values, pa.bool_()) if column.scalar == "bool" else typed_array(column, values)
+        if column.scalar == "bool":  # SQLite has numbers for them
+            values = [None if value is None else bool(value) for value in values]
+            found[place(column)] = pa.array(values, pa.bool_())
+            continue
+        found[place(column)] = typed_array(column, values)
         if column.scalar == "datetime" and any(value is not None and len(value) < _ZONED for value in values):
             found[naive_place(column)] = pa.array([value is not None and len(value) < _ZONED for value in values],
                                                   pa.bool_())

@@ -36,8 +36,8 @@ Prune = Callable[[Any, int, DataFile], bool]
 """Whether a row group, given the metadata of its file, its number and the file, can have rows that are wanted."""
 
 
-MANY = 4096
-"""From so many keys on, a file is read whole: they are everywhere in it."""
+KEPT_GROUPS = 100
+"""Up to so many row groups of a file that keys are looked for in are kept in memory."""
 
 
 class Span(NamedTuple):
@@ -144,13 +144,16 @@ class Scanner:
         self, info: Type, state: TypeState | None, runs: Sequence[DataFile], past: Sequence[DataFile],
         names: Sequence[str], span: Span, prune: Prune | None,
     ) -> pa.Table:  # fmt: skip
-        tables = [self._read(info, state, file, names, prune) for file in runs]
+        tables = []
+        for file in runs:
+            table = self._read(info, state, file, names, prune)
+            tables.append(table if span.as_of is None or file.max_commit_id <= span.as_of else within(table, span))
         for file in past:
             table = self._read(info, state, file, [*names, SUPERSEDED], prune)
             if span.as_of is not None:
-                table = table.filter(pc.greater(table.column(SUPERSEDED), span.as_of))
+                table = within(table.filter(pc.greater(table.column(SUPERSEDED), span.as_of)), span)
             tables.append(table.drop_columns([SUPERSEDED]))
-        found = within(concat(tables), span)
+        found = concat(tables)
         if len(tables) < 2 or not (past or any(file.updates for file in runs)):
             return found
         return last_of_each(info, found)
@@ -172,12 +175,14 @@ class Scanner:
             table = self._candidates(info, state, file, leading)
             if table is None:
                 continue
-            texts = key_texts(info, table)
-            at = pc.index_in(missing, value_set=texts)
-            there = pc.is_valid(at)
+            # The smaller side is hashed: usually that of the keys.
+            at = pc.index_in(key_texts(info, table), value_set=missing)
+            there = at.is_valid()
             if pc.any(there).as_py():
-                found.append(table.take(at.filter(there)))
-                missing = missing.filter(pc.invert(there))
+                found.append(table.filter(there))
+                seen = np.zeros(len(missing), dtype=bool)
+                seen[at.drop_null().to_numpy()] = True
+                missing = missing.filter(pa.array(~seen))
         return _completed(concat(found), info.columns) if found else empty_table(info)
 
     def _candidates(
@@ -186,14 +191,16 @@ class Scanner:
         """The part of a run that can have one of these keys."""
         if self._foreign(state, file):
             return self._adapted(info, file)
-        if file.row_count <= SMALL or len(leading) > MANY:
+        if file.row_count <= SMALL:
             return self.files.table(file)
         groups = self.files.groups_of(info, file, leading)
         if not groups:
             return None
-        if len(groups) * 4 > self.files.statistics(file).num_row_groups:
+        if len(groups) <= KEPT_GROUPS:
+            return concat([self.files.group(file, number) for number in groups])
+        if len(groups) * 2 > self.files.statistics(file).num_row_groups:
             return self.files.table(file)
-        return concat([self.files.group(file, number) for number in groups])
+        return self.files.groups(file, groups)
 
     def lookup(self, info: Type, state: TypeState | None, text: Any, leading: Any) -> pa.Table | None:
         """The latest row of one key as a table of one row."""
@@ -212,7 +219,7 @@ class Scanner:
                 if at is not None:
                     return self.files.table(file).slice(at, 1)
                 continue
-            for number in self.files.groups_of(info, file, [leading]):
+            for number in self.files.group_of(info, file, leading):
                 group = self.files.group(file, number)
                 at = pc.index(key_texts(info, group), text).as_py()
                 if at >= 0:

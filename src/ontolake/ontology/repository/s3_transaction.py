@@ -5,7 +5,10 @@ Before the head has moved nothing of it is visible; after that nothing can make 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +39,9 @@ from ontolake.ontology.repository.s3_merge import level_of, tidy
 from ontolake.ontology.repository.s3_moment import Moment
 from ontolake.ontology.repository.s3_rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 
+PART = 262_144
+"""Rows of one file of a commit; what is more goes into further files."""
+
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.repository.s3_base import S3Repository
@@ -56,6 +62,8 @@ class S3Transaction:
         self._schemas = moment.schemas
         self._objects: dict[str, bytes] = {}
         self._tables: dict[str, tuple[DataFile, pa.Table]] = {}
+        self.created_at: datetime | None = None
+        """When the commit was made, if it is a copy of one; else now."""
 
     @property
     def commit_id(self) -> int:
@@ -162,7 +170,8 @@ class S3Transaction:
             schemas = before.schemas if before else None
         parent = self._moment.head.manifest_path
         manifest = Manifest(
-            self.commit_id, before.commit_id if before else None, parent, now_text(), repository.runtime_id,
+            self.commit_id, before.commit_id if before else None, parent,
+            self.created_at.isoformat() if self.created_at else now_text(), repository.runtime_id,
             dict(metadata), tuple(files), types, states, schemas, self._attempt, layout.lineage(before, parent),
             before.dropped if before else {},
         )  # fmt: skip
@@ -191,23 +200,41 @@ class S3Transaction:
         rows = change.rows.append_column(COMMIT, pa.array(np.full(count, self.commit_id, np.int64)))
         rows = rows.append_column(ROW, pa.array(np.arange(state.next_row, state.next_row + count)))
         rows = repository.physical(info, version, rows)
-        path = repository.data_path(self._folder, info.kind, info.name, version)
-        file, data = write_file(info, rows, path, version, level=level_of(count), updates=change.updates)
-        self._objects[path] = data
-        files.append(CommitFile(info.kind, info.name, path, count, version, file.content_sha256))
         table = by_key(info, rows)
-        self._tables[path] = (file, table)
-        state = TypeState(state.schema_version_id, state.activation_commit_id, state.next_row + count,
-                          (*state.runs, file), state.past)
+        fresh: dict[str, pa.Table] = {}
+        for part, (file, data) in self._files(info, version, table, change.updates):
+            self._objects[file.path] = data
+            files.append(CommitFile(info.kind, info.name, file.path, len(part), version, file.content_sha256))
+            self._tables[file.path] = (file, part)
+            fresh[file.path] = part
+            state = TypeState(state.schema_version_id, state.activation_commit_id, state.next_row + len(part),
+                              (*state.runs, file), state.past)
 
         def place(what: str) -> str:
             return layout.snapshot_path(info.kind, info.name, version, what, self.commit_id, layout.new_attempt())
 
-        merged = tidy(info, state, repository.files, place, fresh={path: table})
+        merged = tidy(info, state, repository.files, place, fresh=fresh)
         self._objects |= merged.objects
         self._tables |= merged.tables
         return merged.state
 
+    def _files(
+        self, info: Type, version: int, table: pa.Table, updates: int
+    ) -> Iterator[tuple[pa.Table, tuple[DataFile, bytes]]]:  # fmt: skip
+        """The rows of a commit as files: one, or several that are made at the same time if there are many."""
+        path = self._repository.data_path(self._folder, info.kind, info.name, version)
+        parts = [table.slice(start, PART) for start in range(0, len(table), PART)]
+        paths = [path, *(f"{path.removesuffix('.parquet')}-part{n}.parquet" for n in range(2, len(parts) + 1))]
+
+        def made(number: int) -> tuple[DataFile, bytes]:
+            rows = parts[number]
+            return write_file(info, rows, paths[number], version, level=level_of(len(rows)),
+                              updates=min(updates, len(rows)))
+
+        if len(parts) == 1:
+            return iter([(parts[0], made(0))])
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return zip(parts, [*pool.map(made, range(len(parts)))], strict=True)
 
 
 def _refuse(queue: QueueChange | None, repository: S3Repository) -> None:

@@ -1,0 +1,139 @@
+"""`onto compact`, `onto index` and `onto convert`: looking after typed stores on objects, and moving them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ontolake.cli.output import Column, Json, Out, Url, progress
+from ontolake.cli.safety import Token, check_token, token_of
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.s3_base import S3Repository
+
+index = typer.Typer(help="The indices of a typed store on objects, which are there for people and tools.",
+                    no_args_is_help=True)
+
+
+class Engine(StrEnum):
+    """The layouts that a copy can have."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+@contextmanager
+def _on_objects(url: str, *, write: bool) -> Iterator[S3Repository]:
+    from ontolake import urls
+    from ontolake.errors import Invalid
+    from ontolake.ontology.repository import open_repository
+
+    location = urls.parse(url)
+    if not location.holds_objects or location.seam:
+        raise Invalid(f"{url!r} is not a typed store on objects", hint="a store in SQLite has no need of this")
+    repository: Any = open_repository(url, config={"create": False, "readonly": not write})
+    try:
+        yield repository
+    finally:
+        repository.close()
+
+
+def compact(
+    url: Url,
+    type: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type.")] = None,
+    token: Token = None, json: Json = False,
+) -> None:
+    """Merge the files of types into one each. Without a token this only says what would be done."""
+    from ontolake.ontology.repository import s3_maintenance as maintenance
+
+    with _on_objects(url, write=token is not None) as repository:
+        planned = maintenance.compact(repository, types=type)
+        expected = token_of("compact", *map(list, planned))
+        done = planned
+        if token is not None:
+            check_token(token, expected)
+            done = maintenance.compact(repository, types=type, dry_run=False)
+    out = Out(json)
+    if json:
+        out.document({"url": url, "done": token is not None, "types": [one._asdict() for one in done],
+                      **({} if token else {"token": expected})})  # fmt: skip
+        return
+    if not done:
+        out.say("there is nothing to merge")
+        return
+    out.table([Column("type"), Column("files", right=True), Column("after", right=True), Column("rows", right=True),
+               Column("bytes", right=True)], [tuple(one) for one in done])  # fmt: skip
+    if token is None:
+        named = "".join(f" --type {quote(one)}" for one in type or ())
+        out.preview(f"onto compact {quote(url)}{named} --token {expected}")
+
+
+@index.command("verify")
+def verify_index(url: Url, json: Json = False) -> None:
+    """Compare the indices with what they are made from. Ends with 5 if one is missing, behind or damaged."""
+    from ontolake.ontology.repository import s3_maintenance as maintenance
+
+    with _on_objects(url, write=False) as repository:
+        found = maintenance.verify_index(repository)
+    _told(url, found, json)
+    if any(one.state != "ok" for one in found):
+        raise typer.Exit(5)
+
+
+@index.command("repair")
+def repair_index(url: Url, json: Json = False) -> None:
+    """Make the indices anew where they differ. Rows are never touched."""
+    from ontolake.ontology.repository import s3_maintenance as maintenance
+
+    with _on_objects(url, write=True) as repository:
+        found = maintenance.repair_index(repository)
+    _told(url, found, json)
+
+
+def _told(url: str, found: list[Any], json: bool) -> None:
+    out = Out(json)
+    if json:
+        out.document({"url": url, "objects": [one._asdict() for one in found]})
+    elif found:
+        out.table([Column("object"), Column("state")], [tuple(one) for one in found])
+    else:
+        out.say("nothing had to be repaired")
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A typed store.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="Where the copy goes: an empty place, or one begun.")],
+    engine_version: Annotated[Engine | None, typer.Option(
+        "--engine-version", help="The layout of the copy; the latest, if left out.")] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Copy a typed store commit by commit, with its history, and compare every row in the end.
+
+    What was interrupted goes on where it stopped, when the same command is given again.
+    """
+    from ontolake.ontology.converting import convert as copy
+    from ontolake.ontology.repository import open_repository
+
+    old = open_repository(source, config={"create": False, "readonly": True})
+    try:
+        new = open_repository(target, engine_version=None if engine_version is None else engine_version.value)
+        try:
+            with progress(json) as advance:
+                done = copy(old, new, advance)
+            facts = {"source": source, "target": target, "engine": f"{new.backend}/{new.engine_version}",
+                     **done._asdict()}
+        finally:
+            new.close()
+    finally:
+        old.close()
+    out = Out(json)
+    if json:
+        out.document(facts)
+    else:
+        out.say(f"copied {done.copied} of {done.commits} commits to {target} ({facts['engine']}); "
+                f"all {done.rows} rows are the same")

@@ -1,0 +1,141 @@
+"""Copies of a typed store with another engine or at another place: commit by commit, with history, checked at the end.
+
+Everything goes through what repositories offer, so that any engine can become any other. A copy that was interrupted
+goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ontolake.history import Commit
+from ontolake.model.restoring import restore
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo, type_info
+from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
+
+Name = tuple[Kind, str]
+Progress = Callable[[str, int, int | None], None]
+
+
+class Conversion(NamedTuple):
+    """What was done: how many commits were copied now, how many there are, and how many rows were compared."""
+
+    copied: int
+    commits: int
+    rows: int
+
+
+class _Rows(NamedTuple):
+    """The rows of one version of a type, by commit, and the commit since which it is current."""
+
+    version: SchemaVersion
+    since: int
+    by_commit: Mapping[int, list[Row]]
+
+
+def convert(source: Repository, target: Repository, progress: Progress | None = None) -> Conversion:
+    """Copy every commit that `target` does not have yet, then compare all rows of both.
+
+    Raises `StorageBackendError` if the target holds something else than a part of the source, and if rows differ in
+    the end.
+    """
+    with source.reading():
+        commits = sorted(source.commits(), key=lambda commit: commit.id)
+        have = _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
+        types = _types(source, commits)
+        for number, commit in enumerate(commits[have:], 1):
+            _copy(commit, types, target)
+            if progress is not None:
+                progress("commits", number, len(commits) - have)
+        for kind, name in sorted(set(source.dropped()) - set(target.dropped())):
+            target.drop_type(kind, name)
+        return Conversion(len(commits) - have, len(commits), _compare(types, target))
+
+
+def _common(source: list[Commit[int]], target: list[Commit[int]], repository: Repository) -> int:
+    """How many commits the target has already, all of which must be those of the source."""
+    for old, new in zip(source, target, strict=False):
+        if (old.id, old.metadata) != (new.id, new.metadata):
+            raise StorageBackendError(f"commit {new.id} at {repository.uri!r} is not that of the source",
+                                      hint="choose an empty place")
+    if len(target) > len(source):
+        raise StorageBackendError(f"{repository.uri!r} has {len(target)} commits, and the source {len(source)}",
+                                  hint="choose an empty place")
+    return len(target)
+
+
+def _types(source: Repository, commits: list[Commit[int]]) -> dict[Name, list[_Rows]]:
+    found: dict[Name, list[_Rows]] = {}
+    migrated = {(told["type_kind"], told["type_name"], told["to_schema_version_id"]): commit.id
+                for commit in commits for told in commit.metadata.get("migrated_types", ())}
+    for name in sorted({*source.schemas(), *source.dropped()}):
+        versions = []
+        for version in source.schema_versions(*name):
+            rows: dict[int, list[Row]] = defaultdict(list)
+            for row in source.stored_history(version):
+                rows[row[-1]].append(row[:-1])
+            since = migrated.get((*name, version.schema_version_id), min(rows, default=0))
+            versions.append(_Rows(version, since, rows))
+        found[name] = versions
+    return found
+
+
+def _copy(commit: Commit[int], types: Mapping[Name, list[_Rows]], target: Repository) -> None:
+    current = {name: [one for one in versions if one.since <= commit.id][-1] for name, versions in types.items()
+               if any(one.since <= commit.id for one in versions)}
+    infos = _infos(tuple(one.version for one in current.values()))
+    with target.transaction(f"convert {commit.id}") as transaction:
+        if transaction.commit_id != commit.id:
+            raise StorageBackendError(f"the next commit at {target.uri!r} is {transaction.commit_id}, not {commit.id}",
+                                      hint="somebody else writes there; choose an empty place")
+        for name in sorted(current):  # entities first
+            info, found = infos[name], current[name]
+            rows = _ordered(info, found, commit.id)
+            if found.since == commit.id and found is not types[name][0]:
+                transaction.rewrite(info, found.version.schema_version_id, rows)
+            elif rows or found.since == commit.id:
+                transaction.reconcile(info, rows)
+        setattr(transaction, "created_at", commit.time)  # noqa: B010 - engines that can keep it do
+        transaction.finish(dict(commit.metadata))
+
+
+def _infos(versions: tuple[SchemaVersion, ...]) -> dict[Name, TypeInfo]:
+    classes = restore([version.schema for version in versions], {})
+    return {name: type_info(cls) for name, cls in classes.items()}
+
+
+def _ordered(info: TypeInfo, found: _Rows, commit_id: int) -> list[Row]:
+    """The rows of a commit in the order in which a type has its columns when they are written."""
+    names = [column.name for column in StoredType(found.version.schema).all_columns]
+    places = [names.index(column.stored) for column in (*info.keys, *info.columns)]
+    return [tuple(row[place] for place in places) for row in found.by_commit.get(commit_id, ())]
+
+
+def _compare(types: Mapping[Name, list[_Rows]], target: Repository) -> int:
+    """Compare what was copied, row by row. Returns how many rows there are."""
+    total = 0
+    for name, versions in types.items():
+        stored = {version.schema_version_id: version for version in target.schema_versions(*name)}
+        for one in versions:
+            twin = stored.get(one.version.schema_version_id)
+            if twin is None or twin.schema_hash != one.version.schema_hash:
+                raise StorageBackendError(f"{name[1]} has no version {one.version.schema_version_id} at "
+                                          f"{target.uri!r} like that of the source", hint="convert to an empty place")
+            left = {(*_plain(row), commit) for commit, rows in one.by_commit.items() for row in rows}
+            right = {_plain(row) for row in target.stored_history(twin)}
+            for row in left ^ right:
+                where = "the copy" if row in left else "the source"
+                raise StorageBackendError(f"{where} lacks a row of {name[1]} of commit {row[-1]}: {row[:-1]!r}",
+                                          hint="convert to an empty place")
+            total += len(left)
+    return total
+
+
+def _plain(row: Row) -> Row:
+    """A row in which equal values are equal, whichever engine they come from."""
+    return tuple(int(value) if isinstance(value, bool) else value for value in row)
+
