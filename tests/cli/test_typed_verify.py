@@ -145,3 +145,16 @@ def test_rows_of_older_schemas_are_looked_at_too(onto, native, tmp_path: Path) -
     spoil(native.url, "UPDATE relation_Placed_v1 SET count = 'three'")
     assert any("relation Placed, version 1: c1, 1 at commit 1: count: not of the type int" in one
                for one in damage(onto, native))  # fmt: skip
+
+
+@pytest.mark.parametrize("shop", ["directory v2"], indirect=True)
+def test_a_lost_or_damaged_object_is_found(onto, shop) -> None:
+    folder = Path(shop.url.removeprefix("file://"))
+    (file,) = folder.glob("commits/2-*/entities/Customer/*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    assert damage(onto, shop)
+    file.unlink()
+    assert damage(onto, shop)
+    file.write_bytes(whole)
+    assert onto("verify", shop.url).code == 0

@@ -21,8 +21,8 @@ from ontolake.urls import Place
 class Model(NamedTuple):
     """A kind of store: what it is called, what opens it, and what it is known by.
 
-    `opener` is `module:function`, called with a URL and whether to write. A store in SQLite, native or on pages, is
-    known by having all the tables of one of the sets; any other by the kind of its stamp.
+    `opener` is `module:function`, called with a URL, whether to write, and the branch that is asked for. A store in
+    SQLite, native or on pages, is known by having all the tables of one of the sets; any other by its stamp's kind.
     """
 
     name: str
@@ -109,7 +109,7 @@ def _tables(url: str) -> set[str]:
 
 
 @contextmanager
-def opened(store: Store, *, write: bool = False) -> Iterator[Any]:
+def opened(store: Store, *, write: bool = False, branch: str | None = None) -> Iterator[Any]:
     """The store itself. Raises `Invalid` if there is no model for it, and tells what SQLite finds damaged."""
     import apsw
 
@@ -120,7 +120,7 @@ def opened(store: Store, *, write: bool = False) -> Iterator[Any]:
                       hint="for pages there is onto storage, for documents name the space's own file or prefix")
     module, _, function = store.model.opener.partition(":")
     try:
-        with getattr(import_module(module), function)(exact_url(store.found), write) as found:
+        with getattr(import_module(module), function)(exact_url(store.found), write, branch) as found:
             yield found
     except apsw.Error as error:
         raise Corruption(f"{store.url!r} cannot be read: {error}",

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ontolake.sql import Database
 
 
-def typed(url: str, write: bool) -> TypedStore:
-    """A typed store, by its stored schemas."""
+def typed(url: str, write: bool, branch: str | None = None) -> TypedStore:
+    """A typed store, by its stored schemas. Over the seam a branch is one of its pages."""
     from ontolake.ontology.config import Config
     from ontolake.ontology.typed_store import TypedStore
 
-    return TypedStore(url, config=Config(create=False, readonly=not write))
+    return TypedStore(url, config=Config(create=False, readonly=not write, branch=branch or "main"))
 
 
-def documents(url: str, write: bool) -> Space:
-    """The space whose database is at `url`."""
+def documents(url: str, write: bool, branch: str | None = None) -> Space:
+    """The space whose database is at `url`, which has all its branches in it."""
     from ontolake.documents.space import Space
 
     name = PurePosixPath(unquote(url)).name

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.typed_options import Db, StorageUri, open_typed, place
+from ontolake.cli.typed_options import Branch, Db, StorageUri, open_typed, place
 
 if TYPE_CHECKING:
     from ontolake.history import Commit
@@ -46,11 +46,11 @@ def list_commits(
     since: Annotated[int, typer.Option("--since", metavar="COMMIT", min=0, help="Only what came after it.")] = 0,
     until: Annotated[int | None, typer.Option("--until", metavar="COMMIT", min=0, help="Nothing newer.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")] = None,
-    json: Json = False,
+    branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Commits, newest first, with their metadata. [dim]onto commits[/] does the same."""
     url, out = place(db, storage_uri), Out(json)
-    with open_typed(url) as store:
+    with open_typed(url, branch=branch) as store:
         commits = store.repository.commits(since=since, until=until, limit=limit)
         if json:
             out.records({"url": url}, "commits", map(commit_facts, commits))
@@ -66,13 +66,13 @@ def examine(
     id: Annotated[int, typer.Argument(metavar="ID", min=1, help="The commit.")],
     db: Db = None, storage_uri: StorageUri = None,
     type: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type.")] = None,
-    json: Json = False,
+    branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """What a commit did, by type and key: which rows are new, and which fields changed."""
     from ontolake.ontology.errors import UnknownCommitError
 
     url, out = place(db, storage_uri), Out(json)
-    with open_typed(url) as store, store.repository.reading():
+    with open_typed(url, branch=branch) as store, store.repository.reading():
         commit = next(iter(store.repository.commits(since=id - 1, until=id)), None)
         if commit is None:
             raise UnknownCommitError(id)

@@ -15,7 +15,7 @@ import typer
 
 from ontolake.cli.output import Column, Json, Out, Progress, progress
 from ontolake.cli.safety import Token, check_token, token_of
-from ontolake.cli.typed_options import Db, Models, StorageUri, named, open_typed, place
+from ontolake.cli.typed_options import Branch, Db, Models, StorageUri, named, open_typed, place
 
 if TYPE_CHECKING:
     from ontolake.ontology.import_lines import Lines
@@ -51,7 +51,8 @@ def import_lines(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check all and say what would happen.")] = False,
     check_endpoints: Annotated[bool, typer.Option("--check-endpoints", help="Refuse relations that lead nowhere.")]
     = False,
-    db: Db = None, storage_uri: StorageUri = None, models: Models = None, token: Token = None, json: Json = False,
+    db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main",
+    token: Token = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Rows from lines of JSON, as [bold]onto export[/] writes them, as one commit or not at all.
 
@@ -62,7 +63,7 @@ def import_lines(
 
     url, out = place(db, storage_uri), Out(json)
     preview = dry_run or (on_conflict is OnConflict.REPLACE and token is None)
-    with open_typed(url, models, write=not preview) as store:
+    with open_typed(url, models, write=not preview, branch=branch) as store:
         lines = Lines(store, repeated=_REPEATED[on_conflict])
         with progress(json) as advance:
             digest = _read(files, lines, advance)
@@ -74,8 +75,8 @@ def import_lines(
             if plan.conflicts and on_conflict is OnConflict.FAIL:
                 raise ImportConflictError(plan.conflicts)
             again = f"onto import {join(files)} --on-conflict {on_conflict.value}{named(db, storage_uri)}"
-            if models is not None:
-                again += f" --models {quote(models)}"
+            again += f" --models {quote(models)}" if models is not None else ""
+            again += f" --branch {quote(branch)}" if branch != "main" else ""
             _preview(out, url, plan, on_conflict, None if dry_run else _token(plan, digest), again)
             return
 

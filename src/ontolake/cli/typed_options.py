@@ -25,6 +25,7 @@ StorageUri = Annotated[str | None, typer.Option(
 Models = Annotated[str | None, typer.Option(
     "--models", metavar="MODULE", help="Your classes: shop.types, shop/types.py, shop.types:Customer,Placed.")]
 AsOf = Annotated[int | None, typer.Option("--as-of", metavar="COMMIT", min=0, help="As it was after this commit.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch, over the page seam.")]
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The type.")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli.output import Json, Out
-from ontolake.cli.typed_options import AsOf, Db, Models, StorageUri, TypeName, open_typed, place
+from ontolake.cli.typed_options import AsOf, Branch, Db, Models, StorageUri, TypeName, open_typed, place
 
 if TYPE_CHECKING:
     from ontolake.model.types import Kind
@@ -42,10 +42,10 @@ Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", he
 def entities(
     type: TypeName, where: Where = None, order_by: OrderBy = None, limit: Limit = None, offset: Offset = None,
     as_of: AsOf = None, history: History = False, count: Count = False, format: Shape = None, output: Output = None,
-    db: Db = None, storage_uri: StorageUri = None, models: Models = None, json: Json = False,
+    db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Entities of a type."""
-    with open_typed(place(db, storage_uri), models) as store:
+    with open_typed(place(db, storage_uri), models, branch=branch) as store:
         query = _query(store, type, "entity", where, order_by, limit, offset, as_of, history)
         _answer(store, type, query, _format(format, json), count, output)
 
@@ -54,10 +54,10 @@ def entities(
 def relations(
     type: TypeName, where: Where = None, order_by: OrderBy = None, limit: Limit = None, offset: Offset = None,
     as_of: AsOf = None, history: History = False, count: Count = False, format: Shape = None, output: Output = None,
-    db: Db = None, storage_uri: StorageUri = None, models: Models = None, json: Json = False,
+    db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Relations of a type. Filters reach its ends: [dim]--where left.tier=gold[/]"""
-    with open_typed(place(db, storage_uri), models) as store:
+    with open_typed(place(db, storage_uri), models, branch=branch) as store:
         query = _query(store, type, "relation", where, order_by, limit, offset, as_of, history)
         _answer(store, type, query, _format(format, json), count, output)
 
@@ -143,7 +143,7 @@ def traverse(
     where: Annotated[list[str] | None, typer.Option("--where", "-w", metavar="FILTER",
                                                     help="What the entities at the end must fulfil.")] = None,
     as_of: AsOf = None, limit: Limit = None, count: Count = False,
-    db: Db = None, storage_uri: StorageUri = None, models: Models = None, json: Json = False,
+    db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Ways that lead from one entity over relations."""
     from ontolake.cli.typed_rows import write_paths
@@ -154,7 +154,7 @@ def traverse(
     from ontolake.model.types import type_info
     from ontolake.ontology.wheretext import parse_where, read_value
 
-    with open_typed(place(db, storage_uri), models) as store:
+    with open_typed(place(db, storage_uri), models, branch=branch) as store:
         info = store.find(type, "entity")
         column = info.keys[0]
         # A path may come by the type again, and a filter means the last of its type: the start is one of its own.

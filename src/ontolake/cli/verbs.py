@@ -52,7 +52,7 @@ def log(
 
         wal(store.url, None if since is None else _number(since), branch or "main", limit, json=json)
         return
-    with opened(store) as versioned:
+    with opened(store, branch=branch) as versioned:
         commits = islice(versioned.commits(since=_commit(since), until=_commit(until), **_branch(branch)), limit)
         if json:
             out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
@@ -95,9 +95,11 @@ def diff(
     def ref(text: str) -> Ref:
         return Ref(None, text) if text.isascii() and text.isdigit() else Ref.parse(text)
 
-    with opened(store) as versioned:
-        old = versioned.at(ref(before))
-        new = versioned.snapshot() if after is None else versioned.at(ref(after))
+    first, last = ref(before), Ref() if after is None else ref(after)
+    with opened(store, branch=first.branch) as versioned, opened(store, branch=last.branch) as other:
+        old = versioned.at(first)
+        newer = versioned if first.branch == last.branch else other
+        new = newer.snapshot() if last == Ref() else newer.at(last)
         changes = versioned.diff(old, new)
         if json:
             head = {"url": url, "before": old.commit, "after": new.commit}
@@ -131,7 +133,7 @@ def export(
     from ontolake.cli.typed_rows import redirected
 
     store, out = find_store(place(db, storage_uri, url)), Out(json)
-    with opened(store) as versioned:
+    with opened(store, branch=branch) as versioned:
         assert store.model is not None
         if store.model.name == "typed":
             export_typed(versioned, out, types=type or [], as_of=as_of, form=format, output=output)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from types import new_class
 from typing import Any, Literal, NotRequired
@@ -119,7 +119,7 @@ def annotation_of(spec: Spec) -> Any:
     if kind == "literal":
         return Literal[tuple(spec["values"])]
     if kind == "enum":
-        return enum.Enum(spec["name"], {_member_name(n, value): value for n, value in enumerate(spec["values"])})
+        return _enum(spec["name"], tuple((type(value), value) for value in spec["values"]))
     if kind == "list":
         return _list(spec)
     if kind == "dict":
@@ -130,6 +130,12 @@ def annotation_of(spec: Spec) -> Any:
         return TypedDict(spec["name"], {name: NotRequired[part] if name in optional else part  # type: ignore[operator]
                                         for name, part in fields.items()})  # fmt: skip
     return Any
+
+
+@cache
+def _enum(name: str, values: tuple[tuple[type, Any], ...]) -> Any:
+    """One class for the same enum of several stores, so that its members are the same too."""
+    return enum.Enum(name, {_member_name(number, value): value for number, (_, value) in enumerate(values)})
 
 
 def _member(spec: Spec) -> Any:

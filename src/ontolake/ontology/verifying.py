@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import OntolakeError, StorageError
 from ontolake.history import Damage
 from ontolake.model.codecs import NAN, failure
 from ontolake.model.columns import Column
 from ontolake.model.restoring import annotation_of, restore
 from ontolake.model.schema import schema_hash
 from ontolake.model.stored import StoredType
-from ontolake.model.types import Kind, type_info
+from ontolake.model.types import type_info
 from ontolake.model.typespec import scalar_of
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository, SchemaVersion
@@ -43,33 +43,46 @@ class Dangling(NamedTuple):
 
 def verify(repository: Repository, progress: Progress = lambda step, done, total: None) -> Iterator[Damage]:
     """Yield all damage."""
-    yield from repository.check()
+    yield from _guarded("layout", repository.check())
     try:
         commits = {commit.id for commit in repository.commits()}
+        types = sorted({*repository.schemas(), *repository.dropped()})
     except (ValueError, OntolakeError) as error:
-        yield Damage("commits", f"they cannot be read: {error}")
+        yield Damage("commits and schemas", f"they cannot be read: {error}")
         return
-    done = 0
-    for kind, name in _all_types(repository):
+    done = [0]
+    for kind, name in types:
         for version in repository.schema_versions(kind, name):
-            where = f"schema of {kind} {name}, version {version.schema_version_id}"
-            if schema_hash(version.schema) != version.schema_hash:
-                yield Damage(where, f"its hash is not {version.schema_hash}")
-            try:
-                checks = _Checks(version)
-            except (KeyError, TypeError, ValueError, AttributeError, OntolakeError) as error:
-                yield Damage(where, f"it is not a schema: {error}")
-                continue
-            rows = repository.stored_history(version)
-            while batch := list(islice(rows, _BATCH)):
-                yield from checks.look_at(batch, commits)
-                done += len(batch)
-                progress("rows", done, None)
-            yield from checks.rest()
+            where = f"{kind} {name}, version {version.schema_version_id}"
+            yield from _guarded(where, _rows(repository, version, commits, done, progress))
 
 
-def _all_types(repository: Repository) -> list[tuple[Kind, str]]:
-    return sorted({*repository.schemas(), *repository.dropped()})
+def _guarded(where: str, found: Iterator[Damage]) -> Iterator[Damage]:
+    """What is found, and as damage too what makes reading on impossible."""
+    try:
+        yield from found
+    except StorageError as error:
+        yield Damage(where, error.message)
+
+
+def _rows(
+    repository: Repository, version: SchemaVersion, commits: set[int], done: list[int], progress: Progress
+) -> Iterator[Damage]:  # fmt: skip
+    """The damage in a schema and in all rows that were written under it."""
+    where = f"schema of {version.type_kind} {version.type_name}, version {version.schema_version_id}"
+    if schema_hash(version.schema) != version.schema_hash:
+        yield Damage(where, f"its hash is not {version.schema_hash}")
+    try:
+        checks = _Checks(version)
+    except (KeyError, TypeError, ValueError, AttributeError, OntolakeError) as error:
+        yield Damage(where, f"it is not a schema: {error}")
+        return
+    rows = iter(repository.stored_history(version))
+    while batch := list(islice(rows, _BATCH)):
+        yield from checks.look_at(batch, commits)
+        done[0] += len(batch)
+        progress("rows", done[0], None)
+    yield from checks.rest()
 
 
 class _Checks:

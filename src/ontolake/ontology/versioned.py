@@ -11,8 +11,11 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Change, ChangeKind, Commit, Ref, Snapshot, net
+from ontolake.model.codecs import json_text
 from ontolake.model.filters import Order
 from ontolake.model.filters import Ref as FieldOf
 from ontolake.model.types import TypeInfo
@@ -179,7 +182,7 @@ def compare(before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]
         held: Any = None
         for item in merged:
             if held is not None and held[0] == item[0]:
-                if held[2] != item[2]:
+                if not _same(held[2], item[2]):
                     yield Change.of(after.commit, table, item[0], held[2], item[2])
                 held = None
                 continue
@@ -188,6 +191,14 @@ def compare(before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]
             held = item
         if held is not None:
             yield _alone(after.commit, table, held)
+
+
+def _same(one: Any, two: Any) -> bool:
+    """Whether rows say the same, even if their classes are not the same: as JSON enums are values, and NaN is NaN."""
+    if one == two:
+        return True
+    told = [to_jsonable_python(row, bytes_mode="base64", inf_nan_mode="constants") for row in (one, two)]
+    return json_text(told[0]) == json_text(told[1])
 
 
 def _alone(commit: int, table: str, item: tuple[Any, int, Any]) -> Change[int]:
