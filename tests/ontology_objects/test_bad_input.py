@@ -14,7 +14,7 @@ from ontolake.ontology import Config, Session, StorageBackendError, Uninitialize
 from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
 from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
 
-from .works import Knows, Person, fill, opened
+from .works import Human, Knows, fill, opened
 
 
 def contents(store: ObjectStore) -> dict[str, bytes]:
@@ -23,7 +23,7 @@ def contents(store: ObjectStore) -> dict[str, bytes]:
 
 def read(store: ObjectStore) -> None:
     with opened(store) as session:
-        session.query().entities(Person).collect()
+        session.query().entities(Human).collect()
 
 
 def refused(store: ObjectStore, *words: str) -> None:
@@ -52,14 +52,14 @@ def test_a_store_says_what_it_is_and_is_opened_as_that(url: str, engine: str) ->
 
 def test_a_store_without_a_stamp_is_v1(memory: str) -> None:
     store = open_store(memory)
-    session = Session(memory, entity_types=[Person], relation_types=[Knows], engine_version="v1")
-    session.ensure(Person(id="a", name="x"))
+    session = Session(memory, entity_types=[Human], relation_types=[Knows], engine_version="v1")
+    session.ensure(Human(id="a", name="x"))
     session.commit()
     session.close()
     store.delete(["meta/engine.json"])
     again = opened(store)
     assert isinstance(again.repository, S3RepositoryV1)
-    assert again.query().entities(Person).count() == 1
+    assert again.query().entities(Human).count() == 1
     again.close()
 
 
@@ -121,7 +121,7 @@ def test_a_manifest_that_does_not_parse_is_named(memory: str, data: bytes) -> No
     refused(store, path)
 
 
-def state_files(store: ObjectStore, kind: str = "entity", name: str = "Person") -> Any:
+def state_files(store: ObjectStore, kind: str = "entity", name: str = "Human") -> Any:
     session = opened(store)
     files = session.repository.moment().state(kind, name).runs  # type: ignore[attr-defined]
     session.close()
@@ -150,18 +150,18 @@ def test_damaged_files_are_named_and_others_are_read(memory: str, damage: str) -
 def test_a_missing_bucket_and_wrong_credentials_are_said(seaweed_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = seaweed_url.replace("s3://test/", "s3://no-such-bucket/")
     with pytest.raises(Invalid, match="no-such-bucket"):
-        Session(bucket, entity_types=[Person])
+        Session(bucket, entity_types=[Human])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(Invalid):
-        Session(seaweed_url, entity_types=[Person])
+        Session(seaweed_url, entity_types=[Human])
 
 
 def test_a_directory_that_cannot_be_written_is_read(tmp_path: Path) -> None:
     store = open_store((tmp_path / "lake").as_uri())
     fill(store)
-    with Session(store.url, entity_types=[Person], relation_types=[Knows], config={"readonly": True}) as session:
-        assert session.query().entities(Person).count() == 5
-        session.ensure(Person(id="new", name="x"))
+    with Session(store.url, entity_types=[Human], relation_types=[Knows], config={"readonly": True}) as session:
+        assert session.query().entities(Human).count() == 5
+        session.ensure(Human(id="new", name="x"))
         with pytest.raises(StorageBackendError, match="reading only"):
             session.commit()
         session.discard()

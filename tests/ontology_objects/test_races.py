@@ -18,33 +18,33 @@ from ontolake.objects.testing import FaultyStore
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
 from ontolake.ontology.repository import s3_maintenance as maintenance
 
-from .works import Knows, Person, fill, migrate, opened
+from .works import Human, Knows, fill, migrate, opened
 
 RACE = """
 import sys
 sys.path.insert(0, {root!r})
 from ontolake.ontology import Session
-from tests.ontology_objects.works import Person, Knows
+from tests.ontology_objects.works import Human, Knows
 url, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-session = Session(url, entity_types=[Person], relation_types=[Knows], config={{"lock_timeout": 60}})
+session = Session(url, entity_types=[Human], relation_types=[Knows], config={{"lock_timeout": 60}})
 for number in range(count):
-    session.ensure(Person(id=f"{{name}}{{part}}", name=f"{{name}} {{number}}") for part in range(3))
-    session.ensure(Person(id="shared", name=f"{{name}} {{number}}"))
+    session.ensure(Human(id=f"{{name}}{{part}}", name=f"{{name}} {{number}}") for part in range(3))
+    session.ensure(Human(id="shared", name=f"{{name}} {{number}}"))
     assert session.commit(metadata={{"by": name, "number": number}}) is not None
 session.close()
 """
 
 
 def race(url: str, names: str, count: int) -> None:
-    with Session(url, entity_types=[Person], relation_types=[Knows]) as session:
-        session.ensure(Person(id="shared", name="start"))
+    with Session(url, entity_types=[Human], relation_types=[Knows]) as session:
+        session.ensure(Human(id="shared", name="start"))
     program = RACE.format(root=str(Path(__file__).parents[2]))
     running = [subprocess.Popen([sys.executable, "-c", program, url, name, str(count)], stderr=subprocess.PIPE,
                                 text=True, env=dict(os.environ)) for name in names]
     for process in running:
         _, error = process.communicate(timeout=110)
         assert process.returncode == 0, error
-    with Session(url, entity_types=[Person], relation_types=[Knows]) as session:
+    with Session(url, entity_types=[Human], relation_types=[Knows]) as session:
         commits = session.list_commits()
         assert [commit.id for commit in commits] == list(range(len(names) * count + 1, 0, -1))
         made = [(commit.metadata["by"], commit.metadata["number"]) for commit in commits[-2::-1]]
@@ -75,8 +75,8 @@ def test_two_writers_in_a_directory_never_both_win(tmp_path: Path) -> None:
 def test_a_commit_that_was_beaten_is_worked_out_again(memory: str) -> None:
     store = open_store(memory)
     one, two = opened(store), opened(store)
-    one.ensure(Person(id="a", name="one"))
-    two.ensure(Person(id="a", name="one"))
+    one.ensure(Human(id="a", name="one"))
+    two.ensure(Human(id="a", name="one"))
 
     real = one.repository.move_head  # type: ignore[attr-defined]
 
@@ -96,9 +96,9 @@ def test_whoever_holds_the_lock_keeps_others_out(memory: str) -> None:
     store = open_store(memory)
     one, two = opened(store), opened(store, lock_timeout=0.1)
     with one.exclusive():
-        one.ensure(Person(id="a", name="x"))
+        one.ensure(Human(id="a", name="x"))
         assert one.commit() == 1
-        two.ensure(Person(id="b", name="x"))
+        two.ensure(Human(id="b", name="x"))
         with pytest.raises(LockContentionError, match=one.session_id):
             two.commit()
         assert two.pending == 1
@@ -128,11 +128,11 @@ def test_a_writer_whose_lease_ran_out_never_commits(memory: str) -> None:
     one.repository.lock._renewal.stop()  # type: ignore[attr-defined] # as if the process had been paused
     with one.repository.transaction(one.session_id) as transaction:
         transaction.reconcile(one.types[0], [("a", "late", 0)])
-        two.ensure(Person(id="a", name="in time"))
+        two.ensure(Human(id="a", name="in time"))
         assert two.commit() == 1  # waits until the lease has run out
         with pytest.raises(LeaseExpiredError):
             transaction.finish({})
-    assert [row.name for row in two.query().entities(Person).collect()] == ["in time"]
+    assert [row.name for row in two.query().entities(Human).collect()] == ["in time"]
     one.close()
     two.close()
 
@@ -181,12 +181,12 @@ def test_reads_go_on_while_files_are_merged_and_removed(memory: str) -> None:
     fill(store)
     session = opened(store)
     with session.repository.reading():
-        before = session.query().entities(Person).count()
+        before = session.query().entities(Human).count()
         other = opened(store)
         done = maintenance.compact(other.repository, dry_run=False)  # type: ignore[arg-type]
-        assert [one.type_name for one in done] == ["Person", "Knows"]
-        assert session.query().entities(Person).count() == before
+        assert [one.type_name for one in done] == ["Human", "Knows"]
+        assert session.query().entities(Human).count() == before
         other.close()
-    assert session.query().entities(Person).count() == before
-    assert session.query().entities(Person).with_history().count() == 11
+    assert session.query().entities(Human).count() == before
+    assert session.query().entities(Human).with_history().count() == 11
     session.close()

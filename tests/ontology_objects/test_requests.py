@@ -11,7 +11,7 @@ from ontolake.ontology import Session
 from ontolake.ontology.repository import s3_maintenance as maintenance
 from ontolake.ontology.repository.s3_merge import FAN
 
-from .works import Person, opened
+from .works import Human, opened
 
 COMMIT, OPEN = 10, 5
 
@@ -27,7 +27,7 @@ def test_a_commit_of_one_type_makes_few_requests_whatever_the_history(memory: st
     session = opened(store)
     most = 0
     for number in range(3 * FAN * FAN // 2):
-        session.ensure(Person(id=f"p{(number * 7) % 40}", name="x", age=number))
+        session.ensure(Human(id=f"p{(number * 7) % 40}", name="x", age=number))
         store.reset()
         assert session.commit() == number + 1
         most = max(most, store.total)
@@ -63,7 +63,7 @@ def test_opening_makes_few_requests_whatever_the_history(memory: str) -> None:
     session = opened(store)
     assert store.total <= OPEN, "a new one"
     for number in range(40):
-        session.ensure(Person(id=f"p{number}", name="x"))
+        session.ensure(Human(id=f"p{number}", name="x"))
         session.commit()
     session.close()
     store.reset()
@@ -77,20 +77,20 @@ def test_the_latest_read_of_a_compacted_type_reads_its_snapshot_and_tail_only(me
     store = CountingStore(open_store(memory))
     session = opened(store)
     for number in range(50):
-        session.ensure(Person(id=f"p{number % 10}", name="x", age=number))
+        session.ensure(Human(id=f"p{number % 10}", name="x", age=number))
         session.commit()
     maintenance.compact(session.repository, dry_run=False)  # type: ignore[arg-type]
     for number in range(2):
-        session.ensure(Person(id=f"p{number}", name="tail"))
+        session.ensure(Human(id=f"p{number}", name="tail"))
         session.commit()
     moment = session.repository.moment()  # type: ignore[attr-defined]
-    files = moment.state("entity", "Person").runs
+    files = moment.state("entity", "Human").runs
     assert len(files) == 3
     session.close()
     session = opened(store)
     session.validate()
     store.reset()
-    assert len(session.query().entities(Person).collect()) == 10
+    assert len(session.query().entities(Human).collect()) == 10
     data = sum(file.size for file in files)
     assert store.received["get_ranges"] == data
     assert store.operations["get_ranges"] == 1
@@ -102,7 +102,7 @@ def test_a_commit_far_back_is_found_in_few_steps(memory: str) -> None:
     store = CountingStore(open_store(memory))
     session = opened(store)
     for number in range(300):
-        session.ensure(Person(id="p", name="x", age=number + 1))
+        session.ensure(Human(id="p", name="x", age=number + 1))
         session.commit()
     session.close()
     session = opened(store)
@@ -117,9 +117,9 @@ def test_a_commit_far_back_is_found_in_few_steps(memory: str) -> None:
 def test_a_query_asks_once_which_moment_it_is(memory: str) -> None:
     store = CountingStore(open_store(memory))
     session = opened(store)
-    session.ensure(Person(id="p", name="x"))
+    session.ensure(Human(id="p", name="x"))
     session.commit()
     store.reset()
-    assert session.query().entities(Person).where(Person.id == "p").first() is not None
+    assert session.query().entities(Human).where(Human.id == "p").first() is not None
     assert dict(store.operations) == {"get": 1}
     session.close()

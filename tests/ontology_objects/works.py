@@ -11,31 +11,31 @@ from ontolake.ontology import Session
 from ontolake.ontology.repository import s3_maintenance as maintenance
 
 
-class Person(Entity):
+class Human(Entity):
     id: Field[str] = Field(primary_key=True)
     name: Field[str]
     age: Field[int] = Field(default=0)
 
 
-class Knows(Relation[Person, Person]):
+class Knows(Relation[Human, Human]):
     since: Field[int] = Field(default=0)
 
 
-Before = (Person, Knows)
+Before = (Human, Knows)
 
 
 def _newer() -> tuple[Any, Any]:
-    class Person(Entity):
+    class Human(Entity):
         id: Field[str] = Field(primary_key=True)
         name: Field[str]
         age: Field[int] = Field(default=0)
         town: Field[str | None] = Field(default=None)
 
-    class Knows(Relation[Person, Person]):
+    class Knows(Relation[Human, Human]):
         since: Field[int] = Field(default=0)
         well: Field[bool] = Field(default=False)
 
-    return Person, Knows
+    return Human, Knows
 
 
 After = _newer()
@@ -50,7 +50,7 @@ def fill(store: ObjectStore) -> None:
     """Eleven commits, so that the next one merges files too."""
     session = opened(store)
     for number in range(11):
-        session.ensure(Person(id=f"p{number % 5}", name=f"name {number}", age=number))
+        session.ensure(Human(id=f"p{number % 5}", name=f"name {number}", age=number))
         if number in (1, 7):
             session.ensure(Knows(left_key="p1", right_key="p0", since=number))
         session.commit()
@@ -59,7 +59,7 @@ def fill(store: ObjectStore) -> None:
 
 def commit(store: ObjectStore) -> None:
     session = opened(store)
-    session.ensure(Person(id=f"p{number}", name="new", age=1) for number in range(8))
+    session.ensure(Human(id=f"p{number}", name="new", age=1) for number in range(8))
     session.ensure(Knows(left_key="p1", right_key="p2", since=99))
     try:
         session.commit()
@@ -123,7 +123,7 @@ def seen(store: ObjectStore) -> Any:
 def goes_on(store: ObjectStore) -> None:
     """The next commit works."""
     session = opened(store)
-    types = After if session.repository.schemas()["entity", "Person"].schema_version_id == 2 else Before
+    types = After if session.repository.schemas()["entity", "Human"].schema_version_id == 2 else Before
     session.close()
     session = opened(store, types)
     head = session.repository.head()
