@@ -30,8 +30,8 @@ def documents(url: str, write: bool, branch: str | None = None) -> Space:
     return Space(url, name, readonly=not write, takeover=False, synchronous="NORMAL")
 
 
-def sql(url: str, write: bool) -> Database:
-    """The SQL tables at `url`."""
+def sql(url: str, write: bool, branch: str | None = None) -> Database:
+    """The SQL tables at `url`. Over the seam a branch is one of its pages."""
     from ontolake.sql import open_database
 
-    return open_database(url, readonly=not write)
+    return open_database(url, readonly=not write, branch=branch or "main")
