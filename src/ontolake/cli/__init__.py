@@ -18,6 +18,8 @@ from ontolake.cli.branch import app as branch
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
 from ontolake.cli.info import info
+from ontolake.cli.objects_store import compact, convert
+from ontolake.cli.objects_store import index as object_index
 from ontolake.cli.output import Report, say_error
 from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
@@ -53,6 +55,9 @@ app.add_typer(commits, name="commits")
 app.add_typer(schema, name="schema")
 app.command("migrate")(migrate)
 app.add_typer(events, name="events")
+app.command("compact")(compact)
+app.add_typer(object_index, name="index")
+app.command("convert")(convert)
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
 app.command("sql")(sql)
