@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
+import os
+import pty
 import string
+import subprocess
+import sys
 import time
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -76,6 +81,12 @@ def test_an_export_to_a_file(onto, shop, tmp_path: Path) -> None:
     assert done.document == {"url": shop.url, "output": str(target), "types": ["Customer", "Order", "Placed", "Rated"],
                              "rows": 5}  # fmt: skip
     assert target.read_text() == onto("export", shop.url).out
+
+
+def test_a_file_that_cannot_be_written_is_told_in_one_line(program, native, tmp_path: Path) -> None:
+    done = program("export", native.url, "-o", str(tmp_path / "no" / "such" / "folder.jsonl"))
+    assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
+    assert "No such file or directory" in done.err
 
 
 def test_an_export_as_parquet(onto, shop, tmp_path: Path) -> None:
@@ -348,3 +359,39 @@ def test_a_hundred_thousand_lines_take_seconds(onto, native, tmp_path: Path) -> 
     done = onto("import", str(tmp_path / "many.jsonl"), *native.at, "--json")
     assert done.document["inserted"] == 100_000
     assert time.process_time() - began < 20, "about three seconds of a quick machine"
+
+
+@pytest.mark.slow
+def test_an_import_that_is_killed_at_any_step_is_there_as_a_whole_or_not_at_all(onto, native, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", *(line(id=f"n{n}", **CUSTOMER) for n in range(20)),
+                 line("relation", "Placed", left_key="n1", right_key=1, count=1))
+    outcomes = []
+    for step in range(20):
+        before = int(onto("query", "entities", "Customer", *native.at, "--count").out)
+        code = ("import sys; from ontolake import faults; from ontolake.cli import main\n"
+                f"with faults.arm(faults.At({step}, faults.kill)): sys.exit(main(sys.argv[1:]))")
+        done = subprocess.run([sys.executable, "-c", code, "import", file, *native.at, "--json"], capture_output=True,
+                              text=True, check=False)  # fmt: skip
+        after = int(onto("query", "entities", "Customer", *native.at, "--count").out)
+        assert after - before in (0, 20)
+        assert onto("verify", native.url).code == 0
+        outcomes.append((done.returncode, after - before))
+        if after == 22:
+            break
+    assert outcomes[0] == (-9, 0), "there is a step before anything is durable"
+    assert outcomes[-1] == (-9, 20), "there is a step between what is durable and what is acknowledged"
+
+
+def test_a_terminal_sees_how_far_an_import_is(native, tmp_path: Path) -> None:
+    file = write(tmp_path / "many.jsonl", *(line(id=f"n{n}", **CUSTOMER) for n in range(12_000)))
+    leader, follower = pty.openpty()
+    with subprocess.Popen([Path(sys.executable).parent / "onto", "import", file, *native.at], stdin=follower,
+                          stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"}):
+        os.close(follower)
+        seen = b""
+        with contextlib.suppress(OSError):  # the other side has gone
+            while piece := os.read(leader, 65536):
+                seen += piece
+    os.close(leader)
+    assert "━" in seen.decode()
+    assert b"imported as commit 3" in seen

@@ -41,6 +41,7 @@ from ontolake.ontology.query import Query
 from ontolake.ontology.repository import Repository, SqliteRepositoryV1, SqliteRepositoryV2, open_repository
 from ontolake.ontology.results import Path, Results
 from ontolake.ontology.session import Session
+from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.upgraders import Upgrader, upgrader
 
 __all__ = [
@@ -50,7 +51,7 @@ __all__ = [
     "MigrationResult", "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError",
     "Repository", "Results", "RunReport", "Schedule", "SchemaOutdatedError", "SchemaValidationError", "Session",
     "SqliteRepositoryV1", "SqliteRepositoryV2", "StorageBackendError", "StoredEvent", "TypeDroppedError",
-    "TypeMigration", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "Upgrader", "avg",
-    "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",
+    "TypeMigration", "TypedStore", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "Upgrader",
+    "avg", "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",
     "upgrader",
 ]  # fmt: skip
