@@ -13,6 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,10 @@ def best(action: Callable[[], Any], rounds: int = 3) -> float:
 
 def main() -> None:
     report = Report("typed data on objects")
+    if not all(find_spec(name) for name in ("deltalake", "pyiceberg")):
+        report.note("deltalake and pyiceberg are not installed: make setup EXTRAS=s3,sql,dev,bench")
+        report.finish()
+        return
     size = 50_000 if report.small else 1_000_000
     commits, lookups = (40, 50) if report.small else (200, 1000)
     upserted = size // 10
