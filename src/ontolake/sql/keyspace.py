@@ -6,6 +6,7 @@ Reads are one statement a batch: SQLite strings the values together, so that no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apsw
@@ -85,18 +86,21 @@ class Keyspace:
         return found
 
     def scan(
-        self, span: Span, at: int | None = None, *, keys: bool = False, limit: int | None = None
+        self, span: Span, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
     ) -> Iterator[Batch]:
-        """What lives in a span now, or lived at a version. By key within latest, and within each node of the past."""
+        """What lives in a span now, or lived at a version. By key within latest, and within each node of the past.
+
+        With `ahead` the next batch is fetched while the caller works on one; it must not use the connection then.
+        """
         if at is None:
-            yield from self._scan(_NOW, (span.start,), (span.end,), keys, limit)
+            yield from self._scan(_NOW, (span.start,), (span.end,), keys, limit, ahead)
             return
-        for batch in self._scan(_THEN, (span.start,), (span.end, at), keys, limit):
+        for batch in self._scan(_THEN, (span.start,), (span.end, at), keys, limit, ahead):
             yield batch
             if limit is not None and (limit := limit - len(batch.values)) <= 0:
                 return
         for node in self._nodes(nodes.part(span.start), at):
-            for batch in self._scan(_PAST, (node, span.start), (span.end, at, at), keys, limit):
+            for batch in self._scan(_PAST, (node, span.start), (span.end, at, at), keys, limit, ahead):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
@@ -107,6 +111,24 @@ class Keyspace:
         return int(found)
 
     def _scan(
+        self, source: str, before: tuple[Any, ...], behind: tuple[Any, ...], keys: bool, limit: int | None, ahead: bool
+    ) -> Iterator[Batch]:
+        batches = self._batches(source, before, behind, keys, limit)
+        if not ahead or (first := next(batches, None)) is None:
+            yield from batches
+            return
+        if len(first.values) < BATCH:
+            yield first
+            yield from batches
+            return
+        with ThreadPoolExecutor(1, "sql-ahead") as pool:
+            waiting = pool.submit(next, batches, None)
+            yield first
+            while (batch := waiting.result()) is not None:
+                waiting = pool.submit(next, batches, None)
+                yield batch
+
+    def _batches(
         self, source: str, before: tuple[Any, ...], behind: tuple[Any, ...], keys: bool, limit: int | None
     ) -> Iterator[Batch]:
         sql = (_BOTH if keys else _VALUES).format(source)

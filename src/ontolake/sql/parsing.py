@@ -68,6 +68,8 @@ class Statement:
 
     def check_parameters(self, parameters: Parameters) -> Parameters:
         """The parameters, if they are as many as there are places. Raises `SqlError`."""
+        if parameters.__class__ is tuple and len(parameters) == self._count and not self._named and self.inner is None:
+            return parameters
         if self.inner is not None:
             return self.inner.check_parameters(parameters)
         if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping):

@@ -84,7 +84,12 @@ class Plan:
         _name_outputs(copy, self.names)
         self._sql = None if marks_of(copy) else copy.sql(DIALECT)
         self._point = self._pointed()
-        self._types = [column.type for column in self._direct.columns] if self._direct is not None else []
+        columns = [] if self._direct is None else self._direct.columns
+        self._types = [column.type for column in columns]
+        order = [column.column_id - 1 for column in columns]
+        whole = bool(order) and order == list(range(len(self.sources[0].table.kinds)))
+        self._order = None if whole else order
+        """Where the columns of the answer stand in a row; None if they are the row."""
 
     def _pointed(self) -> Condition | None:
         """The only condition, if it names one row by a primary key of one column."""
@@ -176,11 +181,12 @@ class Plan:
         """The answer when a point get has found this value."""
         direct, table = self._direct, self.sources[0].table
         assert direct is not None
-        rows = []
-        if value is not None:
-            row = decode_row(table.kinds, value, table.absent)
-            rows.append([row[column.column_id - 1] for column in direct.columns])
-        return Result(f"SELECT {len(rows)}", len(rows), columns=direct.names, stored=rows, types=self._types)
+        if value is None:
+            return Result("SELECT 0", 0, columns=direct.names, stored=(), types=self._types)
+        row: Sequence[Any] = decode_row(table.kinds, value, table.absent)
+        if self._order is not None:
+            row = [row[n] for n in self._order]
+        return Result("SELECT 1", 1, columns=direct.names, stored=(row,), types=self._types)
 
     # preparing
 

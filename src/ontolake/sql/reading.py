@@ -39,14 +39,15 @@ def _arrays(
     keyspace: Keyspace, access: Access, columns: Sequence[ColumnMeta], at: int | None, limit: int | None
 ) -> Iterator[list[pa.Array]]:
     wanted = [column.wanted for column in columns]
+    types = [column.type for column in access.table.all_columns]
     if access.keys is not None:
         found = keyspace.get_many(access.keys, at)
         if found:
             yield vectors.decode_rows(Strings.of(list(found.values())), wanted)
     elif access.by is None:
         for span in access.spans:
-            for batch in keyspace.scan(span, at, limit=limit):
-                yield vectors.decode_rows(batch.values, wanted)
+            for batch in keyspace.scan(span, at, limit=limit, ahead=True):
+                yield vectors.decode_rows(batch.values, wanted, types)
     else:
         for span in access.spans:
             for batch in keyspace.scan(span, at, keys=True, limit=limit):

@@ -65,9 +65,12 @@ class Result:
 
     def _tuples(self) -> Iterator[tuple[Any, ...]]:
         if self._stored is not None:
-            loads = [type.load for type in self._types]
+            loads = [(n, type.load) for n, type in enumerate(self._types) if not type.loads_as_stored]
             for row in self._stored:
-                yield tuple([load(value) for load, value in zip(loads, row, strict=True)])
+                values = list(row)
+                for n, load in loads:
+                    values[n] = load(values[n])
+                yield tuple(values)
         elif self._table is not None:
             for batch in self._table.to_batches():
                 yield from zip(*map(python_values, batch.columns), strict=True) if batch.num_columns else ()

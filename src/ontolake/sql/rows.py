@@ -21,6 +21,7 @@ LIVE = bytes((VERSION, 0))
 
 _head = struct.Struct(">BBHH")
 _length = struct.Struct(">I")
+_number = struct.Struct(">Iq").unpack_from
 _integer, _double, _date = struct.Struct(">Iq").pack, struct.Struct(">Id").pack, struct.Struct(">Ii").pack
 
 
@@ -71,12 +72,21 @@ def decode_row(kinds: Sequence[int], data: bytes, absent: Sequence[Stored] = ())
         nulls = int.from_bytes(data[6 : 6 + width], "little")
         at = 6 + width
         values: list[Stored] = []
-        for number, kind in enumerate(kinds):
+        number = -1
+        for kind in kinds:
+            number += 1
             if number >= count:
                 values.append(absent[number] if absent else None)
             elif nulls >> number & 1:
                 values.append(None)
             else:
+                if kind == Kind.INT64 or kind == Kind.TIMESTAMP_NS:
+                    length, value = _number(data, at)
+                    if length != 8:
+                        raise ValueError(f"a number has {length} bytes")
+                    values.append(value)
+                    at += 12
+                    continue
                 (length,) = _length.unpack_from(data, at)
                 values.append(_decoded(kind, data[at + 4 : at + 4 + length]))
                 at += 4 + length

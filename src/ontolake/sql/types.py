@@ -76,6 +76,11 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             return lambda stored: stored
         return lambda stored: None if stored is None else convert(self, stored)
 
+    @cached_property
+    def loads_as_stored(self) -> bool:
+        """Whether the stored form is what callers get."""
+        return Kind(self.kind) not in _LOAD
+
     def __str__(self) -> str:
         if self.kind == Kind.INT64:
             return {16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}[self.bits]

@@ -314,8 +314,11 @@ class Wanted(NamedTuple):
     absent: Stored = None
 
 
-def decode_rows(values: Strings, wanted: Sequence[Wanted]) -> list[pa.Array]:
-    """Columns of row values, in the order in which they are asked for. Raises `Corruption`."""
+def decode_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type] = ()) -> list[pa.Array]:
+    """Columns of row values, in the order in which they are asked for. Raises `Corruption`.
+
+    `types` may tell the types of all columns by id; then those of fixed width are passed over without a look.
+    """
     count = len(values)
     if not count:
         return [pa.array([], each.type.arrow) for each in wanted]
@@ -336,19 +339,26 @@ def decode_rows(values: Strings, wanted: Sequence[Wanted]) -> list[pa.Array]:
     bits = np.zeros(count, np.uint8)
     for place in range(max(by_place, default=-1) + 1):
         if place % 8 == 0:
-            bits = np.where(place // 8 < widths, data[starts + 6 + min(place // 8, bitmap)], 0).astype(np.uint8)
-            any_null = bool(bits.any())
-        nulls = (bits & np.uint8(1 << place % 8)).astype(np.bool_) if any_null else None
+            bits = data[starts + 6 + min(place // 8, bitmap)]
+            if int(widths.min()) <= place // 8:
+                bits = np.where(place // 8 < widths, bits, 0).astype(np.uint8)
+            seen = int(np.bitwise_or.reduce(bits))
+        nulls = (bits & np.uint8(1 << place % 8)).astype(np.bool_) if seen >> place % 8 & 1 else None
         late = counts <= place if place >= fewest else None
         missing = nulls if late is None else late if nulls is None else nulls | late
-        lengths = longs[cursor].astype(np.int64)
+        width = WIDTHS.get(Kind(types[place].kind)) if place < len(types) else None
+        if width is not None and missing is None and place not in by_place:
+            cursor = cursor + (4 + width)
+            continue
+        lengths = longs[np.minimum(cursor, len(longs) - 1)].astype(np.int64)
         if missing is not None:
             lengths[missing] = 0
+        following = cursor + lengths + (4 if missing is None else np.where(missing, 0, 4))
+        if (following > values.offsets[1:]).any():
+            raise Corruption("a row value ends too early")
         for number in by_place.get(place, ()):
             columns[number] = _column(wanted[number], data, longs, cursor, lengths, missing, late)
-        cursor = cursor + lengths + (4 if missing is None else np.where(missing, 0, 4))
-        if (cursor > values.offsets[1:]).any():
-            raise Corruption("a row value ends too early")
+        cursor = following
     return columns
 
 
