@@ -9,6 +9,7 @@ import pytest
 
 from ontolake.documents import Delete, Set, open_space
 from ontolake.ontology import Config, Session
+from ontolake.sql import open_database
 from ontolake.storage import WalRecord, open_storage
 
 
@@ -164,3 +165,21 @@ def test_a_store_may_be_named_by_its_bare_path(onto, shop) -> None:
     for verb in ("log", "verify", "export"):
         assert onto(verb, path).code == 0, verb
     assert onto("info", path, "--json").document["head"] == 2
+
+
+@pytest.mark.parametrize("place", ["{}/tables.db", "file://{}/tables.db"])
+def test_sql_tables_answer_the_same_verbs(onto, tmp_path: Path, place: str) -> None:
+    url = place.format(tmp_path)
+    with open_database(url) as database:
+        database.execute("CREATE DATABASE app")
+    with open_database(url, database="app") as database:
+        database.execute("CREATE TABLE orders (id INT PRIMARY KEY, total INT)")
+        database.execute("INSERT INTO orders VALUES (1, 5)")
+    assert onto("info", url, "--json").document["model"] == "sql"
+    assert [one["id"] for one in onto("log", url, "--json").document["commits"]] == [3, 2, 1]
+    (change,) = onto("diff", url, "2", "--json").document["changes"]
+    assert (change["table"], change["key"], change["after"]) == ("app.public.orders", 1, {"id": 1, "total": 5})
+    assert json.loads(onto("export", url).out) == {"table": "app.public.orders", "key": 1, "row": {"id": 1, "total": 5}}
+    assert onto("verify", url, "--json").document["ok"] is True
+    assert onto("gc", url).code == 0
+    assert [one["name"] for one in onto("branch", url, "--json").document["branches"]] == ["main"]
