@@ -38,7 +38,6 @@ MODELS = (
           ("typed",)),
     Model("documents", "a space of documents", "ontolake.cli.openers:documents",
           (frozenset({"revision", "commit", "head", "snapshot"}),)),
-    Model("sql", "SQL tables", "ontolake.cli.openers:sql", (frozenset({"latest", "past", "gone", "state"}),)),
     Model("sql", "SQL tables", "ontolake.cli.openers:sql", (frozenset({"latest", "past", "gone", "commit"}),)),
 )  # fmt: skip
 

@@ -35,10 +35,3 @@ def sql(url: str, write: bool, branch: str | None = None) -> Database:
     from ontolake.sql import open_database
 
     return open_database(url, readonly=not write, branch=branch or "main")
-
-
-def sql(url: str, write: bool, branch: str | None = None) -> Database:
-    """SQL tables, on one of their branches."""
-    from ontolake.sql import open_database
-
-    return open_database(url, branch=branch or "main", readonly=not write)
