@@ -1,11 +1,26 @@
-"""Typed stores by backend and engine version."""
+"""Typed stores by backend and engine version. Those on objects are loaded when they are asked for."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ontolake.ontology.repository.opening import open_repository
 from ontolake.ontology.repository.protocol import Lease, Repository, RowChange, SchemaVersion, Transaction
 from ontolake.ontology.repository.sqlite_v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite_v2 import SqliteRepositoryV2
 
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
+    from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
+
+_LATER = {"S3RepositoryV1": "s3_v1", "S3RepositoryV2": "s3_v2"}
+
 __all__ = [
-    "Lease", "Repository", "RowChange", "SchemaVersion", "SqliteRepositoryV1", "SqliteRepositoryV2", "Transaction",
-    "open_repository",
+    "Lease", "Repository", "RowChange", "S3RepositoryV1", "S3RepositoryV2", "SchemaVersion", "SqliteRepositoryV1",
+    "SqliteRepositoryV2", "Transaction", "open_repository",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

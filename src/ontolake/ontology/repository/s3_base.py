@@ -288,7 +288,7 @@ class S3Repository(SingleRows, ABC):
         """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""
         try:
             write_advisory(self, manifest, schemas, changed)
-        except OntolakeError as error:
+        except Exception as error:
             log.warning("the indices of %s are behind: %s", self.uri, error)
 
     # reading

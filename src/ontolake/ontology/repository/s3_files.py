@@ -65,8 +65,9 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
                    use_dictionary=plain, column_encoding={ROW: "DELTA_BINARY_PACKED"}, store_schema=False)
     data = sink.getvalue()
     commits = table.column(COMMIT)
-    ends = table.take([0, len(table) - 1])
-    low, high = encoded(info.keys[0], ends)
+    low, high = encoded(info.keys[0], table.take([0, len(table) - 1]))
+    if info.keys[0].scalar == "datetime":  # with and without a zone they sort otherwise as text
+        low = high = None
     later = max(table.column(SUPERSEDED).to_pylist()) if SUPERSEDED in table.column_names else None
     return DataFile(
         path, len(table), len(data), version, *_bounds(commits), hashlib.sha256(data).hexdigest(), updates, level,

@@ -11,6 +11,7 @@ import msgspec
 
 from ontolake.history import Commit
 from ontolake.model.types import Kind
+from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.s3_access import Access
@@ -77,9 +78,15 @@ class Moment:
         found = {}
         for key, entry in (self.manifest.types if self.manifest else {}).items():
             kind, name = layout.split_key(key)
-            found[kind, name] = next(one for one in self.versions(kind, name)
-                                     if one.schema_version_id == entry.schema_version_id)
+            version = [one for one in self.versions(kind, name) if one.schema_version_id == entry.schema_version_id]
+            if not version:
+                raise self._broken(f"there is no schema for version {entry.schema_version_id} of {name}")
+            found[kind, name] = version[0]
         return found
+
+    def _broken(self, what: str) -> StorageBackendError:
+        return StorageBackendError(f"{what}, which the manifest {self.head.manifest_path!r} names",
+                                   hint="restore it from a copy; onto verify looks at all objects")
 
     def versions(self, kind: Kind, name: str) -> list[SchemaVersion]:
         return [SchemaVersion(kind, name, one.schema_version_id, one.schema, one.schema_hash, one.created_at,
@@ -101,7 +108,10 @@ class Moment:
         own = self.manifest.states.get(key)
         if own is not None:
             return own
-        return self._records.manifest(entry.manifest_path, "a manifest").states[key]
+        found = self._records.manifest(entry.manifest_path, "a manifest").states.get(key)
+        if found is None:
+            raise self._broken(f"{entry.manifest_path!r} does not have the files of {name}")
+        return found
 
     # the chain
     def at(self, commit_id: int) -> Manifest | None:
@@ -110,7 +120,10 @@ class Moment:
         if found is None or not 0 < commit_id <= found.commit_id:
             return None
         while found.commit_id != commit_id:
-            path = min((one for one in found.ancestors if one[0] >= commit_id), key=lambda one: one[0])[1]
+            ways = [one for one in found.ancestors if one[0] >= commit_id]
+            if not ways:
+                raise self._broken(f"nothing leads to commit {commit_id}")
+            path = min(ways, key=lambda one: one[0])[1]
             found = self._records.manifest(path, "a manifest")
         return found
 
