@@ -64,6 +64,8 @@ class SqliteRepository(ABC):
         self._dropped: set[tuple[Kind, str]] = set()
         self._shape: object = None
         self._seen: object = None
+        self.last_commit: int | None = None
+        """The newest commit, if it was ours and nobody has written since."""
         self.staged: set[str] = set()
         self.lock = WriteLock(db, uri, config)
         self._transaction: SqliteTransaction | None = None
@@ -153,7 +155,7 @@ class SqliteRepository(ABC):
         same = shape == self._shape
         if not same:
             self.forget()
-        self._shape, self._seen = shape, self.db.data_version()
+        self._shape, self._seen, self.last_commit = shape, self.db.data_version(), None
         return same
 
     def forget(self) -> None:
@@ -251,9 +253,9 @@ class SqliteRepository(ABC):
             found = self._one_by_one[info] = OneByOne(find_latest(self, info), self.insert_one(info, version))
         return found
 
-    def committed(self) -> None:
+    def committed(self, commit_id: int | None) -> None:
         """Our own commit changed no schema that we do not know of, so there is nothing to look at again."""
-        self._seen = self.db.data_version()
+        self._seen, self.last_commit = self.db.data_version(), commit_id
 
     def head(self) -> int:
         return control.head(self.db)

@@ -11,7 +11,7 @@ import apsw
 
 from ontolake.errors import Invalid
 from ontolake.history import Commit
-from ontolake.model.codecs import json_text
+from ontolake.model.codecs import encode_datetime, json_text
 from ontolake.model.schema import Schema, canonical_json, schema_hash
 from ontolake.model.types import Kind
 from ontolake.ontology.repository.protocol import SchemaVersion
@@ -62,7 +62,7 @@ def create_control_tables(db: apsw.Connection, engine_version: str) -> None:
 
 def now_text() -> str:
     """The time as it is stored: UTC, with microseconds."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    return encode_datetime(datetime.now(UTC))
 
 
 def parse_time(text: str) -> datetime:

@@ -47,7 +47,8 @@ class SqliteTransaction:
     @property
     def commit_id(self) -> int:
         if self._commit_id is None:
-            self._commit_id = control.next_commit(self._db)
+            last = self._repository.last_commit
+            self._commit_id = control.next_commit(self._db) if last is None else last + 1
         return self._commit_id
 
     def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
@@ -100,21 +101,21 @@ class SqliteTransaction:
         if queue is not None:
             self._change_queue(queue, self.commit_id)
         faults.reach("ontology: commit written, not yet durable")
-        self._end()
+        self._end(self.commit_id)
         return self.commit_id
 
     def finish_queue(self, queue: QueueChange) -> None:
         self._change_queue(queue, None)
-        self._end()
+        self._end(None)
 
     def _change_queue(self, queue: QueueChange, commit_id: int | None) -> None:
         self._repository.events.prepare()
         apply_queue(self._db, queue, commit_id, self._began)
 
-    def _end(self) -> None:
+    def _end(self, commit_id: int | None) -> None:
         self._repository.lock.keep()
         self._db.execute("COMMIT")
-        self._repository.committed()
+        self._repository.committed(commit_id)
         faults.reach("ontology: commit durable")
 
 
