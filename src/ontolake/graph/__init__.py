@@ -23,12 +23,13 @@ from ontolake.graph.errors import (
     UnknownTableError,
 )
 from ontolake.graph.graph import Graph
+from ontolake.graph.traversal import Hop
 from ontolake.graph.types import Blob, Unique, Vector
 
 __all__ = [
     "Blob", "BranchError", "BranchExistsError", "ConstraintError", "DamagedGraphError", "DuplicateKeyError",
     "EndpointError", "ExpectedVersionMismatch", "Graph", "GraphError", "GraphExistsError", "GraphFormatError",
-    "GraphSchemaError", "MergeConflictError", "NoGraphError", "PublishContendedError", "ReadOnlyGraphError",
+    "GraphSchemaError", "Hop", "MergeConflictError", "NoGraphError", "PublishContendedError", "ReadOnlyGraphError",
     "RecoveryBlockedError", "RowError", "Unique", "UnknownBranchError", "UnknownCommitError", "UnknownTableError",
     "Vector",
 ]  # fmt: skip

@@ -114,9 +114,8 @@ def rows_at(tables: Tables, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Tab
     there = set(dataset.schema.names)
     names = [field.name for field in kind.fields if field.name in there]
     found = tables.lookup(kind, dataset, keys, names)
-    columns = [found.column(field.name).cast(field.arrow_type) if field.name in there and field.type != "blob"
-               else found.column(field.name) if field.name in there else pa.nulls(found.num_rows, field.arrow_type)
-               for field in kind.fields]  # fmt: skip
+    columns = [found.column(field.name).cast(field.arrow_type) if field.name in there
+               else pa.nulls(found.num_rows, field.arrow_type) for field in kind.fields]
     return pa.table(dict(zip((field.name for field in kind.fields), columns, strict=True)))
 
 

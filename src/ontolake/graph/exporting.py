@@ -49,11 +49,7 @@ def export(snapshot: Snapshot, folder: str | Path, format: str) -> dict[str, int
 
 
 def _rows(view: TableView, names: list[str]) -> Iterator[dict[str, Any]]:
-    if any(field.type == "blob" for field in view.kind.fields):
-        batches: Any = view.to_arrow(columns=names).to_batches()
-    else:
-        batches = view.batches(columns=names)
-    for batch in batches:
+    for batch in view.batches(columns=names):
         for row in batch.to_pylist():
             yield {name: jsonable(value) for name, value in view.plain(row).items()}
 

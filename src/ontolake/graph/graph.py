@@ -11,6 +11,7 @@ from typing import Any, Self
 from ontolake.graph.branching import Branches
 from ontolake.graph.differ import diff_tables
 from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
+from ontolake.graph.evolving import Renames, SchemaPlan, apply, plan
 from ontolake.graph.exporting import export, import_into, types_in
 from ontolake.graph.lineage import first_parents
 from ontolake.graph.maintenance import (
@@ -223,6 +224,29 @@ class Graph:
         """Recover now what others left behind, as opening does."""
         self._writable()
         return self._recoverer.run()
+
+    # Types
+
+    def schema_plan(
+        self, types: Iterable[Any], *, renames: Renames | None = None, branch: str = MAIN
+    ) -> SchemaPlan:  # fmt: skip
+        """What it takes to give a branch these types. Changes nothing.
+
+        `renames` tells columns that have another name from now on: `{"Customer": {"name": "full_name"}}`.
+        Raises `GraphSchemaError` for what cannot be done without losing or misreading a row.
+        """
+        return plan(self, types, renames, branch)
+
+    def schema_apply(self, plan: SchemaPlan, *, hard: bool = False, actor: str | None = None) -> Commit[str] | None:
+        """Do what was planned, as one commit; None if there is nothing to do.
+
+        What is dropped stays readable in older commits; `hard` removes it for good, and with it all versions of before.
+        Raises `GraphSchemaError` if the graph has changed since, or rows do not fit.
+        """
+        self._writable()
+        if not plan.steps:
+            return None
+        return apply(self, plan, hard=hard, actor=actor).head.as_history()
 
     # Maintenance
 

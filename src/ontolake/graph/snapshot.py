@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
+    from ontolake.graph.traversal import Direction
+
 
 class TableView:
     """One table of a snapshot."""
@@ -51,34 +53,14 @@ class TableView:
         Raises `Invalid` for a filter or a column that makes no sense.
         """
         wanted = self._columns(columns)
-        blobs = [name for name in wanted if self.kind.by_name[name].type == "blob"]
-        plain = [name for name in wanted if name not in blobs]
         try:
-            table = self.dataset.to_table(columns=plain, filter=to_sql(filter), limit=limit,
-                                          with_row_id=bool(blobs))
+            return self.dataset.to_table(columns=wanted, filter=to_sql(filter), limit=limit)
         except (ValueError, OSError) as error:
             if filter is None:
                 raise
             raise Invalid(f"{self.name}: the filter {to_sql(filter)!r} cannot be used: "
                           f"{str(error).splitlines()[0][:200]}", hint="write SQL over the columns "
                           f"{', '.join(self.kind.by_name)}") from error  # fmt: skip
-        if not blobs:
-            return table
-        return self._with_blobs(table, blobs).select(wanted)
-
-    def _with_blobs(self, table: pa.Table, blobs: list[str]) -> pa.Table:
-        import pyarrow as pa
-
-        ids = table.column("_rowid").to_pylist()
-        for name in blobs:
-            values: list[bytes | None] = []
-            if ids:
-                there = self.dataset._take_rows(ids, columns=[name]).column(name)
-                files: Iterator[Any] = iter(self.dataset.take_blobs(name, ids=[
-                    id for id, value in zip(ids, there.to_pylist(), strict=True) if value is not None]))
-                values = [None if value is None else next(files).readall() for value in there.to_pylist()]
-            table = table.append_column(name, pa.array(values, pa.large_binary()))
-        return table
 
     def batches(self, filter: Any = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same, a batch at a time."""
@@ -156,6 +138,49 @@ class Snapshot:
         found = view.to_arrow()
         for row in found.sort_by([(name, "ascending") for name in view.kind.keys]).to_pylist():
             yield view.key_of(row), view.plain(row)
+
+    def sql(self, query: str) -> pa.Table:
+        """The answer to a SQL query; tables are called as their types. Raises `Invalid` if it cannot be run."""
+        from ontolake.graph.querying import sql
+
+        return sql(self, query)
+
+    def search(
+        self, table: Any, *, text: str | None = None, vector: Sequence[float] | None = None, column: str | None = None,
+        limit: int = 10, filter: Any = None,
+    ) -> pa.Table:  # fmt: skip
+        """The rows that fit best: by words (needs a text index), by nearness of vectors, or by both.
+
+        Raises `Invalid` where there is no index or no such column.
+        """
+        from ontolake.graph.querying import search
+
+        return search(self.table(table), text=text, vector=vector, column=column, limit=limit, filter=filter)
+
+    def traverse(self, start: Any, roots: Any, hops: Sequence[Any]) -> pa.Table:
+        """Walk from nodes of a type (all of them for None) along hops, and return where that leads, each node once.
+
+        A hop is an edge type, or a `Hop` with a direction, depths and filters. The result has the key of the nodes and
+        `depth`, how many edges away they are at least. Raises `Invalid`, and `NotFound` for roots that are not there.
+        """
+        from ontolake.graph.traversal import traverse
+
+        return traverse(self, start, roots, hops)
+
+    def neighbours(self, table: Any, key: Any, edge: Any, *, direction: Direction = "out") -> list[Any]:
+        """The keys of the nodes next to a node."""
+        found: list[Any] = self.traverse(table, [key], [(edge, direction)]).column(0).to_pylist()
+        return found
+
+    def shortest_path(
+        self, table: Any, source: Any, target: Any, *, edge: Any, direction: Direction = "out", max_depth: int = 64,
+        where: Any = None,
+    ) -> list[Any] | None:  # fmt: skip
+        """The keys of the nodes on a shortest path, both ends included; None if there is none."""
+        from ontolake.graph.traversal import shortest_path
+
+        return shortest_path(self, table, source, target, edge=edge, direction=direction, max_depth=max_depth,
+                             where=where)
 
     def __repr__(self) -> str:
         return f"Snapshot({self.branch!r}, {self.commit!r})"

@@ -47,7 +47,7 @@ Unique = _Marker("Unique")
 
 _BLOB = _Marker("Blob")
 Blob = Annotated[bytes, _BLOB]
-"""The type of a field with big binary values, which are stored apart and read only when they are asked for."""
+"""The type of a field with big binary values, which are read only when their column is asked for."""
 
 
 def Vector(length: int) -> Any:
@@ -152,14 +152,6 @@ class GraphType:
         import pyarrow as pa
 
         return pa.schema([field.to_arrow() for field in self.fields])
-
-    @cached_property
-    def stored_schema(self) -> pa.Schema:
-        """As `schema`, with what Lance needs to be told of blobs."""
-        import pyarrow as pa
-
-        return pa.schema([pa.field(f.name, f.arrow_type, True, metadata={"lance-encoding:blob": "true"})
-                          if f.type == "blob" else f.to_arrow() for f in self.fields])
 
     def to_json(self) -> dict[str, Any]:
         data: dict[str, Any] = {"kind": self.kind, "name": self.name, "keys": list(self.keys),

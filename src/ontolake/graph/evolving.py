@@ -1,0 +1,243 @@
+"""Changing the types of a graph: what that takes is planned first, then published as one commit.
+
+Old commits keep their types. What would lose or misread a row is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ontolake.graph.errors import GraphSchemaError, RowError
+from ontolake.graph.filters import literal
+from ontolake.graph.manifest import Pin, State
+from ontolake.graph.rows import check_values, refuse_duplicates
+from ontolake.graph.types import GraphField, GraphType, check_types, graph_type
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+    from ontolake.graph.graph import Graph
+
+_ALLOWED = frozenset({"Merge", "Project", "UpdateConfig", "Rewrite"})
+_SQL = {
+    "str": "string", "UUID": "string", "json": "string", "int": "bigint", "float": "double", "bool": "boolean",
+    "datetime": "timestamp", "date": "date", "bytes": "binary",
+}  # fmt: skip
+
+Renames = Mapping[str, Mapping[str, str]]
+
+
+class SchemaStep(NamedTuple):
+    """One change: `action` is add_type, drop_type, add_column, drop_column, rename_column, widen_column or rules."""
+
+    action: str
+    table: str
+    column: str | None
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.action.replace('_', ' ')} {self.table}" + (f".{self.column}" if self.column else "") + (
+            f": {self.detail}" if self.detail else "")
+
+
+class SchemaPlan(NamedTuple):
+    """What `schema_apply` would do. `token` names the plan and what it was made for."""
+
+    branch: str
+    steps: tuple[SchemaStep, ...]
+    token: str
+    types: tuple[GraphType, ...]
+    renames: dict[str, dict[str, str]]
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+
+def plan(graph: Graph, types: Iterable[Any], renames: Renames | None, branch: str) -> SchemaPlan:
+    """See `Graph.schema_plan`."""
+    wanted = check_types(graph_type(one) for one in types)
+    state = graph._manifest_state(branch)
+    named = {name: dict(pairs) for name, pairs in (renames or {}).items()}
+    steps: list[SchemaStep] = []
+    for key, new in wanted.items():
+        old = state.types.get(key)
+        if old is None:
+            steps.append(SchemaStep("add_type", new.table, None, f"{len(new.fields)} columns"))
+        else:
+            steps += _column_steps(old, new, named.get(new.name, {}), state.pins[key].rows)
+    steps += [SchemaStep("drop_type", kind.table, None, f"{state.pins[key].rows} rows are no longer shown")
+              for key, kind in state.types.items() if key not in wanted]
+    hashes = sorted(kind.hash for kind in wanted.values())
+    told = json.dumps([state.head.id, [step._asdict() for step in steps], hashes])
+    token = hashlib.sha256(told.encode()).hexdigest()[:12]
+    return SchemaPlan(branch, tuple(steps), token, tuple(wanted.values()), named)
+
+
+def _column_steps(old: GraphType, new: GraphType, renames: Mapping[str, str], rows: int) -> list[SchemaStep]:
+    keys = [renames.get(name, name) for name in old.keys]
+    if keys != list(new.keys) or (old.left, old.right) != (new.left, new.right):
+        raise GraphSchemaError(f"{new.table}: keys and endpoints cannot change",
+                               hint="make a new type and load the rows into it")
+    steps: list[SchemaStep] = []
+    before = {renames.get(field.name, field.name): field for field in old.fields}
+    for name, renamed in renames.items():
+        if name not in old.by_name or renamed not in new.by_name:
+            raise GraphSchemaError(f"{new.table}: {name!r} cannot be renamed to {renamed!r}",
+                                   hint="the first has to be a column of today, the second one of the new type")
+        steps.append(SchemaStep("rename_column", new.table, name, f"becomes {renamed}"))
+    for field in new.fields:
+        stored = before.get(field.name)
+        if stored is None:
+            if rows and not field.nullable and not field.has_default:
+                raise GraphSchemaError(f"{new.table}.{field.name} is new and required, and {rows} rows have no value "
+                                       "for it", hint="give it a default, or let it be None")
+            filled = f"filled with {field.default!r}" if field.default is not None else "empty"
+            steps.append(SchemaStep("add_column", new.table, field.name, filled))
+        elif stored.arrow_type != field.arrow_type or stored.type != field.type:
+            if (stored.type, field.type) != ("int", "float") or field.name in new.keys:
+                raise GraphSchemaError(f"{new.table}.{field.name} cannot become {field.type}: it is {stored.type}",
+                                       hint="int may become float; otherwise add another column")
+            steps.append(SchemaStep("widen_column", new.table, field.name, f"{stored.type} becomes {field.type}"))
+        elif _rules(stored) != _rules(field):
+            steps.append(SchemaStep("rules", new.table, field.name, _told(stored, field)))
+    steps += [SchemaStep("drop_column", new.table, name, "older commits still have it")
+              for name in before if name not in new.by_name]
+    if old.cardinality != new.cardinality:
+        steps.append(SchemaStep("rules", new.table, None, f"cardinality {old.cardinality} becomes {new.cardinality}"))
+    return steps
+
+
+def _rules(field: GraphField) -> dict[str, Any]:
+    return {name: value for name, value in field.to_json().items() if name != "name"}
+
+
+def _told(old: GraphField, new: GraphField) -> str:
+    before, after = _rules(old), _rules(new)
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return ", ".join(f"{name} {before.get(name)!r} becomes {after.get(name)!r}" for name in names)
+
+
+def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> State:
+    """See `Graph.schema_apply`."""
+    current = plan(graph, made.types, made.renames, made.branch)
+    if current.token != made.token:
+        raise GraphSchemaError("the graph has changed since the plan was made", hint="plan again")
+    state = graph._manifest_state(made.branch)
+    if not made.steps:
+        return state
+    new = {kind.key: kind for kind in made.types}
+    dropped = tuple(key for key in state.types if key not in new)
+    changed = {key: kind for key, kind in new.items() if key in state.types and kind != state.types[key]}
+    added = {key: kind for key, kind in new.items() if key not in state.types}
+    for key, kind in changed.items():
+        _check_rows(graph, state, key, kind, made.renames.get(kind.name, {}))
+
+    def move(operation: str) -> dict[str, Pin | None]:
+        pins: dict[str, Pin | None] = {}
+        for key, kind in added.items():
+            pins[key] = Pin(None, graph._tables.create(kind).version, 0, kind.hash)
+        for key, kind in changed.items():
+            pins[key] = _reshape(graph, state, key, kind, made.renames.get(kind.name, {}), operation)
+        return pins
+
+    published = graph._writer.operate(
+        state, dict.fromkeys((*changed, *added), 1), move, kind="schema", actor=actor,
+        types=(*changed.values(), *added.values()), dropped=dropped,
+        extra={"schema": [str(step) for step in made.steps]})  # fmt: skip
+    if hard:
+        _remove(graph, state, published, dropped, [key for key in changed if any(
+            step.action == "drop_column" and step.table == changed[key].table for step in made.steps)])
+    return published
+
+
+def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: Mapping[str, str]) -> None:
+    """That the rows of today keep the rules of tomorrow."""
+    pin, old = state.pins[key], state.types[key]
+    if pin.rows == 0:
+        return
+    back = {new: name for name, new in renames.items()}
+    there = [field for field in kind.fields if back.get(field.name, field.name) in old.by_name]
+    table = graph._tables.at(old, pin).to_table(columns=[back.get(field.name, field.name) for field in there])
+    table = table.rename_columns([field.name for field in there])
+    part = kind.with_fields(there)
+    try:
+        check_values(part, table)
+        for field in there:
+            if field.unique and not old.by_name[back.get(field.name, field.name)].unique:
+                refuse_duplicates(GraphType("node", kind.name, (field.name,), part.fields), table.filter(
+                    table.column(field.name).is_valid()))
+    except RowError as error:
+        raise GraphSchemaError(f"rows that are there do not fit: {error.message}",
+                               hint="change the rows first") from error
+
+
+def _reshape(
+    graph: Graph, state: State, key: str, kind: GraphType, renames: Mapping[str, str], operation: str
+) -> Pin:  # fmt: skip
+    old, pin = state.types[key], state.pins[key]
+    back = {new: name for name, new in renames.items()}
+    gone = [field.name for field in old.fields if renames.get(field.name, field.name) not in kind.by_name]
+    fresh = [field for field in kind.fields if back.get(field.name, field.name) not in old.by_name]
+    wide = [field for field in kind.fields if field not in fresh
+            and old.by_name[back.get(field.name, field.name)].arrow_type != field.arrow_type]
+
+    def act(dataset: LanceDataset) -> None:
+        if gone:
+            dataset.drop_columns(gone)
+        if renames:
+            alterations: list[Any] = [{"path": name, "name": new} for name, new in renames.items()]
+            dataset.alter_columns(*alterations)
+        for field in wide:
+            dataset.add_columns({f"{field.name}__wide": f"CAST(`{field.name}` AS {_SQL[field.type]})"})
+            dataset.drop_columns([field.name])
+            back_again: Any = {"path": f"{field.name}__wide", "name": field.name}
+            dataset.alter_columns(back_again)
+        _add(dataset, fresh)
+
+    moved = graph._tables.rework(old, pin, state.branch, operation, act, _ALLOWED)
+    if moved is None:
+        raise GraphSchemaError(f"{kind.table} was written to meanwhile", hint="plan again")
+    return Pin(graph._tables.line(state.branch), moved.version, pin.rows, kind.hash)
+
+
+def _add(dataset: LanceDataset, fields: list[GraphField]) -> None:
+    import pyarrow as pa
+
+    filled = [field for field in fields if field.default is not None and field.type in _SQL]
+    empty = [field for field in fields if field not in filled]
+    if empty:
+        dataset.add_columns(pa.schema([field.to_arrow() for field in empty]))
+    for field in filled:
+        if dataset.count_rows() == 0:
+            dataset.add_columns(pa.schema([field.to_arrow()]))
+        else:
+            dataset.add_columns({field.name: f"arrow_cast({literal(field.default)}, '{_arrow_name(field)}')"})
+
+
+def _arrow_name(field: GraphField) -> str:
+    return {"str": "Utf8", "UUID": "Utf8", "json": "Utf8", "int": "Int64", "float": "Float64", "bool": "Boolean",
+            "datetime": 'Timestamp(Microsecond, Some("UTC"))', "date": "Date32", "bytes": "Binary"}[field.type]
+
+
+def _remove(graph: Graph, old: State, new: State, dropped: tuple[str, ...], reshaped: list[str]) -> None:
+    """Take away for good what was dropped: the objects of types, and versions that have dropped columns."""
+    for key in dropped:
+        location = old.types[key].location
+        graph._place.store.delete([info.key for info in graph._place.store.list(f"{location}/")])
+    if reshaped:
+        from ontolake.graph.maintenance import rework_one
+
+        state = new
+        for key in reshaped:
+            if state.pins[key].rows:
+                state = rework_one(graph, state, key, _rewrite, frozenset({"Rewrite", "ReserveFragments"}), "optimize",
+                                   None)
+        graph.cleanup(keep_commits=1, dry_run=False)
+
+
+def _rewrite(dataset: LanceDataset) -> None:
+    """Write every row anew, without what is no longer a column."""
+    dataset.optimize.compact_files(target_rows_per_fragment=max(dataset.count_rows() * 2, 1024))

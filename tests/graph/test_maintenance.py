@@ -1,0 +1,161 @@
+"""Maintenance changes no row, keeps what is pinned, puts right what can be, and keeps costs where they were."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from graph_support import Customer, Order, Placed, customers, described, held
+
+from ontolake.errors import Invalid, NotFound
+from ontolake.graph import DamagedGraphError, Graph, UnknownCommitError
+from ontolake.history import Maintained
+
+
+def fill(graph: Graph, count: int) -> None:
+    for number in range(count):
+        with graph.transaction() as tx:
+            tx.load(Customer, customers(f"k{number}"))
+            tx.load(Order, [{"id": number}])
+
+
+def test_optimize_changes_no_row_and_no_history(graph: Graph, url: str) -> None:
+    fill(graph, 6)
+    graph.delete(Customer, "k2")
+    graph.branches.create("try")
+    graph.load(Customer, customers("x"), branch="try")
+    before, history = described(graph), [commit.id for commit in graph.commits()]
+    done = graph.optimize()
+    assert {one.table for one in done} == {"node/Customer", "node/Order"}
+    assert all(one.fragments_after == 1 for one in done)
+    assert described(graph) == before
+    assert [commit.id for commit in graph.commits()][1:] == history
+    assert list(graph.diff(f"main@{history[0]}", "main")) == []
+    assert graph.merge("try").status == "merged"
+    graph.load(Customer, customers("k0", tier="gold"))
+    with Graph.open(url, read_only=True) as again:
+        for id in history:
+            again.snapshot(id).table(Customer).to_arrow()
+        assert again.snapshot().get(Customer, "k0")["tier"] == "gold"  # type: ignore[index]
+    assert graph.optimize(branch="try") == [] or held(graph, "try")
+
+
+def test_big_tables_get_an_index_on_their_keys_and_columns_that_ask_for_one(graph: Graph) -> None:
+    graph.load(Order, pa.table({"id": range(20_000)}))
+    graph.optimize()
+    dataset = graph.snapshot().table(Order).dataset
+    assert [index.name for index in dataset.describe_indices()] == ["id_idx"]
+    dataset.io_stats_incremental()
+    assert graph.snapshot().get(Order, 777) == {"id": 777, "total": 0.0}
+    graph.load(Order, [{"id": 777, "total": 5.0}, {"id": 20_001}])
+    assert graph.snapshot().get(Order, 777) == {"id": 777, "total": 5.0}
+    assert graph.snapshot().table(Order).count() == 20_001
+    graph.optimize()
+    assert graph.snapshot().get(Order, 777) == {"id": 777, "total": 5.0}
+    with pytest.raises(Invalid):
+        graph.index(Order, "nowhere")
+    with pytest.raises(Invalid):
+        graph.index(Order, "id", kind="text")
+
+
+def test_cleanup_keeps_every_version_that_something_shows(graph: Graph, url: str) -> None:
+    fill(graph, 8)
+    history = [commit.id for commit in graph.commits()]
+    graph.branches.create("old", at=history[5])
+    graph.tags.create("release", history[3])
+    graph.optimize()
+    before = described(graph)
+    assert graph.cleanup()[0] == [] or described(graph) == before
+    planned, freed = graph.cleanup(keep_commits=2)
+    assert planned
+    assert freed == 0
+    assert described(graph) == before
+    removed, _ = graph.cleanup(keep_commits=2, dry_run=False)
+    assert {one.table for one in removed} >= {"node/Customer"}
+    with Graph.open(url) as again:
+        assert described(again) == before
+        assert again.snapshot("release").table(Customer).to_arrow().num_rows == 5
+        assert again.snapshot(history[0]).table(Customer).to_arrow().num_rows == 8
+        with pytest.raises(DamagedGraphError):
+            again.snapshot(history[2]).table(Customer).to_arrow()
+        again.load(Customer, customers("more"))
+        again.load(Customer, customers("more"), branch="old")
+        assert list(again.verify()) == []
+        assert again.cleanup(keep=timedelta(days=1))[0] == [] or again.snapshot("release")
+    assert isinstance(graph, Maintained)
+
+
+def test_tags(graph: Graph, url: str) -> None:
+    commit = graph.load(Customer, customers("a"))
+    assert commit is not None
+    graph.tags.create("one")
+    graph.load(Customer, customers("b"))
+    assert graph.tags.list() == {"one": commit.id}
+    with Graph.open(url, read_only=True) as again:
+        assert list(dict(again.snapshot("one").rows("Customer"))) == ["a"]
+    for wrong in ("one", "", "a/b"):
+        with pytest.raises(Invalid):
+            graph.tags.create(wrong)
+    with pytest.raises(UnknownCommitError):
+        graph.tags.create("two", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    graph.tags.delete("one")
+    with pytest.raises(NotFound):
+        graph.tags.delete("one")
+
+
+def test_repair_finds_drift_and_puts_it_right(graph: Graph, url: str) -> None:
+    graph.load(Customer, customers("a"))
+    kind = graph._manifest.state().types["node:Customer"]
+    graph._tables.latest(kind, "main").insert(pa.Table.from_pylist(customers("x", tier=None, email=None), kind.schema))
+    before = described(graph)
+    assert [(one.kind, one.where) for one in graph.repair()] == [("drift", "node/Customer@main")]
+    assert [one.kind for one in graph.repair(dry_run=False)] == ["drift"]
+    assert graph.repair() == []
+    assert described(graph) == before
+    (Path(url) / "__recovery" / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json").write_text("{")
+    assert [one.kind for one in graph.repair()] == ["quarantined"]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_an_export_becomes_the_same_graph_again(graph: Graph, tmp_path: Path, format: str) -> None:
+    fill(graph, 3)
+    graph.load(Placed, [{"left_key": "k0", "right_key": 1, "note": "ü"}])
+    assert graph.export(tmp_path / "out", format=format) == {"node/Customer": 3, "node/Order": 3, "edge/Placed": 1}
+    with Graph.import_(f"{tmp_path}/copy/", tmp_path / "out") as copy:
+        assert held(copy) == held(graph)
+        assert copy.types() == graph.types()
+    with pytest.raises(Invalid, match="empty"):
+        graph.export(tmp_path / "out")
+    with pytest.raises(Invalid, match="not an exported graph"):
+        Graph.import_(f"{tmp_path}/other/", tmp_path)
+
+
+def test_verify_finds_rows_that_are_gone(graph: Graph, tmp_path: Path) -> None:
+    graph.load(Customer, customers("a"))
+    assert list(graph.verify()) == []
+    for path in (tmp_path / "graph" / "nodes").rglob("*.lance"):
+        path.write_bytes(path.read_bytes()[:20])
+    with Graph.open(f"{tmp_path}/graph/") as again:
+        assert [damage.where for damage in again.verify()] == ["node/Customer@main"]
+
+
+def test_costs_do_not_follow_the_number_of_commits(graph: Graph, url: str) -> None:
+    """After optimize: reads of the manifest for a cold open and a warm read."""
+    costs = []
+    for count in (5, 60):
+        while len(list(graph.commits())) < count:
+            graph.load(Order, [{"id": len(list(graph.commits()))}])
+        graph.optimize()
+        with Graph.open(url, read_only=True) as cold:
+            dataset = cold._manifest.dataset("main")
+            dataset.io_stats_incremental()
+            cold.snapshot()
+            opened = dataset.io_stats_incremental().read_iops
+            for _ in range(3):
+                cold.snapshot()
+            warm = dataset.io_stats_incremental().read_iops
+        costs.append((opened, warm))
+    assert costs[1][0] <= costs[0][0] + 2, costs
+    assert costs[1][1] <= costs[0][1] + 1, costs
