@@ -33,7 +33,10 @@ def sql(
     url: Url, statement: Statement = None, as_of: AsOf = None, branch: Branch = "main", database: Database_ = None,
     csv: Csv = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Run SQL on tables that keep their history."""
+    """Run SQL on tables that keep their history. [dim]onto sql ranges URL[/] shows which database holds which keys."""
+    if url == "ranges" and statement is not None:
+        _ranges(statement, Out(json))
+        return
     if csv and json:
         raise typer.BadParameter("choose one of --json and --csv")
     if statement is None:
@@ -48,6 +51,21 @@ def sql(
     with _open(url, branch, database, readonly=_only_reads(text)) as opened:
         result = _run(opened, text, as_of)
     show(result, Out(json), csv=csv)
+
+
+def _ranges(url: str, out: Out) -> None:
+    """Which database holds which keys."""
+    from ontolake.sql.ranges import described
+
+    with _open(url, "main", None, readonly=True) as opened:
+        found = [(each, described(each.start, opened.catalog())) for each in opened.ranges.list()]
+    if out.json:
+        out.document([{"start": each.start.hex(), "end": each.end.hex(), "url": each.url or url, "begins_in": begins}
+                      for each, begins in found])  # fmt: skip
+    else:
+        out.table([Column("start"), Column("end"), Column("begins in"), Column("database")],
+                  [(each.start.hex() or None, each.end.hex() or None, begins, each.url or url)
+                   for each, begins in found])  # fmt: skip
 
 
 def _open(url: str, branch: str, database: str | None, *, readonly: bool) -> Database:

@@ -39,6 +39,7 @@ class Branches:
         `NotFound` for a version or parent that is not there.
         """
         self._check()
+        self._check_ranges(parent)
         with open_storage(self._url) as storage:
             lsn = self._lsn(storage, parent, at)
             storage.create_branch(name, lsn, parent=parent)
@@ -57,6 +58,15 @@ class Branches:
         if self._native:
             raise UnsupportedError(f"{self._url} is a native SQLite file, which has no branches",
                                    hint="use file:///absolute/path.db or object storage")
+
+    def _check_ranges(self, parent: str) -> None:
+        connection = engine.connect(self._url, branch=parent, readonly=True)
+        try:
+            if connection.execute("SELECT 1 FROM range WHERE url <> ''").fetchone():
+                raise UnsupportedError("a database with ranges in databases of their own cannot be branched",
+                                       hint="move the ranges back first")
+        finally:
+            connection.close(True)
 
     def _version(self, branch: str, lsn: int | None = None) -> int:
         options: dict[str, Any] = {} if self._native else {"branch": branch, "at": lsn}

@@ -23,6 +23,7 @@ from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, Unsu
 from ontolake.sql.moments import Moment
 from ontolake.sql.parsing import Parameters, Statement, constant, name_of, parse, parse_one
 from ontolake.sql.planning import Plan, find_in
+from ontolake.sql.ranges import Ranges
 from ontolake.sql.results import Result
 from ontolake.sql.transactions import Session
 
@@ -60,6 +61,7 @@ class Database:
         self.schema = schema
         self._session = Session(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
         self.branches = Branches(url)
+        self.ranges = Ranges(self._session)
         if not readonly:
             indexing.clean_up(self._session)
 

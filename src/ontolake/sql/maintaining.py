@@ -97,17 +97,19 @@ def gc(session: Session, *, dry_run: bool) -> Garbage:
 
 
 def _sweep(session: Session, *, remove: bool) -> Garbage:
-    connection, floor = session.connection, session.state()[2]
+    floor = session.state()[2]
+    connections = [session.connection, *(part.connection for part in session.parts.values())]
     parts = [(table, "key >= ? AND key < ?", tuple(span)) for span in _unreachable(session, floor)
              for table in ("latest", "past", "gone")]  # fmt: skip
     items = size = 0
     for table, where, bindings in [*parts, ("past", "until <= ?", (floor,)), ("gone", "version <= ?", (floor,))]:
         value = "0" if table == "gone" else "length(value)"
         sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {where}"
-        found: Any = connection.execute(sql, bindings).fetchall()
-        items, size = items + int(found[0][0]), size + int(found[0][1])
-        if remove and found[0][0]:
-            connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
+        for connection in connections:
+            found: Any = connection.execute(sql, bindings).fetchall()
+            items, size = items + int(found[0][0]), size + int(found[0][1])
+            if remove and found[0][0]:
+                connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
     return Garbage(items, size)
 
 

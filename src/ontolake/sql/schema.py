@@ -62,6 +62,11 @@ CREATE TABLE counter (
   name TEXT NOT NULL PRIMARY KEY,
   next INTEGER NOT NULL
 );
+CREATE TABLE range (
+  start BLOB NOT NULL PRIMARY KEY, -- up to where the next one starts
+  url TEXT NOT NULL -- of the database that holds its keys; '' is this one
+);
+INSERT INTO range VALUES (x'', '');
 INSERT INTO state VALUES (0, 0, 0);
 INSERT INTO counter VALUES ('database', 1), ('schema', 1), ('table', 100);
 """

@@ -19,15 +19,16 @@ import numpy as np
 
 from ontolake import engine, faults, urls
 from ontolake.errors import Corruption, Invalid, OntolakeError, StorageError
-from ontolake.sql import schema
+from ontolake.sql import ranges, schema
 from ontolake.sql.catalog import Catalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
-from ontolake.sql.keyspace import Keyspace
+from ontolake.sql.ranges import Part, Range, Routed
 from ontolake.sql.vectors import Strings
 
 _STATE = "SELECT version, ddl, floor FROM state"
-_POINT = "SELECT s.ddl, l.value FROM state s LEFT JOIN latest l ON l.key = ?"
+_POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
+_WRITE = "BEGIN IMMEDIATE"
 
 
 def connect(
@@ -87,21 +88,80 @@ class Session:
         self.url, self.branch, self.readonly = url, branch, readonly
         with ours(url):
             self.connection = connect(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
-        self.keyspace = Keyspace(self.connection)
+        self._takeover, self._synchronous = takeover, synchronous
+        self.keyspace = Routed(self.connection)
+        self.parts: dict[str, Part] = {}
+        """The databases that hold ranges of their own, by URL."""
         self.lock = threading.RLock()
         self.closed = False
         self.transaction: Transaction | None = None
         """The one that a BEGIN has opened."""
         self._marks: list[tuple[str, _Mark]] = []
+        self._routing: list[Range] = []
         self._catalogs: dict[tuple[int, int | None], Catalog] = {}
+        try:
+            self.reroute()
+        except BaseException:
+            self.close()
+            raise
+
+    def connect(self, url: str) -> apsw.Connection:
+        """A connection to a database that holds a range."""
+        return connect(url, branch="main", readonly=self.readonly, takeover=self._takeover,
+                       synchronous=self._synchronous)  # fmt: skip
+
+    def reroute(self) -> None:
+        """Go by the routing table as it is now."""
+        with self.lock:
+            found = ranges.read(self.connection)
+            wanted = {each.url for each in found if each.url != ranges.MAIN}
+            for url in [url for url in self.parts if url not in wanted]:
+                self.parts.pop(url).connection.close(True)
+            for url in sorted(wanted - self.parts.keys()):
+                self.parts[url] = Part(self.connect(url))
+            self.keyspace.route(found, self.parts)
+            self._routing = found
+
+    def _begin(self, sql: str) -> None:
+        """Begin on all databases, with the ranges as they are now."""
+        self.connection.execute(sql)
+        if not self.parts and len(self._routing) == 1 and not self._is_rerouted():
+            return
+        try:
+            if self._is_rerouted():
+                self.reroute()
+            published = self.state()[0]
+            for part in self.parts.values():
+                part.connection.execute(sql)
+                newest: Any = part.connection.execute("SELECT version FROM state").get
+                part.limit = published if newest > published else None
+                if part.limit is not None and sql == _WRITE:
+                    ranges.undo(part.connection, published)
+                    part.limit = None
+                part.changes_before = part.connection.total_changes()
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _is_rerouted(self) -> bool:
+        return ranges.read(self.connection) != self._routing
+
+    def _each(self, sql: str) -> None:
+        """Run a statement on all databases, the main one last."""
+        for part in self.parts.values():
+            if part.connection.in_transaction:
+                part.connection.execute(sql)
+        if self.connection.in_transaction:
+            self.connection.execute(sql)
 
     def close(self) -> None:
         with self.lock:
             if not self.closed:
                 self.closed = True
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
+                self._each("ROLLBACK")
                 self.transaction = None
+                for part in self.parts.values():
+                    part.connection.close(True)
                 self.connection.close(True)
 
     def _check_open(self) -> None:
@@ -118,11 +178,11 @@ class Session:
             if self.transaction is not None or self.connection.in_transaction:
                 yield self.transaction
                 return
-            self.connection.execute("BEGIN")
+            self._begin("BEGIN")
             try:
                 yield None
             finally:
-                self.connection.execute("ROLLBACK")
+                self._each("ROLLBACK")
 
     @contextmanager
     def writing(self, statement: str) -> Iterator[Transaction]:
@@ -135,7 +195,7 @@ class Session:
             if self.transaction is not None:
                 yield from self._nested(self.transaction, statement)
                 return
-            self.connection.execute("BEGIN IMMEDIATE")
+            self._begin(_WRITE)
             try:
                 faults.reach("sql: transaction begun")
                 transaction = self._begun()
@@ -148,37 +208,46 @@ class Session:
 
     def _nested(self, transaction: Transaction, statement: str) -> Iterator[Transaction]:
         mark = _Mark(transaction)
-        self.connection.execute("SAVEPOINT statement")
+        self._each("SAVEPOINT statement")
         try:
             yield transaction
         except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK TO statement; RELEASE statement")
+            self._each("ROLLBACK TO statement; RELEASE statement")
             mark.restore(transaction)
             raise
-        self.connection.execute("RELEASE statement")
+        self._each("RELEASE statement")
         transaction.statements.append(statement)
 
     def keep(self) -> None:
         """Commit what was done below the tables, without a version of its own. Inside `writing`, outside a BEGIN."""
         if self.transaction is not None:
             raise TransactionError("this cannot be done within a transaction", sqlstate="25001", hint="COMMIT it first")
+        for part in self.parts.values():
+            if part.connection.in_transaction:
+                part.connection.execute("COMMIT")
         self.connection.execute("COMMIT")
 
     def _begun(self) -> Transaction:
         return Transaction(self.state()[0] + 1)
 
     def _roll_back(self) -> None:
-        self.keyspace.open_nodes = {}
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
+        for keyspace in (self.keyspace, *self.parts.values()):
+            keyspace.open_nodes = {}
+        self._each("ROLLBACK")
 
     def _commit(self, transaction: Transaction) -> None:
         if not transaction.dirty:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
+            self._each("ROLLBACK")
             return
         version = transaction.version
+        for part in self.parts.values():
+            if part.connection.total_changes() == part.changes_before:
+                part.connection.execute("ROLLBACK")
+                continue
+            part.close_nodes()
+            part.connection.execute("UPDATE state SET version = ?", (version,))
+            part.connection.execute("COMMIT")
+            faults.reach("sql: range committed")
         self.keyspace.close_nodes()
         self.connection.execute(
             'INSERT INTO "commit" (version, time, statement, keys) VALUES (?, ?, ?, ?)',
@@ -199,7 +268,7 @@ class Session:
             if self.transaction is not None:
                 raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
             with ours(self.url):
-                self.connection.execute("BEGIN")
+                self._begin(_WRITE if self.parts and not self.readonly else "BEGIN")
                 self.transaction = self._begun()
         except BaseException:
             self.lock.release()
@@ -232,18 +301,18 @@ class Session:
     def savepoint(self, name: str) -> None:
         transaction = self._open()
         self._marks.append((name, _Mark(transaction)))
-        self.connection.execute(f"SAVEPOINT mark{len(self._marks)}")
+        self._each(f"SAVEPOINT mark{len(self._marks)}")
 
     def rollback_to(self, name: str) -> None:
         transaction, number = self._open(), self._mark(name)
-        self.connection.execute(f"ROLLBACK TO mark{number}")
+        self._each(f"ROLLBACK TO mark{number}")
         self._marks[number - 1][1].restore(transaction)
         del self._marks[number:]
 
     def release(self, name: str) -> None:
         self._open()
         number = self._mark(name)
-        self.connection.execute(f"RELEASE mark{number}")
+        self._each(f"RELEASE mark{number}")
         del self._marks[number - 1 :]
 
     def _open(self) -> Transaction:
@@ -267,13 +336,14 @@ class Session:
     def get(self, key: bytes, catalog: Catalog) -> tuple[bytes | None] | None:
         """The newest value of a key, if there is one; None if the catalog is not this one any more."""
         with self.lock:
-            if self.closed or (self.transaction is not None and self.transaction.ddl):
+            if self.closed or self.parts or (self.transaction is not None and self.transaction.ddl):
                 return None
             try:
                 row: Any = self.connection.execute(_POINT, (key,)).fetchone()
             except apsw.Error:
                 return None  # the long way tells what is wrong
-            return (row[1],) if row[0] == catalog.version and catalog is self._catalogs.get((row[0], None)) else None
+            known = row[2] == 1 and row[0] == catalog.version and catalog is self._catalogs.get((row[0], None))
+            return (row[1],) if known else None
 
     def catalog(self, at: int | None = None) -> Catalog:
         """The catalog as the open transaction sees it, or as it was at a version. Inside a transaction."""

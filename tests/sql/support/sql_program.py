@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import runpy
+import secrets
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -13,6 +14,8 @@ import pyarrow as pa
 
 from ontolake import faults
 from ontolake.sql import Database, indexing, open_database
+from ontolake.sql.keys import encode_tuple, row_prefix
+from ontolake.sql.types import BIGINT
 
 Step = Callable[[Database], Any]
 
@@ -28,9 +31,24 @@ def load(db: Database) -> None:
 def together(db: Database) -> None:
     with db.transaction():
         db.execute("INSERT INTO t (id, a) VALUES (10, 'ten')")
-        db.execute("UPDATE t SET a = 'changed' WHERE id = 2")
+        db.execute("UPDATE t SET a = 'changed' WHERE id IN (2, 180)")
         db.execute("CREATE TABLE u (id BIGINT PRIMARY KEY)")
         db.execute("INSERT INTO u VALUES (1)")
+
+
+MIDDLE = row_prefix(100) + encode_tuple([BIGINT], [150])
+
+
+def move(db: Database) -> None:
+    home = f"memory://{secrets.token_hex(6)}" if db.url == ":memory:" else db.url.replace("t.db", "range.db")
+    if all(each.start != MIDDLE for each in db.ranges.list()):
+        db.ranges.split(MIDDLE)
+    db.ranges.move(MIDDLE, home)
+
+
+def merge(db: Database) -> None:
+    if any(each.start == MIDDLE for each in db.ranges.list()):
+        db.ranges.merge(MIDDLE)
 
 
 def collect(db: Database) -> None:
@@ -45,12 +63,14 @@ STEPS: list[Step] = [
     statement("UPDATE t SET a = 'TWO' WHERE id = 2"),
     statement("DELETE FROM t WHERE id = 3"),
     load,
+    move,
     statement("INSERT INTO t VALUES (3, 'again') ON CONFLICT (id) DO UPDATE SET a = 'x'"),
     together,
     statement("ALTER TABLE t ADD COLUMN n BIGINT DEFAULT 5"),
     statement("CREATE UNIQUE INDEX online ON t (n, id) INCLUDE (a)"),
     statement("ALTER TABLE t DROP COLUMN n"),
     statement("DROP TABLE u"),
+    merge,
     collect,
 ]
 

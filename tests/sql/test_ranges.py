@@ -1,0 +1,216 @@
+"""Ranges can be split, moved and merged, and a commit over several is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ontolake import faults
+from ontolake.cli import main
+from ontolake.errors import Invalid, NotFound
+from ontolake.sql import Database, SqlError, keys, open_database
+from ontolake.sql.types import BIGINT
+
+PLACES = {
+    "native": lambda folder: (f"{folder}/main.db", [f"{folder}/one.db", f"{folder}/two.db"]),
+    "pages": lambda folder: (f"file://{folder}/main.db", [f"file://{folder}/one.db", f"file://{folder}/two.db"]),
+    "memory": lambda folder: (f"memory://{secrets.token_hex(4)}",
+                              [f"memory://{secrets.token_hex(4)}" for _ in range(2)]),
+}
+
+
+def row_key(id: int) -> bytes:
+    return keys.row_prefix(100) + keys.encode_tuple([BIGINT], [id])
+
+
+INDEX = keys.entry_prefix(100, 1)
+
+
+def fill(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b TEXT); CREATE INDEX by_a ON t (a)")
+    db.bulk_load("t", pa.table({"id": range(200), "a": [n % 10 for n in range(200)], "b": ["x"] * 200}))
+    db.execute("UPDATE t SET b = 'y' WHERE id < 50")
+    db.execute("DELETE FROM t WHERE id = 120")
+
+
+def state(db: Database) -> Any:
+    return {
+        "rows": sorted(db.execute("SELECT id, a, b FROM t").fetchall()),
+        "by index": sorted(db.execute("SELECT id FROM t WHERE a = 3").fetchall()),
+        "points": [db.execute("SELECT b FROM t WHERE id = ?", (id,)).fetchall() for id in (5, 120, 150, 199, 500)],
+        "past": [sorted(db.execute(f"SELECT id, b FROM t FOR SYSTEM_TIME AS OF {at}").fetchall()) for at in (3, 4, 5)],
+        "many": sorted(db.execute("SELECT id FROM t WHERE id IN (1, 99, 100, 101, 150)").fetchall()),
+        "damage": list(db.verify()),
+    }  # fmt: skip
+
+
+def spread(db: Database, urls: list[str]) -> None:
+    """Half of the rows in one database, the index in another."""
+    db.ranges.split(row_key(100))
+    db.ranges.split(INDEX)
+    db.ranges.move(row_key(100), urls[0])
+    db.ranges.move(INDEX, urls[1])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_moved_ranges_read_and_write_as_before(place: str, tmp_path: Path) -> None:
+    url, urls = PLACES[place](tmp_path)
+    with open_database(url) as db, open_database(":memory:") as plain:
+        fill(db)
+        fill(plain)
+        before = state(db)
+        spread(db, urls)
+        assert [each.url for each in db.ranges.list()] == ["", urls[0], urls[1]]
+        found: Any = db._session.connection.execute(
+            "SELECT count(*) FROM kv WHERE key >= ? AND key < ?", (row_key(100), INDEX)).get  # fmt: skip
+        assert found == 0, "nothing of a range stays behind"
+        assert state(db) == before
+        for each in (db, plain):
+            each.execute("UPDATE t SET a = a + 1, b = 'z' WHERE id BETWEEN 90 AND 110")
+            each.execute("INSERT INTO t VALUES (120, 3, 'back'), (-1, 3, 'new') ON CONFLICT DO NOTHING")
+            with each.transaction():
+                each.execute("DELETE FROM t WHERE id IN (1, 199)")
+                each.execute("SAVEPOINT s")
+                each.execute("DELETE FROM t")
+                each.execute("ROLLBACK TO s")
+            with pytest.raises(SqlError):
+                each.execute("INSERT INTO t VALUES (1, 1, 'x'), (150, 1, 'x')")
+            each.bulk_load("t", pa.table({"id": [*range(-100, -40), *range(1000, 1060)]}))
+        assert state(db) == state(plain)
+        assert [tuple(change) for change in db.changes(5)] == [tuple(change) for change in plain.changes(5)]
+        db.retain(6)
+        plain.retain(6)
+        assert db.gc(dry_run=False) == plain.gc(dry_run=False)
+        last = sorted(db.execute("SELECT * FROM t").fetchall())
+    with open_database(url) as db:
+        assert sorted(db.execute("SELECT * FROM t").fetchall()) == last
+        db.ranges.merge(INDEX)
+        db.ranges.merge(row_key(100))
+        assert [each.url for each in db.ranges.list()] == [""]
+        assert sorted(db.execute("SELECT * FROM t").fetchall()) == last
+        assert list(db.verify()) == []
+
+
+def test_a_range_moves_on_and_back(tmp_path: Path) -> None:
+    url, urls = PLACES["native"](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        before = state(db)
+        db.ranges.split(row_key(100))
+        for target in (urls[0], urls[1], urls[0], "", urls[0]):
+            db.ranges.move(row_key(100), target)
+            assert state(db) == before
+        db.execute("UPDATE t SET b = 'q' WHERE id = 150")
+        with open_database(url, readonly=True) as other:
+            assert other.execute("SELECT b FROM t WHERE id = 150").fetchall() == [("q",)]
+            db.ranges.move(row_key(100), "")
+            assert other.execute("SELECT b FROM t WHERE id = 150").fetchall() == [("q",)]
+
+
+class Stopped(BaseException):
+    pass
+
+
+def at(wanted: str, number: int) -> Any:
+    seen = 0
+
+    def hook(step: str) -> None:
+        nonlocal seen
+        if step == wanted:
+            seen += 1
+            if seen == number:
+                raise Stopped
+
+    return hook
+
+
+@pytest.mark.parametrize(("step", "number"), [("sql: range committed", 1), ("sql: range committed", 2),
+                                              ("sql: commit written", 1)])  # fmt: skip
+def test_a_commit_that_stops_between_ranges_is_not_there(step: str, number: int, tmp_path: Path) -> None:
+    url, urls = PLACES["native"](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        spread(db, urls)
+        before = state(db)
+        version = db.version()
+        with faults.arm(at(step, number)), pytest.raises(Stopped):
+            db.execute("UPDATE t SET a = a + 1, b = 'lost'")
+        assert db.version() == version
+        assert state(db) == before, "readers do not look past what is published"
+        with open_database(url, readonly=True) as other:
+            assert state(other) == before
+    with open_database(url) as db:
+        db.execute("INSERT INTO t VALUES (7777, 3, 'next')")
+        assert db.execute("SELECT count(*) FROM t WHERE b = 'lost'").fetchall() == [(0,)]
+        assert db.execute("SELECT count(*) FROM t").fetchall() == [(200,)]
+        assert list(db.verify()) == []
+        db.execute("UPDATE t SET a = a + 1, b = 'kept'")
+        assert db.execute("SELECT count(*) FROM t WHERE b = 'kept'").fetchall() == [(200,)]
+        assert list(db.verify()) == []
+
+
+@pytest.mark.parametrize("step", ["sql: range copied", "sql: range moved", "sql: range split", "sql: range merged"])
+def test_a_change_of_ranges_that_stops_can_be_made_again(step: str, tmp_path: Path) -> None:
+    url, urls = PLACES["native"](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        before = state(db)
+
+        def all_of_it() -> None:
+            starts = [each.start for each in db.ranges.list()]
+            if row_key(100) not in starts:
+                db.ranges.split(row_key(100))
+            db.ranges.move(row_key(100), urls[0])
+            db.ranges.merge(row_key(100))
+
+        with faults.arm(at(step, 1)), pytest.raises(Stopped):
+            all_of_it()
+        assert state(db) == before
+    with open_database(url) as db:
+        assert state(db) == before
+        all_of_it()
+        assert state(db) == before
+        assert len(db.ranges.list()) == 1
+
+
+def test_wrong_ranges_are_refused(tmp_path: Path) -> None:
+    url, urls = PLACES["pages"](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        for key in (b"", b"\x05", "text"):
+            with pytest.raises(SqlError):
+                db.ranges.split(key)  # type: ignore[arg-type]
+        db.ranges.split(row_key(100))
+        with pytest.raises(SqlError):
+            db.ranges.split(row_key(100))
+        with pytest.raises(NotFound):
+            db.ranges.move(row_key(7), urls[0])
+        with pytest.raises(NotFound):
+            db.ranges.merge(row_key(7))
+        with open_database(urls[0]) as other:
+            other.execute("CREATE TABLE x (id BIGINT PRIMARY KEY)")
+        with pytest.raises(Invalid, match="holds tables already"):
+            db.ranges.move(row_key(100), urls[0])
+        db.ranges.move(row_key(100), urls[1])
+        with pytest.raises(SqlError, match="cannot be branched"):
+            db.branches.create("x")
+        with pytest.raises(SqlError), db.transaction():
+            db.ranges.split(row_key(5))
+
+
+def test_the_command_shows_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url, urls = PLACES["native"](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        spread(db, urls)
+    assert main(["sql", "ranges", url, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [each["url"] for each in shown] == [url, *urls]
+    assert [each["begins_in"] for each in shown] == ["catalog", "rows of main.public.t", "indexes of main.public.t"]
+    assert main(["sql", "ranges", url]) == 0
+    assert row_key(100).hex() in capsys.readouterr().out
