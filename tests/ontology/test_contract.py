@@ -444,3 +444,39 @@ class TestConcurrentAccess:
         assert session.query().entities(session.types[0].cls).count() == 2
         reader.close()
         session.close()
+
+
+@pytest.mark.parametrize("many", [1, 40])
+@pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt, MemoryError])
+def test_whatever_breaks_off_a_commit_frees_the_lock_and_keeps_what_was_declared(
+    native: str, engine: str, many: int, raised: type[BaseException]
+) -> None:  # fmt: skip
+    person, place, visited = first()
+    session = opened(native, (person, place, visited), engine)
+    session.ensure(person(id="old", name="O"))
+    session.commit()
+    steps: list[str] = []
+    for number in range(10):
+        session.ensure(person(id=f"p{n}", name=f"{number}") for n in range(many))
+        session.ensure(visited(left_key="old", right_key=f"{n}", at=datetime(2024, 1, 1)) for n in range(many))
+
+        def stop(step: str, number: int = number) -> None:
+            if step not in steps and not step.endswith("commit durable"):
+                steps.append(step)
+                raise raised
+
+        with faults.arm(stop):
+            try:
+                session.commit()
+                break
+            except raised:
+                assert session.pending == 2 * many
+        other = Session(native, entity_types=[person, place], relation_types=[visited], config={"lock_timeout": 0})
+        other.ensure(place(id=f"{number}"))
+        assert other.commit() == number + 2, "the lock is free, and nothing was left behind"
+        other.close()
+    assert len(steps) == (2 if many == 1 else 3), steps
+    assert session.pending == 0
+    assert session.query().entities(person).count() == many + 1
+    assert session.query().relations(visited).count() == many
+    session.close()
