@@ -6,6 +6,7 @@ import math
 import pickle
 from typing import Any
 
+import apsw
 import pytest
 from documents_support import OpenSpace, add, everything, increment, rows, write
 
@@ -29,6 +30,7 @@ from ontolake.documents import (
     ValueIs,
     codec,
 )
+from ontolake.errors import Invalid
 
 
 def test_a_transaction_appends_one_commit_its_revisions_and_heads(space: Space) -> None:
@@ -332,6 +334,17 @@ def test_a_document_that_patches_make_too_big_is_refused(native: Space, monkeypa
         write(native, Set("b", {}), Patch("a", [{"op": "add", "path": "/y", "value": "y" * 600}]))
     assert refused.value.operation == 1
     assert native.last_seq() == 2
+
+
+def test_a_transaction_that_no_row_can_hold_is_refused(space: Space) -> None:
+    write(space, Set("a", {}))
+    before = everything(space)
+    space._database.connection.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
+    with pytest.raises(Invalid, match="more than one commit can hold") as refused:
+        write(space, *(Set(f"part-{number}", {"text": "x" * 30_000}) for number in range(4)))
+    assert refused.value.hint == "make several transactions of it"
+    assert everything(space) == before
+    assert write(space, Set("a", {})).seq == 2
 
 
 def test_big_integers_come_back_exact(space: Space) -> None:

@@ -188,4 +188,9 @@ def _raise_ours(error: BaseException, url: str) -> None:
         raise Invalid(f"{url} cannot be written to: {error}", hint="open the space without readonly=True") from error
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         raise Corruption(f"{url} is damaged: {error}", hint="restore it from a copy") from error
+    if isinstance(error, apsw.TooBigError):
+        raise Invalid(f"{url}: that is more than one commit can hold",
+                      hint="make several transactions of it") from error
+    if isinstance(error, apsw.FullError):
+        raise StorageError(f"{url}: {error}", hint="make room and try again: nothing was written") from error
     raise StorageError(f"{url}: {error}") from error
