@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.ontology.test_oracle import run
 
+from ontolake.ontology.repository import s3_datafusion, s3_execute, s3_files, s3_merge, s3_scan, s3_transaction
+
 from .conftest import fresh_memory
 
 
@@ -28,3 +30,29 @@ def test_every_query_answers_as_a_naive_store_does_on_a_server(seaweed_url: str,
 @pytest.mark.parametrize("seed", range(1000, 1002))
 def test_it_does_so_in_long_sessions(engine: str, seed: int) -> None:
     run(fresh_memory(), engine, seed, 40)
+
+
+@pytest.fixture
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens to many rows and big files happens to few and small ones."""
+    monkeypatch.setattr(s3_execute, "MANY", 0)
+    monkeypatch.setattr(s3_files, "GROUP", 2)
+    monkeypatch.setattr(s3_files, "SMALL", 3)
+    monkeypatch.setattr(s3_scan, "SMALL", 3)
+    monkeypatch.setattr(s3_scan, "KEPT_GROUPS", 2)
+    monkeypatch.setattr(s3_transaction, "PART", 5)
+    monkeypatch.setattr(s3_merge, "FAN", 3)
+
+
+@pytest.mark.usefixtures("_tiny")
+@pytest.mark.parametrize("seed", range(60, 64))
+def test_every_query_answers_so_through_datafusion_and_row_groups(engine: str, seed: int) -> None:
+    assert s3_datafusion.available()
+    run(fresh_memory(), engine, seed, 14)
+
+
+@pytest.mark.parametrize("seed", range(70, 72))
+def test_every_query_answers_so_without_datafusion(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_execute, "MANY", 0)
+    monkeypatch.setattr(s3_datafusion, "available", lambda: False)
+    run(fresh_memory(), "v2", seed, 10)

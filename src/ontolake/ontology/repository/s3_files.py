@@ -36,7 +36,7 @@ from ontolake.ontology.repository.s3_rows import (
 SMALL = 65_536
 """Up to so many rows a file is read and kept as a whole."""
 
-GROUP = 8_192
+GROUP = 16_384
 """Rows of a row group: what looking up one key of a big file reads."""
 
 ROOM = 256 << 20
