@@ -157,6 +157,21 @@ class TestWritePath:
                             "WHERE entity_key = 'x'") == [("x", 4, 2)]  # fmt: skip
         assert rows(native, "SELECT count(*) FROM entity_Person_v1 WHERE entity_key = 'x'") == [(0,)]
 
+    def test_commits_of_single_rows_and_of_sessions_follow_each_other(self, native: str, engine: str) -> None:
+        person, *_ = types = first()
+        session = opened(native, types, engine)
+        repository: Any = session.repository
+        for number in range(1, 7, 2):
+            session.ensure(person(id="a", name=f"{number}"))
+            assert session.commit() == number
+            repository.begin_transaction()
+            assert repository.create_commit({}) == number + 1
+            repository.insert_entity("Person", "b", {"id": "b", "name": f"{number}", "age": 1}, number + 1, 1)
+            repository.commit_transaction()
+        assert [one.meta().commit_id for one in session.query().entities(person).with_history().collect()] == [
+            1, 2, 3, 4, 5, 6]  # fmt: skip
+        session.close()
+
     @pytest.mark.parametrize("version", [1, 3, None])
     def test_another_version_or_none_is_an_error(self, migrated_once: Any, version: int | None) -> None:
         session, _ = migrated_once

@@ -365,6 +365,7 @@ class SqliteRepository(ABC):
     def commit_transaction(self) -> None:
         self._transaction = None
         self.db.execute("COMMIT")
+        self.last_commit = None
 
     def rollback_transaction(self) -> None:
         self._transaction = None
