@@ -1,0 +1,160 @@
+"""`onto pipeline`: run pipelines on a store, see what they would do, and what they did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ontolake.cli.output import Column, Json, Out, progress
+from ontolake.errors import Invalid
+
+if TYPE_CHECKING:
+    from ontolake.spark.pipeline import Pipeline
+    from ontolake.spark.report import Report
+
+app = typer.Typer(name="pipeline", help="Load sources into a store: checked, reconciled, in one commit.",
+                  no_args_is_help=True)
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A module with a Pipeline in it: shop.py, shop.py:name.")]
+Store = Annotated[str, typer.Option("--store", metavar="URL", help="The store: shop.db, s3://bucket/shop, …")]
+Branch = Annotated[str | None, typer.Option("--branch", help="The branch to publish to.")]
+Given = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline.")]
+
+
+@app.command("run")
+def run(
+    file: File, store: Store, branch: Branch = None, given: Given = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Read, check and reconcile all sources, and publish one commit, or nothing."""
+    from ontolake.spark.starting import session
+
+    pipeline, parameters = load(file), _parameters(given)
+    with progress(json) as told:
+        spark = session(pipeline.name)
+        try:
+            report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, parameters=parameters,
+                                  progress=told)
+        finally:
+            spark.stop()
+    show(Out(json), report)
+
+
+@app.command("plan")
+def plan(file: File, json: Json = False) -> None:
+    """What a pipeline reads, makes and expects, without running it."""
+    pipeline, out = load(file), Out(json)
+    targets = [{"table": one.table, "source": one.source.name, "format": one.source.format, "path": one.source.path,
+                "columns": dict(one.columns), "checks": list(one.checks)} for one in pipeline.targets]
+    expectations = [one.name for one in pipeline.expectations]
+    if json:
+        out.document({"pipeline": pipeline.name, "parameters": pipeline.parameters, "targets": targets,
+                      "expectations": expectations})
+        return
+    out.heading(pipeline.name)
+    out.table([Column("table"), Column("source"), Column("format"), Column("path"), Column("checks", right=True)],
+              [[one["table"], one["source"], one["format"], one["path"], len(one["checks"])]  # type: ignore[arg-type]
+               for one in targets])
+    for name in expectations:
+        out.say(f"expects: {name}")
+
+
+@app.command("status")
+def status(store: Store, json: Json = False) -> None:
+    """The newest run on a store."""
+    from ontolake.spark import report as reports
+
+    found, out = reports.status(store), Out(json)
+    if json:
+        out.document(found)
+        return
+    out.facts({name: found[name] for name in ("run", "pipeline", "state", "started", "seconds", "commit", "error",
+                                              "quarantine", "report")})
+
+
+@app.command("history")
+def history(
+    store: Store, limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many at most.")] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """The runs on a store, newest first."""
+    from ontolake.spark import report as reports
+
+    found, out = reports.history(store, limit=limit), Out(json)
+    if json:
+        out.document({"runs": found})
+        return
+    columns = [Column("run"), Column("pipeline"), Column("state"), Column("rows", right=True),
+               Column("rejected", right=True), Column("commit", right=True)]
+    out.table(columns, [
+        [one["run"], one["pipeline"], one["state"], sum(table["rows"] for table in one["tables"]),
+         sum(table["rejected"] for table in one["tables"]), one["commit"]] for one in found])  # fmt: skip
+
+
+@app.command("clean")
+def clean(
+    store: Store, older: Annotated[float, typer.Option("--older", help="Hours since it was staged.")] = 24.0,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove it, instead of telling what would be.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Find, or remove, what runs that were killed have left beside a store."""
+    from ontolake.parallel import clean as cleaned
+
+    found, out = cleaned(store, older=older * 3600, dry_run=not remove), Out(json)
+    if json:
+        out.document({"items": found.items, "bytes": found.bytes, "removed": remove})
+        return
+    out.say(f"{found.items} staged files, {found.bytes} bytes" + (" removed" if remove else ""))
+    if not remove and found.items:
+        out.preview(f"onto pipeline clean --store {store} --older {older:g} --remove")
+
+
+def load(text: str) -> Pipeline:
+    """The pipeline of a file or module. Raises `PipelineError` if there is none, or more than one."""
+    from ontolake.cli.model_loading import imported
+    from ontolake.spark.errors import PipelineError
+    from ontolake.spark.pipeline import Pipeline
+
+    where, _, name = text.rpartition(":") if ":" in text and not text.endswith(".py") else (text, "", "")
+    module = imported(where)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Pipeline)}
+    if name:
+        if name not in found:
+            raise PipelineError(f"{where} has no pipeline {name!r}", hint=f"it has {', '.join(found) or 'none'}")
+        return found[name]
+    if len(set(map(id, found.values()))) != 1:
+        what = "no pipeline" if not found else f"several pipelines: {', '.join(found)}"
+        raise PipelineError(f"{where} has {what} in it", hint="write FILE:NAME" if found else "see docs/pipeline.md")
+    return next(iter(found.values()))
+
+
+def _parameters(given: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise Invalid(f"--set {one!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def show(out: Out, report: Report) -> None:
+    """What a run did."""
+    if out.json:
+        out.document(report.as_dict())
+        return
+    columns = [Column("table"), *(Column(name, right=True) for name in (
+        "rows", "rejected", "inserts", "updates", "unchanged", "written"))]
+    rows: list[list[Any]] = [[one.table, *(f"{number:,}" for number in (
+        one.rows, one.rejected, one.inserts, one.updates, one.unchanged, one.written))] for one in report.tables]
+    out.table(columns, rows)
+    told = {"published": f"commit {report.commit}", "unchanged": "nothing differs, so there is no commit",
+            "dry run": "a dry run: nothing was published"}
+    out.say(f"{report.pipeline}: {told.get(report.state, report.state)}, after {report.seconds:.1f} s")
+    if report.quarantine:
+        out.say(f"rejected rows: {report.quarantine}")
+    out.say(f"report: {report.report}")
+
+
+__all__ = ["app", "load", "show"]

@@ -1,0 +1,59 @@
+"""Spark for every store: a connector, DataFrames, pipelines.
+
+    spark = ontolake.spark.session()
+    ontolake.spark.table(spark, "shop.db", "entity/Customer").groupBy("tier").count().show()
+
+Importing this needs PySpark: `pip install 'ontolake[spark]'`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ontolake.spark.errors import (
+        ExpectationError,
+        PipelineError,
+        SourceError,
+        SparkError,
+        TooManyRejectedError,
+    )
+    from ontolake.spark.frames import Catalog, catalog, save, table
+    from ontolake.spark.pipeline import Pipeline
+    from ontolake.spark.starting import register, session
+
+_WHERE = {
+    "Catalog": "frames", "catalog": "frames", "save": "frames", "table": "frames", "register": "starting",
+    "session": "starting", "Pipeline": "pipeline", "ExpectationError": "errors", "PipelineError": "errors",
+    "SourceError": "errors", "SparkError": "errors", "TooManyRejectedError": "errors",
+}  # fmt: skip
+
+__all__ = [
+    "Catalog",
+    "ExpectationError",
+    "Pipeline",
+    "PipelineError",
+    "SourceError",
+    "SparkError",
+    "TooManyRejectedError",
+    "catalog",
+    "register",
+    "save",
+    "session",
+    "table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Parts are imported when they are asked for: PySpark takes its time."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        from ontolake.spark.errors import SparkError
+
+        raise SparkError("PySpark is not installed", hint="install it with: pip install 'ontolake[spark]'") from error

@@ -1,0 +1,57 @@
+"""What can go wrong on the way through Spark, in the words of whoever started it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ontolake.errors import OntolakeError
+
+
+class SparkError(OntolakeError):
+    """Spark is missing or cannot start."""
+
+
+class PipelineError(OntolakeError):
+    """A pipeline is not well-formed, or its module cannot be used."""
+
+    exit_code = 2
+
+
+class SourceError(OntolakeError):
+    """A source is missing, or lacks what the pipeline asks of it. `source` is its name."""
+
+    exit_code = 4
+
+    def __init__(self, source: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"source {source}: {message}", hint=hint)
+        self.source = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, self.__dict__)
+
+
+class TooManyRejectedError(OntolakeError):
+    """More rows were bad than a run may have. Nothing was published; the rows are in the quarantine."""
+
+    exit_code = 4
+
+
+class ExpectationError(OntolakeError):
+    """The staged state is not what the pipeline expects. Nothing was published. `failed` has all that failed."""
+
+    exit_code = 4
+
+    def __init__(self, failed: list[str]) -> None:
+        super().__init__("expectations failed, nothing was published: " + "; ".join(failed),
+                         hint="the report of the run has the details; correct the sources or the expectation")
+        self.failed = failed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.failed,)
+
+
+def _again(cls: type[SourceError], args: tuple[Any, ...], fields: dict[str, Any]) -> SourceError:
+    made = cls.__new__(cls)
+    Exception.__init__(made, *args)
+    made.__dict__.update(fields)
+    return made

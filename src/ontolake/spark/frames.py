@@ -1,0 +1,197 @@
+"""`table`, `save` and `catalog`: the fast way between stores and DataFrames.
+
+Where a store is Parquet on this machine's disk, Spark's own reader reads exactly the files of the snapshot; staged rows
+are written by Spark's own writer wherever its path allows. Python does the rest, with no column too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ontolake.errors import NotFound
+from ontolake.model.errors import SchemaValidationError
+from ontolake.model.field import UNSET
+from ontolake.parallel import (
+    CHANGE,
+    Fragment,
+    Mode,
+    Parallel,
+    Published,
+    View,
+    absolute,
+    beside,
+    chosen,
+    discard,
+    new_job,
+    open_parallel,
+    stage,
+    staged,
+)
+from ontolake.spark.native import native_frame, one_machine
+from ontolake.spark.source import PARTS
+from ontolake.spark.starting import register
+from ontolake.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint"
+
+
+def table(
+    spark: SparkSession, url: str, name: str, *, columns: Sequence[str] | None = None, branch: str | None = None,
+    as_of: int | None = None, mode: Mode = "latest", since: int | None = None, types: Iterable[Any] = (),
+    parts: int = PARTS,
+) -> DataFrame:  # fmt: skip
+    """A table of a store as a DataFrame, pinned to one commit: the newest, or `as_of`.
+
+    `mode` is `latest`, `history` (every state) or `changes` (after `since`, with a column `change`). With the classes
+    in `types` decimals have their declared digits; without they are text. Raises `NotFound` for a store, table, column
+    or commit that is not there.
+    """
+    with open_parallel(url, branch=branch, types=types) as store:
+        view = store.view(as_of=as_of, mode=mode, since=since)
+        return frame(spark, store, name, view, columns, branch=branch, parts=parts)
+
+
+def frame(
+    spark: SparkSession, store: Parallel, name: str, view: View, columns: Sequence[str] | None = None, *,
+    branch: str | None = None, parts: int = PARTS,
+) -> DataFrame:  # fmt: skip
+    """`table` for a store that is open, at a view that was pinned before."""
+    schema = store.schema(name, view.mode)
+    wanted = chosen(schema, columns, (), name)
+    found = native_frame(spark, store, name, view, wanted)
+    if found is not None:
+        return found
+    register(spark)
+    pruned = spark_schema(schema)
+    pruned.fields = [pruned[column] for column in wanted]
+    pruned.names = wanted
+    reader = spark.read.format("ontolake").schema(pruned).option("url", store.url).option("table", name)
+    reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts)
+    if view.mode == "changes":
+        reader = reader.option("since", view.since)
+    return (reader if branch is None else reader.option("branch", branch)).load()
+
+
+def save(
+    df: DataFrame, url: str, name: str, *, branch: str | None = None, types: Iterable[Any] = (),
+    metadata: Mapping[str, Any] | None = None, expected: int | None = None,
+) -> Published:  # fmt: skip
+    """Publish the rows of a DataFrame that differ from the latest state as one commit; rows are named by their keys.
+
+    With `types` a typed store is started where there is none. Raises `SchemaValidationError` for columns or values that
+    do not fit, `Conflict` if `expected` is given and another commit came behind it. Then nothing is published.
+    """
+    classes = tuple(types)
+    with open_parallel(url, branch=branch, write=True, types=classes) as store:
+        prepared = fitting(df, store, name)
+        job = new_job()
+        try:
+            fragments = stage_frame(prepared, url, name, job=job)
+            return store.publish(fragments, metadata={"run": job, **(metadata or {})}, expected=expected)
+        finally:
+            discard(url, job)
+
+
+def fitting(df: DataFrame, store: Parallel, name: str) -> DataFrame:
+    """The columns of a DataFrame that a table takes. Raises `SchemaValidationError` for one too many or too few."""
+    known = store.schema(name).names
+    own = [column for column in df.columns if column in known[:-1] or column not in (known[-1], CHANGE)]
+    for column in own:
+        if column not in known:
+            raise SchemaValidationError("there is no such field", type_name=name, field=column,
+                                        hint=f"select from {', '.join(known[:-1])}")
+    info = getattr(store, "info", None)
+    if info is not None:
+        for field in info(name).all_columns:
+            if field.stored not in own and field.default is UNSET:
+                raise SchemaValidationError("the DataFrame has no such column, and there is no default",
+                                            type_name=name, field=field.stored)
+    return df.select(*[F.col(f"`{column}`") for column in own])
+
+
+def local_path(place: str) -> str | None:
+    """The path of a place on this machine's disk, which Spark can read and write by itself."""
+    return unquote(place.removeprefix("file://")) if place.startswith("file://") else None
+
+
+def stage_frame(df: DataFrame, url: str, name: str, *, job: str) -> list[Fragment]:
+    """Write the rows of a DataFrame as files of a job, beside the store. Nobody sees them yet."""
+    path = local_path(beside(url))
+    if path is not None and one_machine(df.sparkSession):
+        df.write.mode("append").parquet(f"{path}/{job}/staged/{name}")
+        return staged(url, name, job=job)
+    target = absolute(url)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        found = stage(target, name, batches, job=job)
+        if found is not None:
+            yield pa.RecordBatch.from_pylist([found._asdict()])
+
+    return [Fragment(**row.asDict()) for row in df.mapInArrow(write, _FRAGMENT).collect()]
+
+
+def staged_frame(spark: SparkSession, fragments: Sequence[Fragment]) -> DataFrame:
+    """Staged rows as a DataFrame, for looking at what would be published."""
+    path = local_path(fragments[0].place)
+    if path is not None and one_machine(spark):
+        return spark.read.parquet(*[f"{path}/{fragment.key}" for fragment in fragments])
+    schema = spark_schema(fragments[0].read().schema)
+    listed = spark.createDataFrame([tuple(fragment) for fragment in fragments], _FRAGMENT)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from Fragment(**row).read().to_batches()
+
+    return listed.repartition(min(len(fragments), 64)).mapInArrow(read, schema)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The tables of a store at one commit."""
+
+    url: str
+    branch: str | None
+    commit: int
+    tables: tuple[str, ...]
+    types: tuple[Any, ...] = ()
+
+    def views(self, spark: SparkSession, prefix: str = "") -> dict[str, str]:
+        """Make a temporary view of every table, called after it: `Customer`, `Placed`. Returns tables by view."""
+        made: dict[str, str] = {}
+        with open_parallel(self.url, branch=self.branch, types=self.types) as store:
+            view = store.view(as_of=self.commit)
+            for name in self.tables:
+                called = prefix + name.rpartition("/")[2].replace(".", "_")
+                if called in made:
+                    called = prefix + name.replace("/", "_").replace(".", "_")
+                try:
+                    found = frame(spark, store, name, view, branch=self.branch)
+                except NotFound:  # migrated after that commit: there is nothing of it to see
+                    continue
+                found.createOrReplaceTempView(f"`{called}`")
+                made[called] = name
+        return made
+
+
+def catalog(
+    url: str, *, branch: str | None = None, as_of: int | None = None, types: Iterable[Any] = ()
+) -> Catalog:  # fmt: skip
+    """The tables of a store at the newest commit, or at `as_of`: `catalog(url).views(spark)` lets SQL see them all."""
+    classes = tuple(types)
+    with open_parallel(url, branch=branch, types=classes) as store:
+        return Catalog(store.url, branch, store.view(as_of=as_of).commit, tuple(store.tables()), classes)
+
+
+__all__ = ["Catalog", "catalog", "save", "table"]

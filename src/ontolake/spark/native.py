@@ -1,0 +1,100 @@
+"""Snapshots of typed stores on objects as Spark's own Parquet reader reads them: exactly the files of one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ontolake import urls
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.repository.s3_base import S3Repository
+from ontolake.ontology.repository.s3_layout import DataFile
+from ontolake.ontology.repository.s3_rows import COMMIT, ROW, SUPERSEDED, physical_type, place
+from ontolake.ontology.repository.s3_scan import Span, relevant
+from ontolake.parallel import Parallel, View
+from ontolake.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from ontolake.ontology.parallel import TypedParallel
+
+
+def one_machine(spark: SparkSession) -> bool:
+    """Whether drivers and workers see the same disk."""
+    try:
+        return str(spark.sparkContext.master).startswith("local")
+    except Exception:  # Spark Connect: the server may be anywhere
+        return False
+
+
+def native_frame(
+    spark: SparkSession, store: Parallel, table: str, view: View, columns: Sequence[str]
+) -> DataFrame | None:  # fmt: skip
+    """The rows of a view, read by Spark alone; None where only Python can."""
+    repository = getattr(store, "repository", None)
+    location = urls.parse(store.url)
+    if (not isinstance(repository, S3Repository) or not repository.versions_apart or view.mode == "changes"
+            or location.place is not urls.Place.DIRECTORY
+            or not one_machine(spark)):  # fmt: skip
+        return None
+    typed: TypedParallel = store  # type: ignore[assignment]
+    info = typed.info(table)
+    with repository.reading():
+        if not typed.splits(table, view, columns, parts=1):  # refuses what is migrated, and knows when there is nothing
+            return None
+        state = repository.moment().state(info.kind, info.name)
+    runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
+    files = _Files(spark, location.path, info)
+    if view.mode == "history":
+        found = files.read([*past, *runs]).where(F.col(COMMIT) <= view.commit)
+    elif past or any(file.max_commit_id > view.commit for file in runs):
+        found = files.newest(files.read(past, view.commit).unionByName(files.read(runs, view.commit)) if past
+                             else files.read(runs, view.commit))
+    else:
+        first = next((number for number, file in enumerate(runs) if number and file.updates), len(runs))
+        found = files.read(runs[:first])
+        if first < len(runs):
+            newer = files.read(runs[first:])
+            newer = newer if len(runs) - first == 1 else files.newest(newer)
+            found = found.join(newer.select(*files.keys), files.keys, "left_anti").select(*newer.columns)
+            found = found.unionByName(newer)
+    public = spark_schema(store.schema(table))
+    shown = [F.col(f"`{place(column)}`").cast(public[column.stored].dataType).alias(column.stored)
+             for column in info.all_columns] + [F.col(COMMIT).alias(public.names[-1])]
+    return found.select(*shown).select(*[F.col(f"`{name}`") for name in columns])
+
+
+class _Files:
+    """Parquet files of one version of a type under a folder."""
+
+    def __init__(self, spark: SparkSession, folder: str, info: TypeInfo) -> None:
+        import pyarrow as pa
+
+        self._spark = spark
+        self._folder = folder
+        self.keys = [place(column) for column in info.keys]
+        fields = [pa.field(place(column), physical_type(column)) for column in (*info.keys, *info.columns)]
+        self._schema = spark_schema(pa.schema([*fields, pa.field(COMMIT, pa.int64()), pa.field(ROW, pa.int64())]))
+
+    def read(self, files: Sequence[DataFile], until: int | None = None) -> DataFrame:
+        """The rows of files; `until` a commit those that were not replaced by then."""
+        schema = self._schema
+        past = [file for file in files if file.superseded is not None]
+        if past and until is not None:
+            schema = StructType([*schema.fields, StructField(SUPERSEDED, LongType())])
+        found = self._spark.read.schema(schema).parquet(*[f"{self._folder}/{file.path}" for file in files])
+        if until is not None:
+            found = found.where(F.col(COMMIT) <= until)
+            if past:
+                found = found.where(F.col(f"`{SUPERSEDED}`") > until).drop(SUPERSEDED)
+        return found
+
+    def newest(self, rows: DataFrame) -> DataFrame:
+        """Of every key the row that was written last."""
+        names = rows.columns
+        whole = F.max_by(F.struct(*[F.col(f"`{name}`") for name in names]), F.col(ROW)).alias("$row")
+        found = rows.groupBy(*[F.col(f"`{key}`").alias(f"$key:{key}") for key in self.keys]).agg(whole)
+        return found.select(*[F.col("`$row`").getField(name).alias(name) for name in names])

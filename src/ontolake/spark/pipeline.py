@@ -1,0 +1,163 @@
+"""`Pipeline`: sources, typed targets, checks and expectations, declared in a Python module and run as one publish.
+
+    pipeline = Pipeline("shop", types=[Customer])
+    customers = pipeline.csv("customers", "{data}/customers.csv")
+    pipeline.load(Customer, customers, columns={"id": "customer_id", "name": "trim(name)"})
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.versioned import table_of
+from ontolake.spark.errors import PipelineError
+from ontolake.spark.sources import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ontolake.spark.report import Report
+    from ontolake.spark.running import Progress
+
+REJECTED = 0.1
+"""The share of rows that may be bad before a run fails, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Rows of a source as objects of a type: an SQL expression for each field, conditions that rows must fulfil."""
+
+    info: TypeInfo
+    source: Source
+    columns: Mapping[str, str]
+    checks: Mapping[str, str] = field(default_factory=dict)
+    where: str | None = None
+    vanished: bool = False
+
+    @property
+    def table(self) -> str:
+        return table_of(self.info)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What must hold of the state that a run would publish: SQL that finds nothing, or a number of rows."""
+
+    name: str
+    sql: str | None = None
+    table: str | None = None
+    at_least: int | None = None
+    at_most: int | None = None
+
+
+class Pipeline:
+    """What to read, as what, and what must be true before it is published."""
+
+    def __init__(
+        self, name: str, *, types: Iterable[Any], parameters: Mapping[str, str] | None = None,
+        max_rejected: float | int = REJECTED, folder: str | Path | None = None,
+    ) -> None:  # fmt: skip
+        """`parameters` are defaults for `{names}` in paths. `max_rejected` is how many rows may be bad: a share below
+        1, or a number. Paths are relative to `folder`, that of the module unless given."""
+        if not name or not isinstance(name, str):
+            raise PipelineError("a pipeline needs a name")
+        if isinstance(max_rejected, bool) or max_rejected < 0:
+            raise PipelineError(f"max_rejected is a share or a number of rows, not {max_rejected!r}")
+        self.name = name
+        self.types = tuple(types)
+        self._infos = {info.cls: info for info in map(type_info, self.types)}
+        self.parameters = dict(parameters or {})
+        self.max_rejected = max_rejected
+        caller = inspect.stack()[1].filename
+        self.folder = Path(folder) if folder is not None else (
+            Path(caller).resolve().parent if Path(caller).is_file() else Path.cwd())
+        self.sources: dict[str, Source] = {}
+        self.targets: list[Target] = []
+        self.expectations: list[Expectation] = []
+
+    # sources
+    def csv(self, name: str, path: str, *, columns: Sequence[str] | None = None, **options: Any) -> Source:
+        """Lines of CSV with a header, unless `header=False` and `columns`. Options are those of Spark's reader."""
+        return self._add(Source(name, "csv", path, _texts(options), columns))
+
+    def json(self, name: str, path: str, *, columns: Sequence[str] | None = None, **options: Any) -> Source:
+        """One JSON object a line. `columns` names the fields that count; else the first thousand lines tell."""
+        return self._add(Source(name, "json", path, _texts(options), columns))
+
+    def parquet(self, name: str, path: str, **options: Any) -> Source:
+        return self._add(Source(name, "parquet", path, _texts(options)))
+
+    def format(self, name: str, format: str, path: str | None = None, **options: Any) -> Source:
+        """Anything that Spark reads: `format("old", "jdbc", url=…, dbtable=…)`, another store with `"ontolake"`."""
+        return self._add(Source(name, format, path, _texts(options)))
+
+    def frame(self, name: str, make: Callable[[SparkSession], DataFrame]) -> Source:
+        """A DataFrame that a function makes when the pipeline runs."""
+        return self._add(Source(name, "function", make=make))
+
+    def _add(self, source: Source) -> Source:
+        if source.name in self.sources:
+            raise PipelineError(f"{self.name} has two sources called {source.name!r}")
+        self.sources[source.name] = source
+        return source
+
+    # targets
+    def load(
+        self, cls: Any, source: Source, *, columns: Mapping[str, str] | None = None,
+        checks: Mapping[str, str] | None = None, where: str | None = None, vanished: bool = False,
+    ) -> None:  # fmt: skip
+        """Make objects of a type from the rows of a source.
+
+        `columns` gives SQL for fields; a field without is the column of its name. `checks` are conditions on the
+        fields, by what they are called in the quarantine. `where` takes rows that count. With `vanished` a run tells
+        how many rows of the store the source no longer has. Raises `PipelineError`.
+        """
+        info = self._infos.get(cls)
+        if info is None:
+            name = getattr(cls, "__name__", cls)
+            raise PipelineError(f"{name!r} is not one of the types of the pipeline {self.name!r}",
+                                hint="name it in types=[…]")
+        if source not in self.sources.values():
+            raise PipelineError(f"{source!r} is not a source of the pipeline {self.name!r}")
+        if any(target.info is info for target in self.targets):
+            raise PipelineError(f"{info.name} is loaded twice", hint="union the sources with frame()")
+        known = {column.name for column in info.all_columns} | {column.stored for column in info.all_columns}
+        unknown = sorted(set(columns or {}) - known)
+        if unknown:
+            raise PipelineError(f"{info.name} has no field {unknown[0]!r}", hint=f"it has {', '.join(info.by_name)}")
+        self.targets.append(Target(info, source, dict(columns or {}), dict(checks or {}), where, vanished))
+
+    # expectations
+    def expect(self, name: str, sql: str) -> None:
+        """A query over the types, by their names, that must find nothing: each row that it finds is a violation."""
+        self.expectations.append(Expectation(name, sql=sql))
+
+    def expect_rows(self, cls: Any, *, at_least: int | None = None, at_most: int | None = None) -> None:
+        """How many rows a type has after the run."""
+        info = type_info(cls)
+        self.expectations.append(Expectation(f"rows of {info.name}", table=table_of(info), at_least=at_least,
+                                             at_most=at_most))
+
+    # running
+    def run(
+        self, url: str, *, spark: SparkSession | None = None, branch: str | None = None, dry_run: bool = False,
+        parameters: Mapping[str, str] | None = None, progress: Progress | None = None,
+    ) -> Report:  # fmt: skip
+        """Read, validate, reconcile, stage, check expectations, and publish one commit, or nothing.
+
+        Running it again with the same input makes no commit. Raises `SourceError`, `TooManyRejectedError`,
+        `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
+        is kept beside the store says why.
+        """
+        from ontolake.spark.running import Run
+
+        return Run(self, url, branch=branch, dry_run=dry_run, parameters=parameters, progress=progress).go(spark)
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}

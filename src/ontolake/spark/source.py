@@ -1,0 +1,292 @@
+"""`format("ontolake")`: read, write and follow any store through Spark's Python data sources, in Arrow batches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource as ds
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ontolake.errors import Invalid
+from ontolake.parallel import MODES, Filter, Fragment, Mode, Parallel, new_job, open_parallel, stage
+from ontolake.spark.types import fitted, spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OPTIONS = ("url", "table", "branch", "as_of", "mode", "since", "models", "parts", "max_commits", "stream", "run")
+PARTS = 8
+
+
+class Options:
+    """The options of a read or write, checked."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {key.lower(): value for key, value in given.items()}
+        self._given.setdefault("table", self._given.get("path", ""))
+        known = {*OPTIONS, "path", "checkpointlocation"}
+        unknown = sorted(set(self._given) - known)
+        if unknown:
+            raise Invalid(f'format("ontolake") has no option {unknown[0]!r}', hint=f"it has {', '.join(OPTIONS)}")
+        self.url = self._given.get("url", "")
+        self.table = self._given["table"]
+        if not self.url or not self.table:
+            raise Invalid('format("ontolake") needs the options url and table',
+                          hint='.option("url", "shop.db").option("table", "entity/Customer")')
+        self.branch = self._given.get("branch")
+        mode = self._given.get("mode", "latest")
+        if mode not in MODES:
+            raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
+        self.mode: Mode = mode
+        self.as_of = self._number("as_of")
+        self.since = self._number("since")
+        self.parts = self._number("parts") or PARTS
+        self.max_commits = self._number("max_commits")
+        self.stream = self._given.get("stream")
+        self.run = self._given.get("run")
+
+    def _number(self, name: str) -> int | None:
+        text = self._given.get(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise Invalid(f"the option {name} is a number, not {text!r}")
+        return int(text)
+
+    def types(self) -> Sequence[Any]:
+        """The classes of the option `models`: a module or a file."""
+        models = self._given.get("models")
+        if not models:
+            return ()
+        from ontolake.cli.model_loading import load
+
+        return load(models)
+
+    def open(self, *, write: bool = False) -> Parallel:
+        return open_parallel(self.url, branch=self.branch, write=write, types=self.types())
+
+
+class Part(ds.InputPartition):
+    """A split on its way to a worker."""
+
+
+class OntolakeSource(ds.DataSource):
+    """What Spark asks for tables of stores."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ontolake"
+
+    def _options(self) -> Options:
+        return Options(self.options)
+
+    def schema(self) -> StructType:
+        options = self._options()
+        with options.open() as store:
+            return spark_schema(store.schema(options.table, options.mode))
+
+    def reader(self, schema: StructType) -> Reader:
+        return Reader(self._options(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        if overwrite:
+            raise Invalid("a store keeps its history and cannot be overwritten",
+                          hint='write with .mode("append"): rows replace those of the same key')
+        return Writer(self._options(), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(self._options(), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        return StreamWriter(self._options(), schema)
+
+
+class Reader(ds.DataSourceReader):
+    """Reads a table at the commit that is pinned when the query is planned."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:
+        """Splits take what they can to skip rows; Spark asks every row again, which costs it next to nothing."""
+        for one in filters:
+            found = pushed(one)
+            if found is not None and found.column in self._schema.names:
+                self._filters.append(found)
+            yield one
+
+    def partitions(self) -> Sequence[ds.InputPartition]:
+        options = self._options
+        with options.open() as store:
+            view = store.view(as_of=options.as_of, mode=options.mode, since=options.since)
+            splits = store.splits(options.table, view, self._schema.names, self._filters, parts=options.parts)
+        return [Part(split) for split in splits]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(partition, self._schema)
+
+
+def read_part(partition: ds.InputPartition | None, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The batches of a split, as Spark wants them."""
+    if partition is None or partition.value is None:  # Spark reads once even where there is nothing
+        return
+    for batch in partition.value.read():
+        yield fitted(batch, schema)
+
+
+def pushed(one: ds.Filter) -> Filter | None:
+    """A filter of Spark as one of ours; None for what splits cannot use."""
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(attribute) != 1:
+        return None
+    name = attribute[0]
+    operators: dict[type, str] = {
+        ds.EqualTo: "==", ds.GreaterThan: ">", ds.GreaterThanOrEqual: ">=", ds.LessThan: "<",
+        ds.LessThanOrEqual: "<=", ds.StringStartsWith: "startswith",
+    }  # fmt: skip
+    if type(one) in operators:
+        value = one.value  # type: ignore[attr-defined]
+        return None if value is None else Filter(name, operators[type(one)], value)
+    if isinstance(one, ds.In):
+        values = tuple(value for value in one.value if value is not None)
+        return Filter(name, "in", values) if values else None
+    if isinstance(one, ds.IsNull):
+        return Filter(name, "is_null")
+    if isinstance(one, ds.IsNotNull):
+        return Filter(name, "is_not_null")
+    return None
+
+
+class Staged(ds.WriterCommitMessage):
+    """What a task has staged."""
+
+    def __init__(self, fragment: Fragment | None) -> None:
+        self.fragment = fragment
+
+
+def fragments_of(messages: Iterable[ds.WriterCommitMessage | None]) -> list[Fragment]:
+    return [message.fragment for message in messages if isinstance(message, Staged) and message.fragment is not None]
+
+
+class Writer(ds.DataSourceArrowWriter):
+    """Stages what tasks write, and publishes it as one commit at the end."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        with options.open(write=bool(options.types())) as store:
+            store.schema(options.table)  # refuse a table that is not there before any task runs
+        self._options = options
+        self._job = options.run or new_job()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job))
+
+    def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
+        with self._options.open(write=True) as store:
+            store.publish(fragments_of(messages), metadata={"run": self._job})
+        _tidy(self._options.url, self._job)
+
+    def abort(self, messages: list[ds.WriterCommitMessage | None]) -> None:
+        """Nothing is deleted: the publish may have happened. What is left is cleaned up later."""
+
+
+class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a table: an offset is a commit, a batch the changes of `(start, end]`."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._until: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"commit": self._options.since or 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_commits) if self._options.max_commits else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._head()
+
+    def _head(self) -> int:
+        with self._options.open() as store:
+            return store.head()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        head = self._head() if self._until is None else self._until
+        if isinstance(limit, ReadMaxRows):  # Spark counts rows, we count commits
+            head = min(head, start["commit"] + limit.max_rows)
+        return {"commit": max(head, start["commit"])}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return {"commit": self._head()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
+        options = self._options
+        if end["commit"] <= start["commit"]:
+            return []
+        with options.open() as store:
+            view = store.view(as_of=end["commit"], mode="changes", since=start["commit"])
+            return [Part(split) for split in store.splits(options.table, view, self._schema.names, parts=options.parts)]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(partition, self._schema)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to let go of: what was read stays for ever."""
+
+
+class StreamWriter(ds.DataSourceStreamArrowWriter):
+    """One commit for each micro-batch. A batch that was published before is not published again."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if not options.stream:
+            raise Invalid('a stream that writes to format("ontolake") needs the option stream',
+                          hint="give it a name of its own, which stays the same when it is started again")
+        with options.open(write=bool(options.types())) as store:
+            store.schema(options.table)
+        self._options = options
+        self._job = f"{new_job()}-stream"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job))
+
+    def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
+        fragments = fragments_of(messages)
+        with self._options.open(write=True) as store:
+            if fragments and not done_before(store, str(self._options.stream), batchId):
+                store.publish(fragments, metadata={"stream": self._options.stream, "batch": batchId})
+        _tidy(self._options.url, self._job, [fragment.key for fragment in fragments])
+
+    def abort(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing is deleted: the publish may have happened."""
+
+
+def done_before(store: Parallel, stream: str, batch: int) -> bool:
+    """Whether a commit says that this batch of the stream is in it, or a later one."""
+    repository = getattr(store, "repository", None)
+    if repository is None:  # documents know by themselves: the batch is the number of the request
+        return False
+    for commit in repository.commits():
+        if commit.metadata.get("stream") == stream and isinstance(commit.metadata.get("batch"), int):
+            return bool(commit.metadata["batch"] >= batch)
+    return False
+
+
+def _tidy(url: str, job: str, keys: Sequence[str] | None = None) -> None:
+    """Remove what was published. If that fails, `clean` does it later."""
+    from ontolake.objects import open_store
+    from ontolake.parallel import beside, discard
+
+    with contextlib.suppress(Exception):
+        if keys is None:
+            discard(url, job)
+        else:
+            store = open_store(beside(url))
+            try:
+                store.delete(keys)
+            finally:
+                store.close()

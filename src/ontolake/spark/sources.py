@@ -1,0 +1,166 @@
+"""Sources of a pipeline: files of any format that Spark reads, tables of other stores, or a DataFrame of your own.
+
+Lines of CSV and JSON are read as text first, so that a bad one can be shown as it is, with its file and line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ontolake.spark.errors import SourceError
+
+FILE, BLOCK, AT, LINE, RAW, MALFORMED = "_file", "_block", "_at", "_line", "_raw", "_malformed"
+OURS = (FILE, BLOCK, AT, LINE, RAW, MALFORMED)
+_LOOKED_AT = 1000
+_HASHED = 64 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from. `path` may have `{parameters}` in it, and is relative to the pipeline's folder."""
+
+    name: str
+    format: str
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] | None = None
+    make: Callable[[SparkSession], DataFrame] | None = None
+
+    def located(self, folder: Path, parameters: Mapping[str, str]) -> str | None:
+        """The path as it is read. Raises `SourceError` for a parameter that was not given."""
+        if self.path is None:
+            return None
+        try:
+            path = self.path.format_map(parameters)
+        except (KeyError, IndexError, ValueError) as error:
+            raise SourceError(self.name, f"the path {self.path!r} asks for the parameter {error}",
+                              hint="give it with --set NAME=VALUE") from None
+        return path if "://" in path or path.startswith("/") else str(folder / path)
+
+    def read(self, spark: SparkSession, folder: Path, parameters: Mapping[str, str]) -> DataFrame:
+        """The rows, with where they come from. Raises `SourceError` for what is missing or cannot be read."""
+        path = self.located(folder, parameters)
+        try:
+            if self.make is not None:
+                return _unplaced(self.make(spark))
+            if self.format == "csv" and self.options.get("multiLine", "false").lower() != "true":
+                return self._csv(spark, str(path))
+            if self.format == "json" and self.options.get("multiLine", "false").lower() != "true":
+                return self._json(spark, str(path))
+            reader = spark.read.format(self.format).options(**self.options)
+            found = reader.load(path) if path is not None else reader.load()
+            return _placed(found) if self.format == "parquet" else _unplaced(found)
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" in str(error):
+                raise SourceError(self.name, f"there is nothing at {path!r}", hint="check the path") from None
+            raise SourceError(self.name, f"cannot be read: {_first_line(error)}") from None
+
+    def _lines(self, spark: SparkSession, path: str) -> DataFrame:
+        found = spark.read.text(path).select(
+            "value", F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
+            F.monotonically_increasing_id().alias(AT))  # fmt: skip
+        return found.where(F.trim("value") != "")
+
+    def _csv(self, spark: SparkSession, path: str) -> DataFrame:
+        given = {"escape": '"', **self.options}  # a quote inside quotes is written twice, as almost everybody does
+        header = given.get("header", "true").lower() == "true"
+        names = list(self.columns or spark.read.options(**{**given, "header": str(header)}).csv(path).columns)
+        fields = ", ".join(f"`{name}` string" for name in names)
+        options = {key: value for key, value in given.items() if key != "header"}
+        parsed = F.from_csv("value", f"{fields}, `{MALFORMED}` string",
+                            {**options, "columnNameOfCorruptRecord": MALFORMED})
+        found = self._lines(spark, path).withColumn("row", parsed)
+        if header:
+            title: Column = F.lit(True)
+            for name in names:
+                title = title & F.col("row").getField(name).eqNullSafe(F.lit(name))
+            found = found.where(~((F.col(BLOCK) == 0) & title))
+        told = f"the line does not have the {len(names)} columns of the header"
+        return found.select(
+            *[F.col("row").getField(name).alias(name) for name in names], *_where(),
+            F.when(F.col("row").getField(MALFORMED).isNotNull(), F.lit(told)).alias(MALFORMED))  # fmt: skip
+
+    def _json(self, spark: SparkSession, path: str) -> DataFrame:
+        found = self._lines(spark, path).withColumn("row", F.from_json("value", "map<string,string>"))
+        names = self.columns
+        if names is None:
+            some = found.select("row").limit(_LOOKED_AT).select(F.explode(F.map_keys("row")).alias("name"))
+            names = sorted(row.name for row in some.distinct().collect())
+        return found.select(
+            *[F.col("row").getItem(name).alias(name) for name in names], *_where(),
+            F.when(F.col("row").isNull(), F.lit("the line is not a JSON object")).alias(MALFORMED))  # fmt: skip
+
+    def fingerprint(self, folder: Path, parameters: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]:
+        """What tells this delivery from another: files with their sizes and a hash."""
+        path = self.located(folder, parameters)
+        found: dict[str, Any] = {"format": self.format, "path": path}
+        digest, size, count = hashlib.sha256(), 0, 0
+        for name in sorted(files):
+            local = Path(unquote(urlparse(name).path)) if name.startswith("file:") else None
+            if local is None or not local.is_file():
+                digest.update(name.encode())
+                continue
+            stat = local.stat()
+            with local.open("rb") as opened:
+                digest.update(hashlib.sha256(opened.read(_HASHED)).digest())
+            digest.update(f"{local.name}:{stat.st_size}".encode())
+            size, count = size + stat.st_size, count + 1
+        return {**found, "files": count, "bytes": size, "sha256": digest.hexdigest()}
+
+
+def _where() -> list[Column]:
+    return [F.col(FILE), F.col(BLOCK), F.col(AT), F.lit(None).cast("bigint").alias(LINE), F.col("value").alias(RAW)]
+
+
+def _placed(found: DataFrame) -> DataFrame:
+    """Rows of Parquet, which knows where each row is."""
+    names = found.columns
+    return found.select(
+        *[F.col(f"`{name}`") for name in names], F.col("_metadata.file_path").alias(FILE),
+        F.col("_metadata.file_block_start").alias(BLOCK), F.monotonically_increasing_id().alias(AT),
+        (F.col("_metadata.row_index") + 1).alias(LINE), _whole(names), F.lit(None).cast("string").alias(MALFORMED))
+
+
+def _unplaced(found: DataFrame) -> DataFrame:
+    """Rows of which nobody knows where they were."""
+    names = found.columns
+    return found.select(
+        *[F.col(f"`{name}`") for name in names], F.lit(None).cast("string").alias(FILE),
+        F.lit(0).cast("bigint").alias(BLOCK), F.monotonically_increasing_id().alias(AT),
+        F.lit(None).cast("bigint").alias(LINE), _whole(names), F.lit(None).cast("string").alias(MALFORMED))
+
+
+def _whole(names: Sequence[str]) -> Column:
+    return F.to_json(F.struct(*[F.col(f"`{name}`") for name in names])).alias(RAW)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def with_lines(rows: list[dict[str, Any]], source: Source, spark: SparkSession, path: str | None) -> None:
+    """Fill in on which line of its file each of some rows is, where rows are lines. Costs one count of the lines."""
+    wanted = {row[FILE] for row in rows if row[LINE] is None and row[FILE] is not None}
+    if not wanted or path is None:
+        return
+    lines = spark.read.text(path).select(
+        F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
+        F.monotonically_increasing_id().alias(AT))  # fmt: skip
+    blocks = lines.groupBy(FILE, BLOCK).agg(F.min(AT).alias("first"), F.count("*").alias("lines")).collect()
+    before: dict[tuple[str, int], int] = {}
+    done: dict[str, int] = {}
+    for block in sorted(blocks, key=lambda one: (one[FILE], one[BLOCK])):
+        before[block[FILE], block[BLOCK]] = done.get(block[FILE], 0) - block["first"]
+        done[block[FILE]] = done.get(block[FILE], 0) + block["lines"]
+    for row in rows:
+        if row[LINE] is None and (row[FILE], row[BLOCK]) in before:
+            row[LINE] = before[row[FILE], row[BLOCK]] + row[AT] + 1

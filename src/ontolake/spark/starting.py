@@ -1,0 +1,118 @@
+"""`session`: a SparkSession with settings that suit a laptop, and `register` for one that is there already."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ontolake.spark.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA = 17
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,kafka,orc,parquet,text",
+}
+
+
+def session(
+    name: str = "ontolake", *, master: str | None = None, settings: Mapping[str, Any] | None = None,
+    quick_start: bool = True, short_lived: bool = False, log_level: str = "ERROR",
+) -> SparkSession:  # fmt: skip
+    """A SparkSession that knows `format("ontolake")`: the one that runs, or a new one.
+
+    `master` is two tasks at a time on this machine unless given, each tried three times. `settings` go over ours.
+    `quick_start` keeps an archive of Java classes in the user's cache folder, which halves the time to start;
+    `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java or PySpark is missing.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SparkError("PySpark is not installed", hint="install it with: pip install 'ontolake[spark]'") from error
+    running = SparkSession.getActiveSession()
+    if running is None:
+        java = check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        chosen = {**SETTINGS, **{key: str(value) for key, value in (settings or {}).items()}}
+        options = chosen.get("spark.driver.extraJavaOptions", "")
+        if short_lived:
+            options = f"{options} -XX:TieredStopAtLevel=1"
+        if quick_start and master is None:
+            options = f"{options} {_archive(java)}"
+        if options.strip():
+            chosen["spark.driver.extraJavaOptions"] = options.strip()
+        builder = SparkSession.builder.appName(name).master(master or "local[2,3]")
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        try:
+            running = builder.getOrCreate()
+        except Exception as error:
+            raise SparkError(f"Spark does not start: {error}",
+                             hint="JAVA_HOME must name a Java of version 17 or newer") from error
+        running.sparkContext.setLogLevel(log_level)
+    register(running)
+    return running
+
+
+def register(spark: SparkSession) -> None:
+    """Let a session know `format("ontolake")`. Workers need this package too."""
+    from ontolake.spark.source import OntolakeSource
+
+    spark.dataSource.register(OntolakeSource)
+
+
+def check_java() -> str:
+    """What Java says of its version. Raises `SparkError` if there is none, or one that is too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = "install openjdk-17-jre-headless or newer, or let JAVA_HOME name its folder"
+    try:
+        told = subprocess.run([java or "java", "-version"], capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkError(f"Spark needs Java {JAVA} or newer, and there is none", hint=hint) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None or int(found[1]) < JAVA:
+        raise SparkError(f"Spark needs Java {JAVA} or newer; found {found[1] if found else told.strip()!r}", hint=hint)
+    return told
+
+
+def _archive(java: str) -> str:
+    """The option by which Java reads the archive of classes, or makes it at its end if there is none yet.
+
+    The archive is of one Java and one set of jars; another one gets another. Java goes without if it does not fit.
+    """
+    import pyspark
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ontolake"
+    where = f"{java}{pyspark.__version__}{Path(pyspark.__file__).parent}{sysconfig.get_python_version()}"
+    path = cache / f"spark-{hashlib.sha256(where.encode()).hexdigest()[:16]}.jsa"
+    if path.is_file():
+        return f"-XX:SharedArchiveFile={path} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return ""
+    if " " in str(path):
+        return ""
+    return f"-XX:ArchiveClassesAtExit={path} -Xlog:cds=off -Xlog:cds+dynamic=off"

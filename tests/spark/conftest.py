@@ -1,0 +1,33 @@
+"""One Spark session for all of these tests, and stores of every layout to read with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one worker, so that Spark starts once."""
+    for item in items:
+        if "tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from ontolake.spark import SparkError, session
+
+    try:
+        found = session("tests", short_lived=True, settings={"spark.sql.shuffle.partitions": 2,
+                                                             "spark.driver.memory": "2g"})
+    except SparkError as error:
+        pytest.skip(str(error))
+    yield found
+    found.stop()

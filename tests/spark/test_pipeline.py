@@ -1,0 +1,249 @@
+"""Pipelines: bad rows are told with file and line, good ones are one commit, and the same input is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ontolake import parallel
+from ontolake.errors import Conflict
+from ontolake.faults import arm
+from ontolake.model import Entity, Field, Relation
+from ontolake.ontology import Session
+from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
+from ontolake.spark import report as reports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Tier(Enum):
+    GOLD = "gold"
+    PLAIN = "plain"
+
+
+class Person(Entity):
+    id: Field[str] = Field(primary_key=True)
+    name: Field[str] = Field(min_length=2)
+    tier: Field[Tier] = Field(default=Tier.PLAIN)
+    born: Field[date | None] = Field(default=None)
+    visits: Field[int] = Field(default=0, ge=0)
+    credit: Field[Decimal] = Field(default=Decimal("0.00"), max_digits=6, decimal_places=2)
+    seen: Field[datetime | None] = Field(default=None)
+    good: Field[bool | None] = Field(default=None)
+    token: Field[UUID | None] = Field(default=None)
+    extra: Field[dict[str, Any]] = Field(default_factory=dict)
+
+
+class Goods(Entity):
+    sku: Field[str] = Field(primary_key=True)
+    price: Field[float]
+
+
+class Bought(Relation[Person, Goods]):
+    count: Field[int]
+
+
+def at(step: str, action: Callable[[], None]) -> AbstractContextManager[None]:
+    """Do something when a run has come to a step."""
+    return arm(lambda reached: action() if reached == step else None)
+
+
+HEADER = "id,name,tier,born,visits,credit,seen,good,token,extra"
+GOOD = [
+    "p1,Ada,gold,1990-01-31,5,12.50,2024-01-31T12:00:00Z,yes,12345678-1234-1234-1234-123456789ABC,\"{\"\"a\"\": 1}\"",
+    "p2,Bob,,,,,2024-01-31 12:00:00+02:00,0,,",
+    "\"p,3\",\"Cleo \"\"C\"\"\",plain,,7,1.5,,,,{}",
+]
+BAD = {
+    "p4,X,gold,,,,,,,": "name: 'X' is shorter than 2",
+    "p5,Dora,silver,,,,,,,": "tier: 'silver' is not one of",
+    "p6,Dora,,1990-13-01,,,,,,": "born: '1990-13-01' is not a date",
+    "p7,Dora,,,1.5,,,,,": "visits: '1.5' is not a whole number",
+    "p8,Dora,,,-1,,,,,": "visits: '-1' is less than 0",
+    "p9,Dora,,,,1.239,,,,": "credit: '1.239' is not a number with up to 6 digits",
+    "p10,Dora,,,,,yesterday,,,": "seen: 'yesterday' is not a moment",
+    "p11,Dora,,,,,,maybe,,": "good: 'maybe' is not true or false",
+    "p12,Dora,,,,,,,123,": "token: '123' is not a UUID",
+    "p13,Dora,,,,,,,,{": "extra: '{' is not a JSON object",
+    "p17,Dora,,,,,,,,[]": "extra: '[]' is not a JSON object",
+    ",Dora,,,,,,,,": "id: a value is missing",
+    "p14,,,,,,,,,": "name: a value is missing",
+    "p15,Dora": "does not have the 10 columns",
+    "p16,No,,,,,,,,": "no is not a name",
+}
+
+
+def write(folder: Path, people: list[str], bought: list[Any] | None = None) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "people.csv").write_text("\n".join([HEADER, *people]) + "\n")
+    pq.write_table(pa.table({"sku": ["s1", "s2"], "price": [1.5, 2.5]}), folder / "goods.parquet")
+    lines = [{"who": "p1", "what": "s1", "count": 2}, {"who": "p2", "what": "s2", "count": 1}]
+    (folder / "bought.jsonl").write_text("".join(
+        (one if isinstance(one, str) else json.dumps(one)) + "\n" for one in (lines if bought is None else bought)))
+
+
+def shop(folder: Path, **more: Any) -> Pipeline:
+    made = Pipeline("shop", types=[Person, Goods, Bought], parameters={"data": "one"}, folder=folder,
+                    **{"max_rejected": 0.9} | more)
+    made.load(Person, made.csv("people", "{data}/people.csv"), checks={"no is not a name": "name <> 'No'"})
+    made.load(Goods, made.parquet("goods", "{data}/goods.parquet"))
+    made.load(Bought, made.json("bought", "{data}/bought.jsonl"), columns={"left_key": "who", "right_key": "what"})
+    return made
+
+
+@pytest.fixture(params=["sqlite", "objects"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{tmp_path}/shop.db" if request.param == "sqlite" else f"file://{tmp_path}/lake"
+
+
+def people(url: str, at: int | None = None) -> dict[str, Person]:
+    with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
+        query = session.query().entities(Person)
+        return {one.id: one for one in (query if at is None else query.as_of(at)).collect()}
+
+
+@pytest.mark.slow
+def test_bad_rows_are_told_good_ones_are_one_commit_and_once_more_is_none(
+    spark: SparkSession, tmp_path: Path, url: str
+) -> None:
+    write(tmp_path / "one", [*GOOD, *BAD, "p1,Adam,,,,,,,,"])
+    report = shop(tmp_path).run(url, spark=spark)
+    assert (report.state, report.commit) == ("published", 1)
+    found = {one.table: one for one in report.tables}
+    assert (found["entity/Person"].rows, found["entity/Person"].rejected, found["entity/Person"].written) == (19, 16, 3)
+    told = {row["line"]: row for row in pq.read_table(str(report.quarantine)).to_pylist()}
+    for line, (raw, reason) in enumerate(BAD.items(), 2 + len(GOOD)):
+        assert told[line]["raw"] == raw
+        assert reason in told[line]["reason"]
+        assert told[line]["file"].endswith("one/people.csv")
+    assert "more than once" in told[2]["reason"]
+    saved = people(url)
+    assert set(saved) == {"p1", "p2", "p,3"}
+    assert (saved["p1"].name, saved["p,3"].name) == ("Adam", 'Cleo "C"')
+    assert saved["p2"] == Person(id="p2", name="Bob", seen=datetime(2024, 1, 31, 10, tzinfo=UTC), good=False)
+
+    again = shop(tmp_path).run(url, spark=spark)
+    assert (again.state, again.commit) == ("unchanged", None)
+    write(tmp_path / "two", [GOOD[0], GOOD[1].replace("Bob", "Bert"), "p9,New,,,,,,,,"])
+    second = shop(tmp_path).run(url, spark=spark, parameters={"data": "two"})
+    person = second.tables[0]
+    assert (person.inserts, person.updates, person.unchanged, person.written) == (1, 2, 0, 3)
+    assert people(url)["p2"].name == "Bert"
+    assert people(url)["p1"] == Person(
+        id="p1", name="Ada", tier=Tier.GOLD, born=date(1990, 1, 31), visits=5, credit=Decimal("12.50"), good=True,
+        seen=datetime(2024, 1, 31, 12, tzinfo=UTC), token=UUID("12345678-1234-1234-1234-123456789abc"), extra={"a": 1})
+    assert people(url, 1)["p2"].name == "Bob"
+    with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
+        metadata = session.get_commit(2).metadata
+    assert metadata["run"] == second.run
+    assert len(metadata["sources"]["people"]["sha256"]) == 64
+    assert [one["state"] for one in reports.history(url)] == ["published", "unchanged", "published"]
+    assert "Bert" not in Path(str(report.report)).read_text()
+    assert "silver" in Path(str(report.report)).read_text()
+    assert parallel.clean(url, older=0).items == 0
+
+
+@pytest.mark.slow
+def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/shop.db"
+    write(tmp_path / "one", [*GOOD, *BAD])
+    assert shop(tmp_path).run(url, spark=spark, dry_run=True).state == "dry run"
+    assert not Path(url).exists()
+    with pytest.raises(TooManyRejectedError, match="15 of 22 rows are bad, and 10% may be"):
+        shop(tmp_path, max_rejected=0.1).run(url, spark=spark)
+    write(tmp_path / "one", GOOD, [{"who": "p1", "what": "s1", "count": 1}, {"who": "px", "what": "s1", "count": 1}])
+    with pytest.raises(ExpectationError, match="there is no Person 'px'"):
+        shop(tmp_path).run(url, spark=spark)
+    write(tmp_path / "one", GOOD)
+    strict = shop(tmp_path)
+    strict.expect("nobody is called Bob", "SELECT id FROM Person WHERE name = 'Bob'")
+    strict.expect_rows(Person, at_least=10)
+    with pytest.raises(ExpectationError, match=r"Bob.*; rows of Person: 3 rows"):
+        strict.run(url, spark=spark)
+    assert reports.status(url)["state"] == "failed"
+    with parallel.open_parallel(url, types=[Person]) as store:
+        assert store.head() == 0
+
+
+@pytest.mark.slow
+def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/shop.db"
+    with pytest.raises(SourceError, match="there is nothing at"):
+        shop(tmp_path).run(url, spark=spark)
+    write(tmp_path / "one", GOOD, [
+        '{"who": "p1", "what": "s1"}', "{oops", "[1]", '{"who": 1, "what": "s1", "count": "x"}'])
+    report = shop(tmp_path).run(url, spark=spark)
+    assert [(one["line"], one["reason"]) for one in report.samples] == [
+        (1, "count: a value is missing"), (2, "the line is not a JSON object"), (3, "the line is not a JSON object"),
+        (4, "count: 'x' is not a whole number of 64 bits")]  # fmt: skip
+    (tmp_path / "one" / "people.csv").write_text("id,title\np1,Ada\n")
+    with pytest.raises(SourceError, match=r"nothing gives Person\.name.*id, title"):
+        shop(tmp_path).run(url, spark=spark)
+    wrong = Pipeline("wrong", types=[Goods], folder=tmp_path)
+    wrong.load(Goods, wrong.parquet("goods", "one/goods.parquet"), columns={"price": "prize * 2"})
+    with pytest.raises(SourceError, match="prize"):
+        wrong.run(url, spark=spark)
+    other = Pipeline("other", types=[Goods], folder=tmp_path)
+    goods = other.parquet("goods", "one/goods.parquet")
+    with pytest.raises(PipelineError, match="colour"):
+        other.load(Goods, goods, columns={"colour": "x"})
+    asks = Pipeline("asks", types=[Goods], folder=tmp_path)
+    asks.load(Goods, asks.parquet("goods", "{place}/goods.parquet"))
+    with pytest.raises(SourceError, match="parameter 'place'"):
+        asks.run(url, spark=spark)
+
+
+@pytest.mark.slow
+def test_somebody_who_commits_meanwhile_is_not_overwritten_unseen(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    url = f"{tmp_path}/shop.db"
+    write(tmp_path / "one", GOOD)
+    others = iter(range(9))
+
+    def meanwhile(last: int) -> Any:
+        def go() -> None:
+            if (number := next(others)) < last:
+                with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
+                    session.ensure(Goods(sku=f"other{number}", price=1.0))
+
+        return go
+
+    with at("pipeline: before the publish", meanwhile(1)):
+        report = shop(tmp_path).run(url, spark=spark)
+    assert (report.state, report.commit, report.base) == ("published", 2, 1)
+    write(tmp_path / "one", ["p7,Eve,,,,,,,,"])
+    with at("pipeline: before the publish", meanwhile(9)), pytest.raises(Conflict, match="came after"):
+        shop(tmp_path).run(url, spark=spark)
+    assert "p7" not in people(url)
+
+
+@pytest.mark.slow
+def test_a_run_that_dies_is_repeated_safely(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/shop.db"
+    write(tmp_path / "one", GOOD)
+
+    class Killed(BaseException):
+        pass
+
+    def die() -> None:
+        raise Killed
+
+    for step, head in (("pipeline: everything staged", 0), ("pipeline: published", 1)):
+        with at(step, die), pytest.raises(Killed):
+            shop(tmp_path).run(url, spark=spark)
+        with parallel.open_parallel(url, types=[Person]) as store:
+            assert store.head() == head
+    assert shop(tmp_path).run(url, spark=spark).state == "unchanged"
