@@ -21,6 +21,7 @@ from ontolake.cli.info import info
 from ontolake.cli.objects_store import compact, convert
 from ontolake.cli.objects_store import index as object_index
 from ontolake.cli.output import Report, say_error
+from ontolake.cli.pipeline import app as pipeline
 from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
 from ontolake.cli.typed_admin import init, migrate
@@ -60,6 +61,7 @@ app.add_typer(object_index, name="index")
 app.command("convert")(convert)
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
+app.add_typer(pipeline, name="pipeline")
 app.command("sql")(sql)
 
 # A wrong option or argument, from whichever click typer brings along.
