@@ -415,7 +415,7 @@ def play(engine: str, place: str, examples: int, steps: int) -> None:
         phases=(Phase.explicit, Phase.reuse, Phase.generate)))
 
 
-@pytest.mark.parametrize(("place", "examples"), [("native", 6), ("page file", 3), ("pages in memory", 3)])
+@pytest.mark.parametrize(("place", "examples"), [("native", 4), ("page file", 2), ("pages in memory", 2)])
 def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, place: str, examples: int) -> None:
     play(engine, place, examples, 16)
 
