@@ -42,7 +42,7 @@ def race(url: str, names: str, count: int) -> None:
     running = [subprocess.Popen([sys.executable, "-c", program, url, name, str(count)], stderr=subprocess.PIPE,
                                 text=True, env=dict(os.environ)) for name in names]
     for process in running:
-        _, error = process.communicate(timeout=110)
+        _, error = process.communicate(timeout=250)
         assert process.returncode == 0, error
     with Session(url, entity_types=[Human], relation_types=[Knows]) as session:
         commits = session.list_commits()
@@ -58,16 +58,19 @@ def race(url: str, names: str, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_two_writers_on_a_server_never_both_win(seaweed_url: str) -> None:
     race(seaweed_url, "ab", 6)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_four_writers_on_a_server_never_both_win(seaweed_url: str) -> None:
     race(seaweed_url, "abcd", 3)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_two_writers_in_a_directory_never_both_win(tmp_path: Path) -> None:
     race(tmp_path.as_uri(), "ab", 10)
 
