@@ -123,7 +123,8 @@ def test_a_damaged_file_ends_with_5_and_never_with_a_traceback(onto, native) -> 
     for spoil in (lambda data: data[:4096], lambda data: data[:100] + b"\xff" * (len(data) - 100),
                   lambda data: data[:4096] + b"\x7f" * (len(data) - 4096)):  # fmt: skip
         path.write_bytes(spoil(whole))
-        for command in (("query", "entities", "Customer"), ("commits",), ("export",), ("verify",), ("info",)):
+        for command in (("query", "entities", "Customer"), ("commits",), ("export",), ("verify",), ("info",),
+                        ("migrate", "--models", native.models), ("import", native.models), ("init",)):  # fmt: skip
             done = onto(*command, *native.at)
             assert done.code == 5, (command, done)
             assert "this should not have happened" not in done.err

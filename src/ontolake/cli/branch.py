@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ontolake.cli.groups import ListByDefault
 from ontolake.cli.output import Column, Json, Out, Url
 from ontolake.cli.safety import Token, check_token, token_of
-from ontolake.cli.storage_branch import ListByDefault
 
 if TYPE_CHECKING:
     from ontolake.cli.kinds import Store

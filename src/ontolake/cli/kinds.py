@@ -57,12 +57,10 @@ class Store(NamedTuple):
     def described(self) -> str:
         """What it is, in words."""
         below = page_store.described(self.found.stamp)
-        return below if self.model is None else f"{self.model.described} in {below}" if self._in_sqlite else \
-            self.model.described
-
-    @property
-    def _in_sqlite(self) -> bool:
-        return self.found.stamp.kind in ("sqlite", "pages")
+        if self.model is None:
+            return below
+        inside = self.found.stamp.kind in ("sqlite", "pages")
+        return f"{self.model.described} in {below}" if inside else self.model.described
 
 
 def find_store(url: str) -> Store:

@@ -7,8 +7,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from ontolake.cli.groups import ListByDefault
 from ontolake.cli.output import Column, Json, Out, Url
 from ontolake.cli.safety import Token, check_token, token_of
 
@@ -18,19 +18,6 @@ if TYPE_CHECKING:
 COLUMNS = (Column("name"), Column("parent"), Column("base LSN", right=True), Column("head LSN", right=True))
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
-
-
-class ListByDefault(TyperGroup):
-    """`branch URL` lists, and `branch URL create NAME` is taken for `branch create URL NAME`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [word for word in args if not word.startswith("-")]
-        if words and words[0] not in self.commands:
-            verb = words[1] if len(words) > 1 and words[1] in self.commands else "list"
-            if verb in words:
-                args.remove(verb)
-            args.insert(0, verb)
-        return list(super().parse_args(ctx, args))
 
 
 app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete branches.",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from enum import StrEnum
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ontolake.cli.output import Column, Json, Out
 from ontolake.cli.safety import Token
-from ontolake.cli.typed_options import Db, Models, StorageUri, named, place
+from ontolake.cli.typed_options import Db, Models, StorageUri, damage_told, named, place
 
 if TYPE_CHECKING:
-    from ontolake.ontology.migration import MigrationPreview, TypeMigration
+    from ontolake.ontology.migration import MigrationPreview, MigrationResult, TypeMigration
 
 
 class Engine(StrEnum):
@@ -35,22 +37,21 @@ def init(
 
     url = place(db, storage_uri)
     classes = () if models is None else load(models)
-    try:
-        known = open_repository(url, config={"readonly": True, "create": False})
-    except UninitializedStorageError:
-        pass
-    else:
-        version = known.engine_version
-        known.close()
-        raise AlreadyExists(f"there is a typed store at {url!r} already, with the engine {version}",
-                            hint="see onto info")
-    repository = open_repository(url, engine_version=None if engine_version is None else engine_version.value)
-    try:
-        commit = _register(repository, classes) if classes else None
-        facts: dict[str, Any] = {"url": url, "backend": repository.backend, "engine_version": repository.engine_version,
-                                 "types": sorted(cls.__name__ for cls in classes), "commit_id": commit}
-    finally:
-        repository.close()
+    with damage_told(url):
+        try:
+            with closing(open_repository(url, config={"readonly": True, "create": False})) as known:
+                version = known.engine_version
+            raise AlreadyExists(f"there is a typed store at {url!r} already, with the engine {version}",
+                                hint="see onto info")
+        except UninitializedStorageError:
+            pass
+        engine = None if engine_version is None else engine_version.value
+        with closing(open_repository(url, engine_version=engine)) as repository:
+            commit = _register(repository, classes) if classes else None
+            facts: dict[str, Any] = {
+                "url": url, "backend": repository.backend, "engine_version": repository.engine_version,
+                "types": sorted(cls.__name__ for cls in classes), "commit_id": commit,
+            }  # fmt: skip
     out = Out(json)
     if json:
         out.document(facts)
@@ -88,26 +89,26 @@ def migrate(
     url, out = place(db, storage_uri), Out(json)
     types = [type_info(cls) for cls in load(models)]
     apply = token is not None or force
-    repository = open_repository(url, config={"create": False, "readonly": not apply})
-    try:
+    with damage_told(url), closing(open_repository(url, config={"create": False, "readonly": not apply})) as repository:
         migration = Migration(repository, types)
         if apply:
-            done = migration.apply("onto migrate", token, force=force)
-            if json:
-                out.document({"url": url, "commit_id": done.commit_id, "types": [_told(one) for one in done.types]})
-            elif done.commit_id is None:
-                out.say("nothing is to be migrated")
-            else:
-                _show(out, done.types)
-                out.say(f"migrated as commit {done.commit_id}")
+            _tell(out, url, migration.apply("onto migrate", token, force=force))
             return
         with repository.reading():
             preview = migration.preview()
-    finally:
-        repository.close()
-    _preview(out, url, preview, f"onto migrate --models {models}{named(db, storage_uri)}")
+    _preview(out, url, preview, f"onto migrate --models {quote(models)}{named(db, storage_uri)}")
     if preview.missing:
         raise MissingUpgraderError(preview.missing)
+
+
+def _tell(out: Out, url: str, done: MigrationResult) -> None:
+    if out.json:
+        out.document({"url": url, "commit_id": done.commit_id, "types": [_told(one) for one in done.types]})
+    elif done.commit_id is None:
+        out.say("nothing is to be migrated")
+    else:
+        _show(out, done.types)
+        out.say(f"migrated as commit {done.commit_id}")
 
 
 def _preview(out: Out, url: str, preview: MigrationPreview, command: str) -> None:

@@ -6,28 +6,14 @@ import json as jsons
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from ontolake.cli.groups import ListByDefault
 from ontolake.cli.output import Column, Json, Out
 from ontolake.cli.typed_options import Branch, Db, StorageUri, open_typed, place
 
 if TYPE_CHECKING:
     from ontolake.history import Commit
     from ontolake.ontology.typed_store import TypedStore
-
-
-class ListByDefault(TyperGroup):
-    """A group that lists unless it is asked for something else, with options before or behind the word."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [word for word in args if not word.startswith("-")]
-        asked = next((word for word in words[:2] if word in self.commands), None)
-        if asked is not None:
-            args.remove(asked)
-            args.insert(0, asked)
-        elif not {"--help", "-h"} & set(args):
-            args.insert(0, "list")
-        return list(super().parse_args(ctx, args))
 
 
 app = typer.Typer(cls=ListByDefault, help="List commits, and see what one did.", rich_markup_mode="rich",

@@ -68,10 +68,7 @@ def open_typed(url: str, models: str | None = None, *, write: bool = False, **se
 
     Raises what `open_repository` raises, and tells what SQLite finds damaged as `StorageBackendError`.
     """
-    import apsw
-
     from ontolake.ontology.config import Config
-    from ontolake.ontology.errors import StorageBackendError
     from ontolake.ontology.typed_store import TypedStore
 
     classes = ()
@@ -79,9 +76,20 @@ def open_typed(url: str, models: str | None = None, *, write: bool = False, **se
         from ontolake.cli.model_loading import load
 
         classes = load(models)
+    config = Config(create=False, readonly=not write, **settings)
+    with damage_told(url), TypedStore(url, classes=classes, config=config) as store:
+        yield store
+
+
+@contextmanager
+def damage_told(url: str) -> Iterator[None]:
+    """What SQLite finds damaged inside the block is raised as `StorageBackendError`."""
+    import apsw
+
+    from ontolake.ontology.errors import StorageBackendError
+
     try:
-        with TypedStore(url, classes=classes, config=Config(create=False, readonly=not write, **settings)) as store:
-            yield store
+        yield
     except apsw.Error as error:
         raise StorageBackendError(f"{url!r} cannot be read: {error}",
                                   hint="onto verify tells what is damaged; restore it from a copy") from error

@@ -8,6 +8,7 @@ as inserted by it; a snapshot from before is `NotFound`, since it cannot be told
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -43,15 +44,16 @@ def key_of(info: TypeInfo, fields: dict[str, Any]) -> Any:
     return keys[0] if info.kind == "entity" else keys
 
 
-class TypedHistory:
+class TypedHistory(ABC):
     """What a typed store with known types offers as `history.Versioned`. The commits of a store are numbered."""
 
     repository: Repository
     config: Config
 
     @property
+    @abstractmethod
     def types(self) -> Sequence[TypeInfo]:
-        raise NotImplementedError
+        """The types whose rows are told."""
 
     def commits(
         self, *, since: int | None = None, until: int | None = None, branch: str | None = None
