@@ -30,11 +30,12 @@ def test_version_tells_all_versions(onto, program) -> None:
         "ontolake": ontolake.__version__,
         "storage_trait": STORAGE_TRAIT_VERSION,
         "page_format": FORMAT_VERSION,
+        "internal_schema": 4,
         "python": ".".join(map(str, sys.version_info[:3])),
     }
     plain = onto("version")
     assert plain.code == 0
-    assert f"ontolake:      {ontolake.__version__}\n" in plain.out
+    assert f"ontolake:        {ontolake.__version__}\n" in plain.out
 
 
 def test_starting_up_loads_nothing_heavy() -> None:

@@ -17,6 +17,7 @@ import typer
 from ontolake.cli.branch import app as branch
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
+from ontolake.cli.graph import app as graph
 from ontolake.cli.info import info
 from ontolake.cli.objects_store import compact, convert
 from ontolake.cli.objects_store import index as object_index
@@ -62,6 +63,7 @@ app.command("convert")(convert)
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
 app.add_typer(pipeline, name="pipeline")
+app.add_typer(graph, name="graph")
 app.command("sql")(sql)
 
 # A wrong option or argument, from whichever click typer brings along.

@@ -33,8 +33,7 @@ def sql(snapshot: Snapshot, query: str) -> pa.Table:
         if kind.name.lower() in words:  # names without quotes are lower case in SQL
             batches = snapshot.table(kind).to_arrow().to_batches()
             empty = [pa.RecordBatch.from_pylist([], kind.schema)]
-            for name in {kind.name, kind.name.lower()}:
-                context.register_record_batches(name, [batches or empty])
+            context.register_record_batches(kind.name, [batches or empty])
     try:
         frame = context.sql(query)
         return frame.to_arrow_table()

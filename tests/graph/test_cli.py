@@ -1,0 +1,84 @@
+"""The commands of `onto graph`, from init to view."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_support import Customer, customers
+
+from ontolake.cli import main
+from ontolake.graph import Graph
+
+MODELS = str(Path(__file__).parent / "support" / "graph_support.py")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], url: str, tmp_path: Path) -> Any:
+    def call(*arguments: str, code: int = 0) -> Any:
+        given = [str(one) for one in arguments]
+        at = 2 if given[0] in ("branch", "schema") else 1
+        assert main(["graph", *given[:at], url, *given[at:], "--json"]) == code
+        out = capsys.readouterr()
+        return json.loads(out.out if code == 0 else out.err)
+
+    return call
+
+
+def test_the_whole_of_it(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("init", "--models", MODELS)
+    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, customers("a", "b", "c"))))
+    (tmp_path / "o.jsonl").write_text('{"id": 1}\n{"id": 2}')
+    (tmp_path / "p.jsonl").write_text('{"left_key": "a", "right_key": 1}')
+    for table, file in (("Customer", "c"), ("Order", "o"), ("edge/Placed", "p")):
+        assert run("load", table, str(tmp_path / f"{file}.jsonl"), "--actor", "ada")["commit"]
+    shown = run("snapshot")
+    assert shown["internal_schema_version"] == 4
+    assert {one["table"]: one["rows"] for one in shown["tables"]} == {
+        "node/Customer": 3, "node/Order": 2, "edge/Placed": 1}
+    assert run("get", "Customer", "a")["name"] == "A"
+    assert run("get", "Placed", "a", "1")["right_key"] == 1
+    assert run("get", "Customer", "zz", code=5)["error"]["type"] == "NotFound"
+    assert run("sql", "SELECT id FROM customer ORDER BY id DESC", "--limit", "1")["rows"] == [{"id": "c"}]
+    assert run("traverse", "Customer", "a", "Placed")["rows"] == [{"id": 1, "depth": 1}]
+    assert run("branch", "create", "try")["name"] == "try"
+    assert run("delete", "Customer", "c", "--branch", "try")["deleted"] == 1
+    assert [one["kind"] for one in run("diff", "try")["changes"]] == ["delete"]
+    assert run("merge", "try", "--dry-run")["status"] == "fast_forward"
+    assert run("merge", "try")["tables"]["node/Customer"]["deleted"] == 1
+    assert run("log", "--limit", "1")["commits"][0]["metadata"]["kind"] == "merge"
+    assert [one["name"] for one in run("branch", "list")["branches"]] == ["main", "try"]
+    token = run("branch", "delete", "try")["token"]
+    assert run("branch", "delete", "try", "--token", "no", code=7)["error"]["type"] == "Refused"
+    assert run("branch", "delete", "try", "--token", token)["deleted"]
+    assert run("schema", "plan", "--models", MODELS)["steps"] == []
+    run("optimize")
+    found = run("cleanup", "--keep-commits", "1")
+    assert found["removable"]
+    run("cleanup", "--keep-commits", "1", "--token", found["token"])
+    assert run("repair")["findings"] == []
+    assert run("export", str(tmp_path / "out"))["rows"]["node/Customer"] == 2
+    assert main(["graph", "import", f"{tmp_path}/copy/", str(tmp_path / "out")]) == 0
+    assert "committed" in capsys.readouterr().out
+    run("view", str(tmp_path / "view.html"))
+    page = (tmp_path / "view.html").read_text()
+    assert all(word in page for word in ("Customer", "Placed", "merge", "<svg"))
+    assert "http" not in page
+
+
+def test_conflicts_end_with_six_and_name_the_rows(run: Any, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run("init", "--models", MODELS)
+    with Graph.open(url) as graph:
+        graph.branches.create("try")
+        graph.load(Customer, customers("a", tier="one"))
+        graph.load(Customer, customers("a", tier="two"), branch="try")
+    assert run("merge", "try", code=6)["error"]["type"] == "MergeConflictError"
+    assert main(["graph", "merge", url, "try"]) == 6
+    assert "divergent_insert" in capsys.readouterr().out
+
+
+def test_version_names_the_internal_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["internal_schema"] == 4
