@@ -30,9 +30,15 @@ def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     return STORES[request.param](folder)
 
 
-@pytest.fixture(params=[*STORES, SEAWEED])
+@pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where tables can be kept, of each kind."""
+    return _url(request, tmp_path)
+
+
+@pytest.fixture(params=[*STORES, SEAWEED])
+def place_or_bucket(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same, and a bucket on a real server."""
     return _url(request, tmp_path)
 
 
@@ -75,3 +81,9 @@ def db(open_here: OpenDatabase) -> Database:
 def everywhere(place: str, open_here: OpenDatabase) -> Database:
     """An empty database, of each kind."""
     return open_here(place)
+
+
+@pytest.fixture
+def anywhere(place_or_bucket: str, open_here: OpenDatabase) -> Database:
+    """An empty database, of each kind and in a bucket."""
+    return open_here(place_or_bucket)

@@ -68,7 +68,7 @@ def test_a_kill_at_some_steps_loses_nothing(tmp_path: Path, reference: list[dict
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_kill_at_any_step_loses_nothing(place: str, tmp_path: Path, reference: list[dict[str, Any]]) -> None:
-    sweep(place, tmp_path, reference, 1 if place == "native" else 4)
+    sweep(place, tmp_path, reference, 1 if place == "native" else 9)
 
 
 def fill(db: Database, count: int = 300) -> None:

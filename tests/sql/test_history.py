@@ -61,18 +61,18 @@ def test_every_version_can_be_read_in_every_way(everywhere: Database) -> None:
                 id for id in state if state[id] == value}  # fmt: skip
 
 
-def test_history_protocol(everywhere: Database) -> None:
-    states = fill(everywhere)
-    assert isinstance(everywhere, Versioned)
-    assert isinstance(everywhere, Branched)
-    assert isinstance(everywhere, Maintained)
-    log = list(everywhere.commits())
+def test_history_protocol(anywhere: Database) -> None:
+    states = fill(anywhere)
+    assert isinstance(anywhere, Versioned)
+    assert isinstance(anywhere, Branched)
+    assert isinstance(anywhere, Maintained)
+    log = list(anywhere.commits())
     assert [commit.id for commit in log] == list(range(len(states) - 1, 0, -1))
     assert log[0].parents == (len(states) - 2,)
     assert "INSERT" in log[-3].metadata["statement"]
-    assert [commit.id for commit in everywhere.commits(since=5, until=8)] == [8, 7, 6]
+    assert [commit.id for commit in anywhere.commits(since=5, until=8)] == [8, 7, 6]
     now: dict[int, str] = {}
-    for change in everywhere.changes(0):
+    for change in anywhere.changes(0):
         assert change.table == "main.public.t"
         assert (change.before or {}).get("v") == now.get(change.key)
         if change.kind is ChangeKind.DELETE:
@@ -81,20 +81,20 @@ def test_history_protocol(everywhere: Database) -> None:
             assert change.after is not None
             now[change.key] = change.after["v"]
         assert now == states[change.commit]
-    early, late = everywhere.snapshot(20), everywhere.at(Ref.parse("@50"))
+    early, late = anywhere.snapshot(20), anywhere.at(Ref.parse("@50"))
     assert late.tables() == ["main.public.t"]
     assert {key: row["v"] for key, row in late.rows("main.public.t")} == states[50]
     assert late.arrow("main.public.t").num_rows == len(states[50])
-    touched = {change.key for change in everywhere.diff(early, late)}
+    touched = {change.key for change in anywhere.diff(early, late)}
     assert touched == {id for id in range(8) if states[20].get(id) != states[50].get(id)}
     with pytest.raises(NotFound):
         list(late.rows("main.public.u"))
     with pytest.raises(Invalid):
-        everywhere.at(Ref.parse("@x"))
+        anywhere.at(Ref.parse("@x"))
     with pytest.raises(NotFound):
-        everywhere.snapshot(999)
+        anywhere.snapshot(999)
     with pytest.raises(NotFound):
-        list(everywhere.changes(999))
+        list(anywhere.changes(999))
 
 
 def test_as_of_a_time(db: Database) -> None:

@@ -40,8 +40,8 @@ def rows(db: Database, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     return db.execute(sql, values).fetchall()
 
 
-def test_the_worked_example_has_its_keys(everywhere: Database) -> None:
-    everywhere.execute(EXAMPLE)
+def test_the_worked_example_has_its_keys(anywhere: Database) -> None:
+    anywhere.execute(EXAMPLE)
     one, hundred = "0000000000000001", "0000000000000064"
     expected = [
         f"01{one}", f"02{one}{one}", f"03{one}{one}{hundred}", *(f"04{hundred}{n:016x}" for n in range(1, 6)),
@@ -49,14 +49,14 @@ def test_the_worked_example_has_its_keys(everywhere: Database) -> None:
         f"08{one}{one}0006" + b"orders".hex(), f"20{hundred}020080000000000003e9",
         f"30{hundred}{one}0200800000000000002a020080000000000003e9",
     ]  # fmt: skip
-    assert sorted(stored(everywhere)) == expected
+    assert sorted(stored(anywhere)) == expected
     created = 1770804000 * 10**9
-    assert stored(everywhere)[expected[-2]].hex() == (
+    assert stored(anywhere)[expected[-2]].hex() == (
         "01000005000100" "0000000800000000000003e9" "00000008000000000000002a" "000000080000000470616964"
         "000000080000000000000513" f"00000008{created:016x}")  # fmt: skip
-    assert stored(everywhere)[expected[-1]] == b"\x01\x00"
+    assert stored(anywhere)[expected[-1]] == b"\x01\x00"
     row = (1001, 42, "paid", 1299, datetime.datetime(2026, 2, 11, 10))
-    assert rows(everywhere, "SELECT * FROM orders WHERE customer_id = 42") == [row]
+    assert rows(anywhere, "SELECT * FROM orders WHERE customer_id = 42") == [row]
 
 
 def test_a_delete_leaves_tombstones(db: Database) -> None:
@@ -281,24 +281,24 @@ def test_a_statement_that_changes_nothing_makes_no_commit(db: Database) -> None:
     assert db.version() == version
 
 
-def test_bulk_load_sorts_fills_and_checks(everywhere: Database) -> None:
-    everywhere.execute("CREATE TABLE t (k TEXT, n BIGINT, v DECIMAL(9, 2) DEFAULT 1.5 CHECK (v > 0), "
+def test_bulk_load_sorts_fills_and_checks(anywhere: Database) -> None:
+    anywhere.execute("CREATE TABLE t (k TEXT, n BIGINT, v DECIMAL(9, 2) DEFAULT 1.5 CHECK (v > 0), "
                        "PRIMARY KEY (k, n)); CREATE INDEX by_v ON t (v DESC, k)")  # fmt: skip
     count = 500
     data = pa.table({"n": pa.array(range(count, 0, -1), pa.int32()), "k": [f"k{n % 7}\x00" for n in range(count)]})
-    assert everywhere.bulk_load("t", data) == count
-    assert rows(everywhere, "SELECT count(*), min(v), max(v) FROM t") == [(count, Decimal("1.50"), Decimal("1.50"))]
-    assert list(everywhere.verify()) == []
+    assert anywhere.bulk_load("t", data) == count
+    assert rows(anywhere, "SELECT count(*), min(v), max(v) FROM t") == [(count, Decimal("1.50"), Decimal("1.50"))]
+    assert list(anywhere.verify()) == []
     with pytest.raises(UniqueError):
-        everywhere.bulk_load("t", data)
+        anywhere.bulk_load("t", data)
     with pytest.raises(UniqueError):
-        everywhere.bulk_load("t", pa.concat_tables([pa.table({"n": [9999], "k": ["q"]})] * 60))
+        anywhere.bulk_load("t", pa.concat_tables([pa.table({"n": [9999], "k": ["q"]})] * 60))
     with pytest.raises(Exception, match="CHECK"):
-        everywhere.bulk_load("t", pa.table({"n": range(60), "k": ["q"] * 60, "v": pa.array([-1] * 60)}))
-    everywhere.execute("DELETE FROM t")
-    assert everywhere.bulk_load("t", data) == count
-    assert list(everywhere.verify()) == []
-    assert len(entries(everywhere)) == count
+        anywhere.bulk_load("t", pa.table({"n": range(60), "k": ["q"] * 60, "v": pa.array([-1] * 60)}))
+    anywhere.execute("DELETE FROM t")
+    assert anywhere.bulk_load("t", data) == count
+    assert list(anywhere.verify()) == []
+    assert len(entries(anywhere)) == count
 
 
 def test_columns_of_queries_have_postgres_names(db: Database) -> None:
