@@ -1,15 +1,15 @@
 # Every target sets up what it needs in .venv first; when nothing has changed, that costs a moment.
 
 # What set-up installs beside the core: extras of pyproject.toml.
-EXTRAS ?= s3,sql,graph,dev
+EXTRAS ?= s3,sql,graph,spark,dev
 # Targets that start Spark, and so need Java.
-SPARK_TARGETS :=
+SPARK_TARGETS := shop
 JOBS ?= 2
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast lint bench docs constraints clean
+.PHONY: help setup java demo shop test test-fast lint bench docs constraints clean
 
 help:    ## this list
 	@sed -nE 's/^([a-z-]+):[a-z ]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +26,9 @@ endif
 
 demo: setup  ## see it work: write, branch, read the past, crash, recover
 	@$(PY) examples/seam/demo.py
+
+shop: setup  ## a shop's deliveries through a pipeline, with Spark: needs Java 17
+	@$(PY) examples/shop/demo.py $(ARGS)
 
 test: setup  ## all tests
 	@$(PYTEST) $(ARGS)
