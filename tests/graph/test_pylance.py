@@ -1,0 +1,93 @@
+"""What the graph relies on in pylance, pinned: an upgrade that changes it is noticed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.dataset import LanceDataset, LanceOperation, Transaction
+
+KEYED = pa.schema([pa.field("id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}),
+                   pa.field("v", pa.int64())])
+
+
+def rows(**values: int) -> pa.Table:
+    return pa.table({"id": list(values), "v": list(values.values())}, schema=KEYED)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> LanceDataset:
+    return lance.write_dataset(rows(a=1, b=2), f"{tmp_path}/d", enable_stable_row_ids=True, data_storage_version="2.2")
+
+
+def upsert(base: LanceDataset, table: pa.Table, mark: str = "") -> LanceDataset:
+    merge: Any = base.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    transaction, _ = merge.execute_uncommitted(table)
+    transaction.transaction_properties = {"mark": mark}
+    return LanceDataset.commit(base, transaction, max_retries=0)
+
+
+def test_two_merges_of_one_new_key_cannot_both_win(dataset: LanceDataset) -> None:
+    other = lance.dataset(dataset.uri)
+
+    def publish(handle: LanceDataset, value: int) -> None:
+        (handle.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().conflict_retries(0)
+         .use_index(False).execute(rows(new=value)))  # fmt: skip
+
+    publish(dataset, 1)
+    with pytest.raises(OSError, match="concurrent writers"):
+        publish(other, 2)
+    assert lance.dataset(dataset.uri).to_table(filter="id = 'new'").num_rows == 1
+
+
+def test_a_commit_on_an_old_version_does_not_take_the_next_number(dataset: LanceDataset) -> None:
+    upsert(dataset, rows(x=1))
+    try:
+        late = upsert(dataset, rows(y=1))
+    except OSError:
+        return
+    assert late.version != dataset.version + 1
+
+
+def test_marks_of_transactions_can_be_read_back(dataset: LanceDataset) -> None:
+    moved = upsert(dataset, rows(c=3), "mine")
+    transaction = moved.read_transaction(moved.version)
+    assert transaction is not None
+    assert transaction.transaction_properties == {"mark": "mine"}
+
+
+def test_rows_tell_when_they_were_written_and_ids_stay(dataset: LanceDataset) -> None:
+    moved = upsert(dataset, rows(b=5, c=3))
+    columns = ["id", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    found = {row["id"]: tuple(row.values())[1:] for row in moved.to_table(columns=columns).to_pylist()}
+    assert found == {"a": (0, 1, 1), "b": (1, 1, 2), "c": (2, 2, 2)}
+    moved.optimize.compact_files()
+    assert {row["id"]: tuple(row.values())[1:] for row in moved.to_table(columns=columns).to_pylist()} == found
+
+
+def test_deleted_rows_are_told_by_id(dataset: LanceDataset) -> None:
+    transaction, _ = dataset.merge_insert("id").when_matched_delete().execute_uncommitted(pa.table({"id": ["a"]}))
+    moved = LanceDataset.commit(dataset, transaction, max_retries=0)
+    gone = moved.delta(begin_version=1, end_version=2).get_deleted_row_ids().read_all()
+    assert gone["_rowid"].to_pylist() == [0]
+
+
+def test_a_restore_brings_back_the_rows_of_a_version_on_a_branch_too(dataset: LanceDataset) -> None:
+    branch = dataset.create_branch("side", (None, 1))
+    assert branch.version == 1
+    later = upsert(upsert(branch, rows(x=1)), rows(y=1))
+    back = LanceDataset.commit(later, Transaction(later.version, LanceOperation.Restore(2)), max_retries=0)
+    assert (back.version, sorted(back.to_table()["id"].to_pylist())) == (4, ["a", "b", "x"])
+    assert lance.dataset(dataset.uri).version == 1
+    listed: Any = dataset.branches.list()["side"]
+    assert (listed["parent_branch"], listed["parent_version"]) == (None, 1)
+    assert listed["branch_identifier"]
+
+
+def test_cleanup_takes_exactly_the_versions_that_it_is_given(dataset: LanceDataset) -> None:
+    last = upsert(upsert(upsert(dataset, rows(x=1)), rows(y=1)), rows(z=1))
+    last.cleanup_old_versions(versions=[2])
+    assert [version["version"] for version in last.versions()] == [1, 3, 4]
