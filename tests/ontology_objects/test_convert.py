@@ -121,12 +121,13 @@ def test_nothing_is_copied_over_something_else(memory: str) -> None:
 
 def onto(*arguments: str, code: int = 0) -> Any:
     done = subprocess.run([sys.executable, "-m", "ontolake", *arguments, "--json"], capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=250, check=False)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout or done.stderr)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_commands_look_after_a_store(tmp_path: Path) -> None:
     source, target = str(tmp_path / "shop.db"), (tmp_path / "lake").as_uri()
     shop(source, "v2")
