@@ -3,7 +3,7 @@
 # What set-up installs beside the core: extras of pyproject.toml.
 EXTRAS ?= s3,sql,graph,spark,dev
 # Targets that start Spark, and so need Java.
-SPARK_TARGETS := shop
+SPARK_TARGETS := shop test test-fast bench
 JOBS ?= 2
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup

@@ -22,12 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from ontolake.spark import SparkError, session
+    from ontolake.spark import session
 
-    try:
-        found = session("tests", short_lived=True, settings={"spark.sql.shuffle.partitions": 2,
-                                                             "spark.driver.memory": "2g"})
-    except SparkError as error:
-        pytest.skip(str(error))
+    found = session("tests", short_lived=True, settings={"spark.sql.shuffle.partitions": 2,
+                                                         "spark.driver.memory": "2g"})
     yield found
     found.stop()
