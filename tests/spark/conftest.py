@@ -13,13 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one worker, so that Spark starts once."""
-    for item in items:
-        if "tests/spark/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from ontolake.spark import session

@@ -20,6 +20,8 @@ from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
 from ontolake.spark import catalog, save, table
 
+pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 

@@ -24,6 +24,8 @@ from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark import report as reports
 
+pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -10,6 +10,8 @@ import pytest
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 
+pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
