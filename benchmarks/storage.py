@@ -64,7 +64,7 @@ def appends(report: Report, folder: Path) -> None:
         await asyncio.gather(*(run() for _ in range(writers)))
 
     for writers, target in ((1, 0.7), (4, None), (16, None), (64, 10.0)):
-        each = max(count // writers, 50)
+        each = max(count // writers, 50 if report.small else 250)
         kinds = [("threads", lambda w=writers, e=each: by_threads(w, e))]
         if writers > 1:
             kinds.append(("coroutines", lambda w=writers, e=each: asyncio.run(by_coroutines(w, e))))
