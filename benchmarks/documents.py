@@ -14,7 +14,8 @@ from typing import Any
 import apsw
 from report import Report, in_turns
 
-from ontolake.documents import Patch, Set, Space, open_space, places
+from ontolake.documents import Patch, Set, Space, open_space
+from ontolake.documents.schema import LAYOUT
 
 TABLES = ("commit", "revision", "head", "branch", "snapshot")
 BATCH = 100
@@ -44,7 +45,7 @@ class Bare:
     )  # fmt: skip
 
     def __init__(self, url: str, source: Space) -> None:
-        self.connection = places.connect(url, readonly=False, takeover=False, synchronous="NORMAL")
+        self.connection = LAYOUT.open(url, readonly=False, takeover=False, synchronous="NORMAL")
         read = source._database.connection
         self.commits: list[dict[str, list[Any]]] = []
         for (seq,) in read.execute('SELECT seq FROM "commit" ORDER BY seq').fetchall():

@@ -6,7 +6,7 @@ builtin describes the same thing (`LookupError`, `ValueError`) it is that builti
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class OntolakeError(Exception):
@@ -21,6 +21,17 @@ class OntolakeError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(cls: type[OntolakeError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> OntolakeError:
+    """An error that went through pickle, whatever its constructor takes."""
+    error = cls.__new__(cls, *arguments)
+    error.args = arguments
+    error.__dict__.update(fields)
+    return error
 
 
 class StorageError(OntolakeError):
@@ -78,6 +89,3 @@ class Fenced(Conflict):
         why = reason or f"a newer writer holds epoch {current}"
         super().__init__(f"fenced: the token of epoch {held} is no longer valid, {why}",
                          hint="acquire the fence again before writing")
-
-    def __reduce__(self) -> tuple[type[Fenced], tuple[int, int]]:
-        return type(self), (self.held, self.current)

@@ -112,7 +112,7 @@ def test_a_url_that_holds_no_spaces_is_refused(url: str) -> None:
 @pytest.mark.parametrize("url", ["{}/file/", "sqlite+file://{}/file", "{}/file/below/"])
 def test_a_folder_that_cannot_be_made_is_named(url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Invalid, match=r"file.* is no folder for spaces"):
+    with pytest.raises(Invalid, match=r"file.* is no folder for a space of documents"):
         open_space(url.format(tmp_path), "s")
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import apsw
 
 from ontolake import urls
-from ontolake.documents import places
 from ontolake.documents.errors import FutureSeqError, ProtocolError, UnknownBranchError
 from ontolake.documents.names import is_seq
+from ontolake.documents.schema import LAYOUT
 from ontolake.errors import Contended, Corruption, Invalid, OntolakeError, StorageError
 
 View = tuple[tuple[str, int], ...]
@@ -57,7 +57,7 @@ class Database:
         self.url = url
         self.native = urls.parse(url).place is urls.Place.SQLITE
         try:
-            self.connection = places.connect(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
+            self.connection = LAYOUT.open(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
         except apsw.Error as error:
             _raise_ours(error, url)
             raise

@@ -6,31 +6,18 @@ Where an error means the same as one of `ontolake.errors`, it is that one too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ontolake.errors import AlreadyExists, Invalid, NotFound, OntolakeError
 
 if TYPE_CHECKING:
     from ontolake.documents.merging import MergeConflict
 
-E = TypeVar("E", bound="DocumentError")
-
 
 class DocumentError(OntolakeError):
     """The root of all errors of documents."""
 
     exit_code = 4
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.args, self.__dict__)
-
-
-def _rebuilt(cls: type[E], arguments: tuple[Any, ...], fields: dict[str, Any]) -> E:
-    """An error that went through pickle, whatever its constructor takes."""
-    error = cls.__new__(cls, *arguments)
-    error.args = arguments
-    error.__dict__.update(fields)
-    return error
 
 
 class LayoutError(DocumentError, Invalid):

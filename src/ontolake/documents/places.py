@@ -1,4 +1,4 @@
-"""Where a space lives: which database a URL and a name stand for, and a connection to it."""
+"""Where a space lives: which database a URL and a name stand for."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-import apsw
-
-from ontolake import engine, urls
-from ontolake.documents import schema
+from ontolake import urls
 from ontolake.errors import Invalid
 from ontolake.urls import Place
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@=+-]{0,199}")
-SYNCHRONOUS = ("NORMAL", "FULL")
 
 
 def database_url(url: str, space: str) -> str:
@@ -35,28 +31,3 @@ def database_url(url: str, space: str) -> str:
     if location.seam:
         return f"file://{quote(str(Path(location.path).absolute() / space))}.db"
     return f"{location.path}/{space}.sqlite"
-
-
-def connect(url: str, *, readonly: bool, takeover: bool, synchronous: str) -> apsw.Connection:
-    """A connection to the database of a space, ready for use. Raises what `engine.connect` does, and `LayoutError`."""
-    if synchronous not in SYNCHRONOUS:
-        raise Invalid(f"synchronous cannot be {synchronous!r}", hint=f"use {' or '.join(SYNCHRONOUS)}")
-    location = urls.parse(url)
-    native = location.place is Place.SQLITE
-    if not readonly and location.place in (Place.SQLITE, Place.PAGE_FILE) and location.path != ":memory:":
-        _make_folder(Path(location.path).parent)
-    connection = engine.connect(url, readonly=readonly, takeover=takeover and not native)
-    try:
-        schema.set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly)
-    except BaseException:
-        connection.close(True)
-        raise
-    return connection
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Invalid(f"{folder} is no folder for spaces, and cannot be made one: {error.strerror}",
-                      hint="choose another place, or check the rights") from error

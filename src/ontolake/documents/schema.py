@@ -1,4 +1,4 @@
-"""The tables of a space, its stamp, and how a connection to it is set up.
+"""The tables of a space, and its stamp.
 
 Layout version 1 is the application id and user version of the SQLite header together with the statements below. A
 database that carries another stamp is refused, never guessed at.
@@ -6,13 +6,8 @@ database that carries another stamp is refused, never guessed at.
 
 from __future__ import annotations
 
-import apsw
-
 from ontolake.documents.errors import LayoutError
-
-APPLICATION_ID = 0x6F6E7464  # "ontd"
-LAYOUT_VERSION = 1
-PAGE_SIZE = 32768
+from ontolake.engine.layout import Layout
 
 TABLES = """\
 CREATE TABLE revision (
@@ -102,55 +97,5 @@ SELECT branch, id, seq, op_index FROM head;
 
 _FIRST_BRANCH = "INSERT INTO branch (name, created_seq, head_seq) VALUES ('', 0, 0)"
 
-
-def set_up(connection: apsw.Connection, name: str, *, native: bool, synchronous: str, readonly: bool) -> None:
-    """Prepare a connection for use, and a database that is empty with it. Raises `LayoutError`.
-
-    A database that is not ours is left exactly as it is.
-    """
-    connection.pragma("busy_timeout", 5000)
-    # Else SQLite plans a statement anew for every value that stands in a range, which costs more than running it.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    is_new = not _is_ours(connection, name)
-    if is_new and readonly:
-        raise LayoutError(name, "is empty", hint="open it for writing first")
-    if native:
-        if is_new:
-            connection.pragma("page_size", PAGE_SIZE)  # has no effect any more once the journal is a WAL
-        if not readonly:
-            connection.pragma("journal_mode", "WAL")
-        connection.pragma("synchronous", synchronous)
-        connection.pragma("mmap_size", 268435456)
-    connection.pragma("cache_size", -64000)
-    connection.pragma("temp_store", "MEMORY")
-    connection.pragma("foreign_keys", True)
-    if is_new:
-        _create(connection, name)
-
-
-def _create(connection: apsw.Connection, name: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if not _is_ours(connection, name):  # somebody else may have been quicker
-            connection.execute(TABLES)
-            connection.execute(_FIRST_BRANCH)
-            connection.pragma("application_id", APPLICATION_ID)
-            connection.pragma("user_version", LAYOUT_VERSION)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def _is_ours(connection: apsw.Connection, name: str) -> bool:
-    """Whether this is a space that this version can read; False for an empty database. Raises `LayoutError`."""
-    application, version = connection.pragma("application_id"), connection.pragma("user_version")
-    if application == APPLICATION_ID:
-        if version > LAYOUT_VERSION:
-            raise LayoutError(name, f"has layout version {version}; this version of Ontolake knows {LAYOUT_VERSION}",
-                              hint="open it with a newer version of Ontolake")
-        return True
-    if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
-        raise LayoutError(name, "is a database, but not a space of documents", hint="choose another place")
-    return False
+_APPLICATION_ID = 0x6F6E7464  # "ontd"
+LAYOUT = Layout(_APPLICATION_ID, 1, 32768, TABLES + _FIRST_BRANCH, "a space of documents", LayoutError)

@@ -16,17 +16,6 @@ class ModelError(OntolakeError):
 
     exit_code = 4
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.args, self.__dict__)
-
-
-def _rebuilt(cls: type[ModelError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> ModelError:
-    """An error that went through pickle, whatever its constructor takes."""
-    error = cls.__new__(cls, *arguments)
-    error.args = arguments
-    error.__dict__.update(fields)
-    return error
-
 
 class SchemaValidationError(ModelError, ValueError):
     """A type is not well-formed, or a value does not fit its type. Names the type, the key and the field."""

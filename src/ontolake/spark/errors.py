@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ontolake.errors import OntolakeError
 
 
@@ -26,9 +24,6 @@ class SourceError(OntolakeError):
         super().__init__(f"source {source}: {message}", hint=hint)
         self.source = source
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.args, self.__dict__)
-
 
 class TooManyRejectedError(OntolakeError):
     """More rows were bad than a run may have. Nothing was published; the rows are in the quarantine."""
@@ -45,13 +40,3 @@ class ExpectationError(OntolakeError):
         super().__init__("expectations failed, nothing was published: " + "; ".join(failed),
                          hint="the report of the run has the details; correct the sources or the expectation")
         self.failed = failed
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.failed,)
-
-
-def _again(cls: type[SourceError], args: tuple[Any, ...], fields: dict[str, Any]) -> SourceError:
-    made = cls.__new__(cls)
-    Exception.__init__(made, *args)
-    made.__dict__.update(fields)
-    return made

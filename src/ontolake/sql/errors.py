@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ontolake.errors import AlreadyExists, Conflict, Invalid, NotFound, OntolakeError
 
@@ -24,16 +24,6 @@ class SqlError(OntolakeError):
         super().__init__(message, hint=hint)
         self.sqlstate = sqlstate or self.default_state
         self.position = position
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.args, self.__dict__)
-
-
-def _rebuilt(cls: type[SqlError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> SqlError:
-    error = cls.__new__(cls, *arguments)
-    error.args = arguments
-    error.__dict__.update(fields)
-    return error
 
 
 class SqlSyntaxError(SqlError, ValueError):

@@ -11,43 +11,24 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import apsw
 import numpy as np
 
-from ontolake import engine, faults, urls
+from ontolake import faults
 from ontolake.errors import Corruption, Invalid, OntolakeError, StorageError
-from ontolake.sql import ranges, schema
+from ontolake.sql import ranges
 from ontolake.sql.catalog import Catalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.ranges import Part, Range, Routed
+from ontolake.sql.schema import LAYOUT
 from ontolake.sql.vectors import Strings
 
 _STATE = "SELECT version, ddl, floor FROM state"
 _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
-
-
-def connect(
-    url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str
-) -> apsw.Connection:
-    """A connection to the database at `url`, ready for use. Raises what `engine.connect` does, and `LayoutError`."""
-    if synchronous not in schema.SYNCHRONOUS:
-        raise Invalid(f"synchronous cannot be {synchronous!r}", hint=f"use {' or '.join(schema.SYNCHRONOUS)}")
-    location = urls.parse(url)
-    native = location.place is urls.Place.SQLITE
-    if not readonly and location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE) and location.path != ":memory:":
-        Path(location.path).parent.mkdir(parents=True, exist_ok=True)
-    connection = engine.connect(url, branch=branch, readonly=readonly, takeover=takeover and not native)
-    try:
-        schema.set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly)
-    except BaseException:
-        connection.close(True)
-        raise
-    return connection
 
 
 class Transaction:
@@ -87,7 +68,8 @@ class Session:
     def __init__(self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str) -> None:
         self.url, self.branch, self.readonly = url, branch, readonly
         with ours(url):
-            self.connection = connect(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
+            self.connection = LAYOUT.open(url, branch=branch, readonly=readonly, takeover=takeover,
+                                          synchronous=synchronous)
         self._takeover, self._synchronous = takeover, synchronous
         self.keyspace = Routed(self.connection)
         self.parts: dict[str, Part] = {}
@@ -107,7 +89,7 @@ class Session:
 
     def connect(self, url: str) -> apsw.Connection:
         """A connection to a database that holds a range."""
-        return connect(url, branch="main", readonly=self.readonly, takeover=self._takeover,
+        return LAYOUT.open(url, branch="main", readonly=self.readonly, takeover=self._takeover,
                        synchronous=self._synchronous)  # fmt: skip
 
     def reroute(self) -> None:

@@ -19,6 +19,7 @@ from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_control import create_control_tables
 from ontolake.ontology.repository.sqlite_v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite_v2 import SqliteRepositoryV2
+from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"
 SQLITE_ENGINES: dict[str, type[SqliteRepository]] = {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2}
@@ -75,10 +76,7 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
             if readonly:
                 raise UninitializedStorageError(uri)
             found = _initialize(db, uri, engine_version or LATEST_ENGINE)
-        if engine_version is not None and found != engine_version:
-            raise StorageBackendError(f"{uri!r} has the engine {found}, not {engine_version}",
-                                      hint=f"open it without engine_version or with {found!r}; "
-                                           "onto convert makes a copy with another engine")
+        check_engine(uri, found, engine_version)
         if readonly and not config.readonly:
             db.close()
             db = connect(uri, **_connecting(location, config))

@@ -17,13 +17,12 @@ import pyarrow as pa
 from ontolake import faults
 from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
 from ontolake.history import Commit, Damage, Garbage
-from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
 from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
@@ -35,9 +34,10 @@ from ontolake.ontology.repository.s3_layout import Head, Manifest, Schemas, Type
 from ontolake.ontology.repository.s3_lease import ObjectLock, now_text
 from ontolake.ontology.repository.s3_moment import Moment, Records
 from ontolake.ontology.repository.s3_rows import Type, place, public_table, rows_of, table_of
-from ontolake.ontology.repository.s3_scan import LATEST, Scanner, Span
+from ontolake.ontology.repository.s3_scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.s3_single import SingleRows
 from ontolake.ontology.repository.s3_transaction import S3Transaction
+from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
     from ontolake.ontology.events.store import EventStore
@@ -72,7 +72,7 @@ class S3Repository(SingleRows, ABC):
         self.runtime_id = uuid.uuid4().hex
         self.records = Records(self.access)
         self.files = Files(self.access)
-        self.scanner = Scanner(self.files, None if self.versions_apart else self.adapt)
+        self.scanner = Scanner(self.files, self.adapting())
         self._executor = Executor(self)
         self._last: Moment | None = None
         self._pinned: Moment | None = None
@@ -96,9 +96,9 @@ class S3Repository(SingleRows, ABC):
     @abstractmethod
     def activation(self, info: TypeInfo) -> int: ...
 
-    def adapt(self, info: Type, rows: pa.Table) -> pa.Table:
-        """Rows of another version as rows of the current one. Only where versions are not apart."""
-        raise NotImplementedError
+    def adapting(self) -> Adapt | None:
+        """How rows of another version become rows of the current one; None where versions are apart."""
+        return None
 
     def declared(self, info: TypeInfo, rows: Collection[Row]) -> pa.Table:
         """Declared rows as a table."""
@@ -155,13 +155,7 @@ class S3Repository(SingleRows, ABC):
 
         Raises `SchemaOutdatedError` if the store has another schema.
         """
-        known = self.moment().current.get((info.kind, info.name))
-        if known is None:
-            return None
-        if known.schema_hash != info.schema_hash:
-            wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
-            raise SchemaOutdatedError([diff(known.schema, wanted)])
-        return known.schema_version_id
+        return version_for(info, self.moment().current.get((info.kind, info.name)))
 
     def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
         key = type_key(kind, name)

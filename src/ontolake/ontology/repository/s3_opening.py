@@ -13,6 +13,7 @@ from ontolake.ontology.repository.s3_layout import ENGINE, HEAD, Head, Stamp
 from ontolake.ontology.repository.s3_lease import now_text
 from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
 from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
+from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"
 ENGINES: dict[str, type[S3Repository]] = {"v1": S3RepositoryV1, "v2": S3RepositoryV2}
@@ -37,10 +38,7 @@ def open_objects(uri: str, engine_version: str | None, config: Config) -> S3Repo
             if config.readonly or not config.create:
                 raise UninitializedStorageError(uri)
             found = _initialize(access, uri, engine_version or LATEST_ENGINE)
-        if engine_version is not None and found != engine_version:
-            raise StorageBackendError(f"{uri!r} has the engine {found}, not {engine_version}",
-                                      hint=f"open it without engine_version or with {found!r}; "
-                                           "onto convert makes a copy with another engine")
+        check_engine(uri, found, engine_version)
     except BaseException:
         store.close()
         raise

@@ -24,7 +24,8 @@ from ontolake.ontology.repository.s3_rows import (
     place,
     table_of,
 )
-from ontolake.ontology.repository.sqlite_v1 import _fields as fields_text
+from ontolake.ontology.repository.s3_scan import Adapt
+from ontolake.ontology.repository.sqlite_v1 import fields_text
 
 _PYTHON: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "datetime": (str,), "date": (str,),
@@ -50,7 +51,10 @@ class S3RepositoryV1(S3Repository):
         rows = rows.append_column(_own(info, "type"), pa.array([info.name] * len(rows), pa.string()))
         return rows.append_column(_own(info, "fields_json"), pa.array(texts, pa.string()))
 
-    def adapt(self, info: Type, rows: pa.Table) -> pa.Table:
+    def adapting(self) -> Adapt:
+        return self._adapt
+
+    def _adapt(self, info: Type, rows: pa.Table) -> pa.Table:
         # A name that an older version left free may be taken by now, and the other way round.
         names = [name for name in ("$fields_json", "fields_json") if name in rows.column_names]
         values = [json.loads(text) for text in rows.column(names[0]).to_pylist()]

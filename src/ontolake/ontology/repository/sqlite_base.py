@@ -16,11 +16,10 @@ import apsw
 
 from ontolake import urls
 from ontolake.history import Commit, Damage
-from ontolake.model.schema import diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, QueryError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, QueryError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import sqlite_checks
 from ontolake.ontology.repository import sqlite_control as control
@@ -31,6 +30,7 @@ from ontolake.ontology.repository.sqlite_functions import install
 from ontolake.ontology.repository.sqlite_lock import WriteLock
 from ontolake.ontology.repository.sqlite_statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.repository.sqlite_transaction import InsertOne, OneByOne, SqliteTransaction, find_latest
+from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,13 +185,7 @@ class SqliteRepository(ABC):
 
         Raises `SchemaOutdatedError` if the store has another schema.
         """
-        known = self.schemas().get((info.kind, info.name))
-        if known is None:
-            return None
-        if known.schema_hash != info.schema_hash:
-            wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
-            raise SchemaOutdatedError([diff(known.schema, wanted)])
-        return known.schema_version_id
+        return version_for(info, self.schemas().get((info.kind, info.name)))
 
     def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
         with self.transaction(self.runtime_id):

@@ -50,7 +50,7 @@ class SqliteRepositoryV1(SqliteRepository):
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         super().__init__(db, uri, config)
-        db.create_scalar_function("ontolake_fields", _fields, -1, deterministic=True)
+        db.create_scalar_function("ontolake_fields", fields_text, -1, deterministic=True)
 
     @classmethod
     def create_layout(cls, db: apsw.Connection) -> None:
@@ -134,7 +134,7 @@ class SqliteRepositoryV1(SqliteRepository):
             parts: list[Any] = []
             for (stored, scalar), value in zip(columns, row, strict=True):
                 parts += [stored, scalar, value]
-            execute(sql, (info.name, *row[:width], *padding, _fields(*parts), commit_id))
+            execute(sql, (info.name, *row[:width], *padding, fields_text(*parts), commit_id))
 
         return insert
 
@@ -227,7 +227,7 @@ def _constant(value: Any) -> str:
     return str(int(value)) if isinstance(value, int) else repr(value).replace("inf", "9e999")
 
 
-def _fields(*parts: Any) -> str:
+def fields_text(*parts: Any) -> str:
     """The JSON of a row from (name, type, encoded value) triples."""
     members = []
     for name, scalar, value in sorted(zip(parts[::3], parts[1::3], parts[2::3], strict=True)):

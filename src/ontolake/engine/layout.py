@@ -1,0 +1,102 @@
+"""Databases with a layout of ours: opened at any URL, made where there is none, refused where they hold something else.
+
+A layout is known by the application id and the user version of SQLite's header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from ontolake import urls
+from ontolake.engine.connecting import connect
+from ontolake.errors import Invalid, OntolakeError
+
+SYNCHRONOUS = ("NORMAL", "FULL")
+
+
+class Layout(NamedTuple):
+    """What a database of a kind looks like. `error(place, reason, hint=…)` is raised for one that looks otherwise."""
+
+    application_id: int
+    version: int
+    page_size: int
+    tables: str
+    what: str
+    """What the database is, as in "is a database, but not …"."""
+    error: Callable[..., OntolakeError]
+
+    def open(
+        self, url: str, *, branch: str = "main", readonly: bool, takeover: bool, synchronous: str
+    ) -> apsw.Connection:  # fmt: skip
+        """A connection to the database at `url`, ready for use. Raises what `connect` does, and the layout's error."""
+        if synchronous not in SYNCHRONOUS:
+            raise Invalid(f"synchronous cannot be {synchronous!r}", hint=f"use {' or '.join(SYNCHRONOUS)}")
+        location = urls.parse(url)
+        native = location.place is urls.Place.SQLITE
+        if not readonly and location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE) and location.path != ":memory:":
+            self._make_folder(Path(location.path).parent)
+        connection = connect(url, branch=branch, readonly=readonly, takeover=takeover and not native)
+        try:
+            self._set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly)
+        except BaseException:
+            connection.close(True)
+            raise
+        return connection
+
+    def _make_folder(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Invalid(f"{folder} is no folder for {self.what}, and cannot be made one: {error.strerror}",
+                          hint="choose another place, or check the rights") from error
+
+    def _set_up(self, connection: apsw.Connection, name: str, *,
+                native: bool, synchronous: str, readonly: bool) -> None:
+        """Prepare a connection for use, and a database that is empty with it. What is not ours is left as it is."""
+        connection.pragma("busy_timeout", 5000)
+        # Else SQLite plans a statement anew for every value that stands in a range, which costs more than running it.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        is_new = not self._is_ours(connection, name)
+        if is_new and readonly:
+            raise self.error(name, "is empty", hint="open it for writing first")
+        if native:
+            if is_new:
+                connection.pragma("page_size", self.page_size)  # has no effect any more once the journal is a WAL
+            if not readonly:
+                connection.pragma("journal_mode", "WAL")
+            connection.pragma("synchronous", synchronous)
+            connection.pragma("mmap_size", 268435456)
+        connection.pragma("cache_size", -64000)
+        connection.pragma("temp_store", "MEMORY")
+        connection.pragma("foreign_keys", True)
+        if is_new:
+            self._create(connection, name)
+
+    def _create(self, connection: apsw.Connection, name: str) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not self._is_ours(connection, name):  # somebody else may have been quicker
+                connection.execute(self.tables)
+                connection.pragma("application_id", self.application_id)
+                connection.pragma("user_version", self.version)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _is_ours(self, connection: apsw.Connection, name: str) -> bool:
+        """Whether this is a database that this version can read; False for an empty one. Raises the layout's error."""
+        application, version = connection.pragma("application_id"), connection.pragma("user_version")
+        if application == self.application_id:
+            if version > self.version:
+                raise self.error(name, f"has layout version {version}; this version of Ontolake knows {self.version}",
+                                 hint="open it with a newer version of Ontolake")
+            return True
+        if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+            raise self.error(name, f"is a database, but not {self.what}", hint="choose another place")
+        return False

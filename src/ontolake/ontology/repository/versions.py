@@ -1,0 +1,30 @@
+"""Versions that must be the expected ones, on every backend: of the engine of a store, and of the schema of a type."""
+
+from __future__ import annotations
+
+from ontolake.model.schema import diff, schema_of
+from ontolake.model.stored import StoredType
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.errors import SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.repository.protocol import SchemaVersion
+
+
+def check_engine(uri: str, found: str, wanted: str | None) -> None:
+    """Raise `StorageBackendError` if another engine version is wanted than the one found."""
+    if wanted is not None and found != wanted:
+        raise StorageBackendError(f"{uri!r} has the engine {found}, not {wanted}",
+                                  hint=f"open it without engine_version or with {found!r}; "
+                                       "onto convert makes a copy with another engine")
+
+
+def version_for(info: TypeInfo | StoredType, known: SchemaVersion | None) -> int | None:
+    """The version `known` of a type if its schema is that of `info`; None if there is none.
+
+    Raises `SchemaOutdatedError` if the store has another schema.
+    """
+    if known is None:
+        return None
+    if known.schema_hash != info.schema_hash:
+        wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
+        raise SchemaOutdatedError([diff(known.schema, wanted)])
+    return known.schema_version_id
