@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from ontolake.documents import codec, reading
 from ontolake.documents.branches import FIRST
+from ontolake.documents.commits import Commit
 from ontolake.documents.database import row, rows
 from ontolake.documents.errors import InvalidOperationError, PreconditionFailedError
 from ontolake.documents.feed import TABLE
@@ -105,6 +106,10 @@ class DocumentsParallel:
 
     def head(self) -> int:
         return self._space.last_seq()
+
+    def commits(self, *, since: int, until: int) -> Iterator[Commit]:
+        """The commits in `(since, until]`, newest first."""
+        return self._space.commits(since=since, until=until, branch=self.branch)
 
     def tables(self) -> Sequence[str]:
         return [TABLE]

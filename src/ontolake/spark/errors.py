@@ -40,3 +40,13 @@ class ExpectationError(OntolakeError):
         super().__init__("expectations failed, nothing was published: " + "; ".join(failed),
                          hint="the report of the run has the details; correct the sources or the expectation")
         self.failed = failed
+
+
+class StreamError(OntolakeError):
+    """A stream cannot go on without publishing twice or leaving something out. `stream` is its name."""
+
+    exit_code = 6
+
+    def __init__(self, stream: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"stream {stream!r}: {message}", hint=hint)
+        self.stream = stream

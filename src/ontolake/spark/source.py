@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource as ds
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid
 from ontolake.parallel import MODES, Filter, Fragment, Mode, Parallel, new_job, open_parallel, stage
-from ontolake.spark.types import fitted, spark_schema
+from ontolake.spark.streams import StreamReader, StreamWriter, read_part
+from ontolake.spark.types import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,14 +131,6 @@ class Reader(ds.DataSourceReader):
         return read_part(partition, self._schema)
 
 
-def read_part(partition: ds.InputPartition | None, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The batches of a split, as Spark wants them."""
-    if partition is None or partition.value is None:  # Spark reads once even where there is nothing
-        return
-    for batch in partition.value.read():
-        yield fitted(batch, schema)
-
-
 def pushed(one: ds.Filter) -> Filter | None:
     """A filter of Spark as one of ours; None for what splits cannot use."""
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
@@ -194,99 +186,9 @@ class Writer(ds.DataSourceArrowWriter):
         """Nothing is deleted: the publish may have happened. What is left is cleaned up later."""
 
 
-class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a table: an offset is a commit, a batch the changes of `(start, end]`."""
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        self._options = options
-        self._schema = schema
-        self._until: int | None = None
-
-    def initialOffset(self) -> dict[str, int]:
-        return {"commit": self._options.since or 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.max_commits) if self._options.max_commits else ReadAllAvailable()
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self._head()
-
-    def _head(self) -> int:
-        with self._options.open() as store:
-            return store.head()
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        head = self._head() if self._until is None else self._until
-        if isinstance(limit, ReadMaxRows):  # Spark counts rows, we count commits
-            head = min(head, start["commit"] + limit.max_rows)
-        return {"commit": max(head, start["commit"])}
-
-    def reportLatestOffset(self) -> dict[str, int]:
-        return {"commit": self._head()}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
-        options = self._options
-        if end["commit"] <= start["commit"]:
-            return []
-        with options.open() as store:
-            view = store.view(as_of=end["commit"], mode="changes", since=start["commit"])
-            return [Part(split) for split in store.splits(options.table, view, self._schema.names, parts=options.parts)]
-
-    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_part(partition, self._schema)
-
-    def commit(self, end: dict[str, int]) -> None:
-        """Nothing to let go of: what was read stays for ever."""
-
-
-class StreamWriter(ds.DataSourceStreamArrowWriter):
-    """One commit for each micro-batch. A batch that was published before is not published again."""
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        if not options.stream:
-            raise Invalid('a stream that writes to format("ontolake") needs the option stream',
-                          hint="give it a name of its own, which stays the same when it is started again")
-        with options.open(write=bool(options.types())) as store:
-            store.schema(options.table)
-        self._options = options
-        self._job = f"{new_job()}-stream"
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job))
-
-    def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
-        fragments = fragments_of(messages)
-        with self._options.open(write=True) as store:
-            if fragments and not done_before(store, str(self._options.stream), batchId):
-                store.publish(fragments, metadata={"stream": self._options.stream, "batch": batchId})
-        _tidy(self._options.url, self._job, [fragment.key for fragment in fragments])
-
-    def abort(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is deleted: the publish may have happened."""
-
-
-def done_before(store: Parallel, stream: str, batch: int) -> bool:
-    """Whether a commit says that this batch of the stream is in it, or a later one."""
-    repository = getattr(store, "repository", None)
-    if repository is None:  # documents know by themselves: the batch is the number of the request
-        return False
-    for commit in repository.commits():
-        if commit.metadata.get("stream") == stream and isinstance(commit.metadata.get("batch"), int):
-            return bool(commit.metadata["batch"] >= batch)
-    return False
-
-
-def _tidy(url: str, job: str, keys: Sequence[str] | None = None) -> None:
+def _tidy(url: str, job: str) -> None:
     """Remove what was published. If that fails, `clean` does it later."""
-    from ontolake.objects import open_store
-    from ontolake.parallel import beside, discard
+    from ontolake.parallel import discard
 
     with contextlib.suppress(Exception):
-        if keys is None:
-            discard(url, job)
-        else:
-            store = open_store(beside(url))
-            try:
-                store.delete(keys)
-            finally:
-                store.close()
+        discard(url, job)

@@ -1,0 +1,235 @@
+"""Streams: follow a table by its commits, and publish one commit for each micro-batch, each exactly once.
+
+An offset is a commit, so that a batch that is read again has the same rows. A sink writes the number of the batch into
+the commit itself: whoever stops it, before or after it has published, when it is started again it knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from pyspark.sql import datasource as ds
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ontolake.errors import Conflict, Invalid, NotFound
+from ontolake.faults import reach
+from ontolake.history import Commit
+from ontolake.parallel import Fragment, Parallel, Published, beside, new_job, stage
+from ontolake.spark.errors import StreamError
+from ontolake.spark.types import fitted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ontolake.objects import ObjectStore
+    from ontolake.spark.source import Options, Part, Staged
+
+_TRIES = 20
+
+
+class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a table: an offset is a commit, a batch the changes of `(start, end]`."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if options.as_of is not None:
+            raise Invalid("a stream has no option as_of: it goes on with every commit",
+                          hint="since says behind which commit it begins")
+        if options.max_commits == 0:
+            raise Invalid("max_commits is 0: such a stream would never read anything", hint="give 1 or more")
+        self._options = options
+        self._schema = schema
+        self._until: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"commit": self._options.since or 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_commits) if self._options.max_commits else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._head()
+
+    def _head(self) -> int:
+        with self._options.open() as store:
+            return store.head()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        head = self._head() if self._until is None else self._until
+        if isinstance(limit, ReadMaxRows):  # Spark counts rows, we count commits
+            head = min(head, start["commit"] + limit.max_rows)
+        return {"commit": max(head, start["commit"])}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return {"commit": self._head()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
+        from ontolake.spark.source import Part
+
+        options = self._options
+        if end["commit"] <= start["commit"]:
+            return []
+        with options.open() as store:
+            view = store.view(as_of=end["commit"], mode="changes", since=start["commit"])
+            return [Part(split) for split in store.splits(options.table, view, self._schema.names, parts=options.parts)]
+
+    def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(partition, self._schema)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to let go of: what was read stays for ever."""
+
+
+def read_part(partition: ds.InputPartition | Part | None, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The batches of a split, as Spark wants them."""
+    if partition is None or partition.value is None:  # Spark reads once even where there is nothing
+        return
+    for batch in partition.value.read():
+        yield fitted(batch, schema)
+
+
+class StreamWriter(ds.DataSourceStreamArrowWriter):
+    """One commit for each micro-batch. A batch that was published before is not published again."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if not options.stream:
+            raise Invalid('a stream that writes to format("ontolake") needs the option stream',
+                          hint="give it a name of its own, which stays the same when it is started again")
+        with options.open(write=bool(options.types())) as store:
+            store.schema(options.table)
+        self._options = options
+        self._job = f"{new_job()}-stream"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        from ontolake.spark.source import Staged
+
+        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job))
+
+    def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
+        from ontolake.spark.source import fragments_of
+
+        fragments = fragments_of(messages)
+        if not fragments:
+            return
+        publish_batch(self._options, str(self._options.stream), batchId, fragments)
+        with contextlib.suppress(Exception):  # `clean` does it later
+            store = _beside(self._options.url)
+            try:
+                store.delete([fragment.key for fragment in fragments])
+            finally:
+                store.close()
+
+    def abort(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing is deleted: the publish may have happened. What is left is cleaned up later."""
+
+
+def publish_batch(options: Options, stream: str, batch: int, fragments: Sequence[Fragment]) -> Published | None:
+    """Publish a batch of a stream as one commit, unless one says that it is in it already; then None.
+
+    Looking and publishing are one step: if anybody commits in between, it looks again. Raises `StreamError` if a later
+    batch of this stream was published before, `Conflict` if others keep committing.
+    """
+    with options.open(write=True) as store:
+        for _ in range(_TRIES):
+            head = store.head()
+            last = last_batch(store, stream, head)
+            if last is not None and last.batch == batch:
+                return None
+            if last is not None and last.batch > batch:
+                raise StreamError(stream, f"batch {last.batch} was published as commit {last.commit}, and now batch "
+                                  f"{batch} comes: another checkpoint or another query uses this name",
+                                  hint="give the option stream another name, or start from the old checkpoint")
+            reach("stream: before publishing")
+            try:
+                done = store.publish(fragments, metadata={"stream": stream, "batch": batch}, expected=head)
+            except Conflict:
+                continue
+            reach("stream: published")
+            if done.commit is not None:
+                with contextlib.suppress(Exception):  # it only saves looking
+                    _remember(options.url, stream, Mark(batch, done.commit))
+            return done
+        raise Conflict(f"others keep committing to {options.url!r}", hint="start the stream again")
+
+
+class Mark(NamedTuple):
+    """Which batch of a stream a commit has in it."""
+
+    batch: int
+    commit: int
+
+
+def last_batch(store: Parallel, stream: str, head: int) -> Mark | None:
+    """The newest commit that says it has a batch of this stream in it.
+
+    Reads the commits that came since the stream published last, not all of history.
+    """
+    known = _remembered(store.url, stream)
+    if known is not None:
+        at = known.commit
+        if at > head or known not in _marks(store, stream, at - 1, at):
+            known = None  # of another store that was here before
+    return next(_marks(store, stream, 0 if known is None else known.commit, head), known)
+
+
+def _marks(store: Any, stream: str, since: int, until: int) -> Iterator[Mark]:
+    """The commits in `(since, until]` that have a batch of a stream in them, newest first."""
+    if since >= until:
+        return
+    log = getattr(store, "commits", None)
+    if log is None:
+        found = getattr(store, "repository", None)
+        if found is None:
+            raise StreamError(stream, f"{store.url!r} does not tell which batches are in it",
+                              hint="write to it with foreachBatch")
+        log = found.commits
+    for commit in log(since=since, until=until):
+        batch = _batch_of(commit, stream)
+        if batch is not None:
+            yield Mark(batch, int(commit.id))
+
+
+def _batch_of(commit: Commit[Any], stream: str) -> int | None:
+    told = commit.metadata
+    if told.get("stream") == stream and isinstance(told.get("batch"), int):
+        return int(told["batch"])
+    if commit.author == stream and isinstance(told.get("local_seq"), int):  # documents count requests, from 1
+        return int(told["local_seq"]) - 1
+    return None
+
+
+def _beside(url: str) -> ObjectStore:
+    from ontolake.objects import open_store
+
+    return open_store(beside(url))
+
+
+def _hint(stream: str) -> str:
+    from hashlib import sha256
+
+    return f"streams/{sha256(stream.encode()).hexdigest()[:32]}.json"
+
+
+def _remembered(url: str, stream: str) -> Mark | None:
+    store = _beside(url)
+    try:
+        found = msgspec.json.decode(store.get(_hint(stream)).data, type=dict[str, int])
+        return Mark(found["batch"], found["commit"])
+    except (NotFound, msgspec.MsgspecError, KeyError):
+        return None
+    finally:
+        store.close()
+
+
+def _remember(url: str, stream: str, mark: Mark) -> None:
+    store = _beside(url)
+    try:
+        store.put(_hint(stream), msgspec.json.encode(mark._asdict()))
+    finally:
+        store.close()
+
+
+__all__ = ["Mark", "StreamReader", "StreamWriter", "last_batch", "publish_batch", "read_part"]
