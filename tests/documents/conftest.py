@@ -37,6 +37,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return _url(request, tmp_path)
 
 
+@pytest.fixture(params=[kind for kind in STORES if kind != "memory"] + [SEAWEED])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where spaces can be opened by other processes too."""
+    return _url(request, tmp_path)
+
+
 @pytest.fixture
 def native_place(tmp_path: Path) -> str:
     """A directory of native files, for what is about them alone or would be the same anywhere."""

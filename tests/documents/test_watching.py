@@ -80,13 +80,11 @@ def test_a_commit_between_looking_and_waiting_is_not_missed(native: Space, monke
     assert keys(itertools.islice(native.watch(since=0, idle_timeout=10), 1)) == ["a"]
 
 
-def test_changes_of_other_processes_are_seen(place: str, open_here: OpenSpace) -> None:
-    if place.startswith("memory:"):
-        pytest.skip("no other process gets there")
-    open_here(place).close()
-    space = open_here(place, readonly=True)
+def test_changes_of_other_processes_are_seen(shared_place: str, open_here: OpenSpace) -> None:
+    open_here(shared_place).close()
+    space = open_here(shared_place, readonly=True)
     watched = space.watch(prefix="odd/", idle_timeout=60)
-    child = start_child("write_many", place, "child", 40)
+    child = start_child("write_many", shared_place, "child", 40)
     told = [change.after["n"] for change in itertools.islice(watched, 20)]
     assert told == list(range(1, 40, 2))
     child.join(60)

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-PRELUDE = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+_TESTS = Path(__file__).parents[1]
+PRELUDE = f"import sys; sys.path[:0] = {[str(_TESTS), str(_TESTS / 'support')]!r}\n"
 
 
 class Process:
@@ -62,13 +62,6 @@ def process(program: str, *arguments: str) -> Iterator[Process]:
         yield started
     finally:
         started.kill()
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 FORKS = """

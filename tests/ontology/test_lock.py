@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from ontolake import faults
 from ontolake.ontology import LeaseExpiredError, LockContentionError, MigrationResult, Session
 
 from .conftest import fresh_url
-from .processes import Process, process, wait_for
+from .processes import Process, process
 from .shop import ENTITIES, RELATIONS, Customer
 from .test_migration import filled, second, split
 
@@ -143,7 +144,9 @@ def test_a_commit_may_take_longer_than_the_hold_lasts(url: str) -> None:
 
     def dawdle(step: str) -> None:
         if step == "ontology: rows written":
-            time.sleep(1.2)
+            held = holder(other)
+            assert held is not None
+            wait_for(lambda: time.time() > time_of(held[1]))
 
     with session.exclusive():
         session.ensure(Customer(id="c", name="Ada"))
@@ -163,7 +166,9 @@ def test_a_migration_may_take_longer_than_the_hold_lasts(native: str, engine: st
     session = Session(native, entity_types=list(types[:2]), relation_types=[types[2]], config={"lease_ttl": 0.3})
 
     def slowly(row: dict[str, Any]) -> dict[str, Any]:
-        time.sleep(0.3)
+        held = holder(session)
+        assert held is not None
+        wait_for(lambda: time.time() > time_of(held[1]))
         return split(row)
 
     with session.exclusive():

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from waiting import wait_for
 
 from ontolake.errors import DurabilityUnconfirmed, Invalid
 from ontolake.storage.group import GroupCommit, Waiting
@@ -219,8 +220,7 @@ def test_one_that_is_interrupted_when_it_is_told_keeps_nobody_waiting() -> None:
     for waiting, thread in enumerate(threads):
         thread.start()
         assert entered.wait(20)
-        while len(group._queue) < waiting:
-            time.sleep(0.001)
+        wait_for(lambda waiting=waiting: len(group._queue) >= waiting)  # type: ignore[misc]
     begun = time.monotonic()
     go_on.set()
     for thread in threads:
@@ -234,9 +234,11 @@ def test_a_word_that_was_not_passed_on_is_made_good() -> None:
             pass
 
     def write(items: Sequence[Numbered]) -> None:
-        time.sleep(0.05)
+        if len(group._queue) == 0 and len(items) == 1:
+            wait_for(lambda: len(group._queue) == 7)
         for item in items:
             item.lsn = item.number
 
-    results = run_all(GroupCommit(write, 0), [Silent(n) for n in range(1, 9)])
+    group = GroupCommit(write, 0)
+    results = run_all(group, [Silent(n) for n in range(1, 9)])
     assert results == list(range(1, 9))

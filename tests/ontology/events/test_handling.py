@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from ontolake.ontology import (
     Event,
@@ -419,7 +420,7 @@ def test_a_second_interrupt_gives_the_event_back(native: str) -> None:
         context.ensure(Stock(id="never"))
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(10)
+        wait_for(lambda: False)
 
     with session_at(native) as session:
         session.commit(event=Ping())
@@ -461,19 +462,13 @@ def test_a_database_in_memory_has_events_too() -> None:
 
         @on_event(Ping)
         def slow(context: HandlerContext[Ping]) -> None:
-            time.sleep(0.1)
+            lease_over = time.monotonic() + 0.05
+            wait_for(lambda: time.monotonic() > lease_over)
             context.ensure(Stock(id="x"))
 
         session.commit(event=Ping())
         assert session.run([slow], until_idle=True).handled == 1, "nobody else can claim there"
         assert stock(session) == {"x": 0}
-
-
-def wait_for(condition: Any, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_threads_share_a_queue(url: str, engine: str) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from ontolake.ontology import EventDeadLetter, EventSelection, HandlerContext, Schedule, Session, on_event
 
-from ..processes import FORKS, Process, process, wait_for
+from ..processes import FORKS, Process, process
 from .story import Ordered, Parcel, Stock, finish, opened, parcels, session_at, statuses, stock
 
 SWEEP = FORKS + """
@@ -291,7 +292,11 @@ def test_a_commit_may_take_longer_than_the_claim_lasts(native: str, engine: str)
 
         def dawdle(step: str) -> None:
             if step == "ontology: rows written":
-                time.sleep(0.3)  # amid the transaction, so that nothing can be renewed, and nothing taken
+                # Amid the transaction, so that nothing can be renewed, and nothing taken.
+                (claimed,) = session.events.select(EventSelection())
+                assert claimed.claimed_until is not None
+                until = claimed.claimed_until.timestamp()
+                wait_for(lambda: time.time() > until)
 
         with faults.arm(dawdle):
             report = session.run([quick], until_idle=True)
