@@ -13,8 +13,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from ontolake.ontology import Config, EventSelection, LeaseExpiredError, SqliteRepositoryV2, open_repository
 from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
+from ontolake.ontology.events.rules import in_seconds
 from ontolake.ontology.repository.sqlite_control import now_text, parse_time
-from ontolake.ontology.repository.sqlite_events import in_seconds
 
 NAMESPACES = ["", "n"]
 TYPES = ["A", "B"]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from ontolake import faults
-from ontolake.errors import Invalid
 from ontolake.model.codecs import encode_datetime, json_text
-from ontolake.ontology.errors import LeaseExpiredError, StorageBackendError, UnknownEventError
+from ontolake.ontology.errors import StorageBackendError, UnknownEventError
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.records import Claim, EventSelection, QueueChange, QueuedEvent, RunnerInfo, StoredEvent
+from ontolake.ontology.events.rules import STALE, check_text, claim_lost, id_taken, in_seconds
 from ontolake.ontology.repository.sqlite_beside import ENDLESS, Beside, is_private, write_transaction
 from ontolake.ontology.repository.sqlite_control import EVENTS, now_text, parse_time
 
@@ -29,8 +28,6 @@ _EVENT = "e.id, e.namespace, e.event_type, e.payload_json, e.created_at, e.root_
 _LIVE = "EXISTS (SELECT 1 FROM event_claims AS c WHERE c.event_id = e.id AND c.expires_at > :now)"
 _STATUS = f"""CASE WHEN e.state <> 'open' THEN e.state WHEN {_LIVE} THEN 'claimed'
     WHEN e.available_at > :now THEN 'waiting' ELSE 'ready' END"""
-_STALE = 10
-"""Runners that were silent for so many leases are no longer listed."""
 
 
 class SqliteEventStore:
@@ -254,7 +251,7 @@ class SqliteKeeper:
         with self._beside.writing() as db:
             db.execute("INSERT INTO sessions VALUES (?, ?, ?3, ?3, ?4) ON CONFLICT (session_id) DO UPDATE SET "
                        "last_heartbeat = ?3", (session_id, namespace, now_text(), json_text(dict(metadata))))
-            db.execute("DELETE FROM sessions WHERE last_heartbeat < ?", (in_seconds(-_STALE * self._lease),))
+            db.execute("DELETE FROM sessions WHERE last_heartbeat < ?", (in_seconds(-STALE * self._lease),))
 
     def leave(self, session_id: str) -> None:
         if self._beside is not None:
@@ -303,18 +300,8 @@ def insert_events(db: apsw.Connection, events: Sequence[QueuedEvent], commit_id:
         for event in events:
             if db.execute("SELECT (namespace, event_type, payload_json) = (?, ?, ?) FROM events WHERE id = ?",
                           (*event[1:4], event.id)).get != 1:
-                raise Invalid(f"another event is queued under the id {event.id!r} of this {event.event_type}",
-                              hint="leave event_id out, so that each event has its own")
+                raise id_taken(event)
     return new
-
-
-def check_text(event: QueuedEvent) -> None:
-    """Raise `Invalid` for text that no encoding has."""
-    try:
-        "".join(event[:6]).encode()
-    except UnicodeEncodeError as error:
-        raise Invalid(f"the {event.event_type} {event.id!r} holds text that is not Unicode: {error.reason}",
-                      hint="lone surrogates cannot be stored") from None
 
 
 def holds(db: apsw.Connection, claim: Claim, at: str | None = None) -> bool:
@@ -325,13 +312,7 @@ def holds(db: apsw.Connection, claim: Claim, at: str | None = None) -> bool:
 
 def check_claim(db: apsw.Connection, claim: Claim, at: str | None = None) -> None:
     if not holds(db, claim, at):
-        raise LeaseExpiredError(f"the claim on {claim.event.event_type} {claim.event.id} ran out before it was handled",
-                                hint="another runner handles it now; raise Config.event_lease if this happens often")
-
-
-def in_seconds(seconds: float) -> str:
-    """A moment that many seconds from now, as it is stored."""
-    return (datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+        raise claim_lost(claim)
 
 
 def _condition(selection: EventSelection) -> tuple[str, dict[str, Any]]:
