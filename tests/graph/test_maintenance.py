@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from graph_support import Customer, Order, Placed, customers, described, held
 
+from ontolake import faults
 from ontolake.errors import Invalid, NotFound
 from ontolake.graph import DamagedGraphError, Graph, UnknownCommitError
 from ontolake.history import Maintained
@@ -40,6 +41,24 @@ def test_optimize_changes_no_row_and_no_history(graph: Graph, url: str) -> None:
             again.snapshot(id).table(Customer).to_arrow()
         assert again.snapshot().get(Customer, "k0")["tier"] == "gold"  # type: ignore[index]
     assert graph.optimize(branch="try") == [] or held(graph, "try")
+
+
+def test_optimize_publishes_nothing_that_it_cannot_look_at(graph: Graph, url: str, tmp_path: Path) -> None:
+    """A version between the one that is shown and the last may be anybody's."""
+    fill(graph, 3)
+    before = described(graph)
+
+    def damage(step: str) -> None:
+        if step == "graph: table reworked":
+            _, second, *_ = sorted((tmp_path / "graph" / "nodes").glob("*/_versions/*"),
+                                   key=lambda path: path.stat().st_mtime_ns, reverse=True)
+            second.write_bytes(b"short")
+
+    with faults.arm(damage), pytest.raises(OSError, match="LanceError"):
+        graph.optimize()
+    with Graph.open(url) as again:
+        assert described(again) == before
+        assert next(again.commits()).metadata["kind"] == "load"
 
 
 def test_big_tables_get_an_index_on_their_keys_and_columns_that_ask_for_one(graph: Graph) -> None:

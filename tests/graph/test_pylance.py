@@ -91,3 +91,24 @@ def test_cleanup_takes_exactly_the_versions_that_it_is_given(dataset: LanceDatas
     last = upsert(upsert(upsert(dataset, rows(x=1)), rows(y=1)), rows(z=1))
     last.cleanup_old_versions(versions=[2])
     assert [version["version"] for version in last.versions()] == [1, 3, 4]
+
+
+def test_what_made_a_version_can_be_told_but_for_two_operations(dataset: LanceDataset) -> None:
+    """Reserved fragments have no name, and a compaction that took an index along cannot be shown at all."""
+    grown = upsert(upsert(dataset, rows(x=1)), rows(y=1))
+    grown.create_scalar_index("id", "BTREE")
+    indexed = grown.version
+    grown.delete("id = 'a'")
+    grown.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+    reserved, rewritten = range(indexed + 2, grown.version + 1)
+    assert type(grown.read_transaction(reserved).operation).__name__ == "BaseOperation"  # type: ignore[union-attr]
+    with pytest.raises(TypeError, match="RewrittenIndex"):
+        grown.read_transaction(rewritten)
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short")])
+def test_a_version_that_cannot_be_read_is_an_os_error(dataset: LanceDataset, tmp_path: Path, damage: Any) -> None:
+    upsert(upsert(dataset, rows(x=1)), rows(y=1))
+    damage(tmp_path / "d" / "_versions" / f"{2**64 - 1 - 2:020d}.manifest")
+    with pytest.raises(OSError, match="manifest"):
+        lance.dataset(dataset.uri).read_transaction(2)

@@ -223,15 +223,37 @@ def test_a_sidecar_that_cannot_be_explained_blocks_its_branch_only(graph: Graph,
     assert file.exists()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 99}', '{"format": 1, "tables": []}'])
-def test_an_unreadable_sidecar_is_set_aside(graph: Graph, url: str, tmp_path: Path, content: str) -> None:
+WHOLE = json.loads(Sidecar("", "main", "main", None, "load", [], "2024-05-06T07:08:09+00:00", "host/boot",
+                           "1/2").to_bytes())
+NO_SIDECAR = [b"", b"{", b"[]", b"7", b"\xff\xfe", b'{"format": 99}', b'{"format": 1, "tables": []}']
+NOT_WHOLE: list[dict[str, Any]] = [
+    {"operation": "01ARZ3NDEKTSV4RRFFQ69G5FAW"}, {"branch": 7}, {"process": "x/2"}, {"started_at": "yesterday"},
+    {"started_at": "2024-05-06T07:08:09"}, {"tables": [{"key": "node:Customer"}]}, {"tables": None},
+    {"types": [{"name": "T"}]}, {"lineage": ["{"]}, {"extra": []},
+]  # fmt: skip
+
+
+def test_unreadable_sidecars_are_set_aside(graph: Graph, url: str, tmp_path: Path) -> None:
     folder = tmp_path / "graph" / "__recovery"
     graph.load(Customer, customers("a"))
-    (folder / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json").write_text(content)
+    for number, given in enumerate((*NO_SIDECAR, *NOT_WHOLE)):
+        operation = f"01ARZ3NDEKTSV4RRFFQ69G5F{number:02d}"
+        name = f"{operation}.json"
+        content = given if isinstance(given, bytes) else json.dumps({**WHOLE, "operation": operation, **given}).encode()
+        (folder / name).write_bytes(content)
+        with Graph.open(url) as again:
+            (recovered,) = again.recovered
+            assert recovered.action == "quarantined"
+            assert name in recovered.reason
+            assert "\n" not in recovered.reason
+            again.load(Customer, customers(f"k{number}"))
+        assert (folder / "quarantine" / name).read_bytes() == content
+        assert not (folder / name).exists()
+    assert len(list(graph.recoveries())) == len(NO_SIDECAR) + len(NOT_WHOLE)
+    operation = "01ARZ3NDEKTSV4RRFFQ69G5FZZ"  # one with nothing wrong in it is taken for what it is
+    (folder / f"{operation}.json").write_text(json.dumps({**WHOLE, "operation": operation}))
     with Graph.open(url) as again:
-        assert [one.action for one in again.recovered] == ["quarantined"]
-        again.load(Customer, customers("b"))
-    assert (folder / "quarantine" / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json").read_text() == content
+        assert [one.action for one in again.recovered] == ["dropped"]
 
 
 def test_a_sidecar_of_a_living_process_is_left_alone(graph: Graph, url: str) -> None:

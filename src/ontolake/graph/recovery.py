@@ -17,7 +17,7 @@ from ontolake.graph.errors import DamagedGraphError, ExpectedVersionMismatch, Un
 from ontolake.graph.manifest import RECOVERY_ACTOR, Manifest, Pin
 from ontolake.graph.place import Place
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove, at_work
-from ontolake.graph.tables import STEP, Tables, own_versions
+from ontolake.graph.tables import STEP, Tables, own_versions, transaction_at
 from ontolake.graph.types import GraphType
 from ontolake.graph.ulid import derived_ulid, is_ulid
 
@@ -95,12 +95,12 @@ class Recoverer:
         undone = derived_ulid(sidecar.operation, "rollback")
         if self.manifest.find(state.dataset, undone) is not None:
             return self._end(sidecar, "rolled_back", undone, "it was undone")
-        moved: dict[str, int | None] = {move.key: self._moved(sidecar, move) for move in sidecar.tables}
-        steps = {move.key: move for move in sidecar.tables}
         for move in sidecar.tables:
             actual = state.pins[move.key].version if move.key in state.pins else None
             if actual != move.expected and not (move.expected == 0 and actual is None):
                 return self._end(sidecar, "discarded", None, f"{move.key} was published by somebody else since")
+        moved: dict[str, int | None] = {move.key: self._moved(sidecar, move) for move in sidecar.tables}
+        steps = {move.key: move for move in sidecar.tables}
         if all(version is None for version in moved.values()) and (moved or not sidecar.types):
             return self._end(sidecar, "dropped", None, "no table had moved")
         if all(version is not None for version in moved.values()):
@@ -147,15 +147,15 @@ class Recoverer:
     def _whole(self, base: Any, version: int, move: TableMove) -> bool:
         """Whether a version has what was pinned and the operation's steps, and nothing of anybody else's."""
         for step in range(move.steps, 0, -1):
-            transaction = base.read_transaction(version)
-            marks = transaction.transaction_properties or {}
+            transaction = transaction_at(base, version)
+            marks = (transaction and transaction.transaction_properties) or {}
             if marks.get(STEP) != f"{step}/{move.steps}":
                 return False
             version -= 1
         if version == move.expected or move.expected == 0:
             return True
-        transaction = base.read_transaction(version)
-        return type(transaction.operation).__name__ == "Restore" and transaction.operation.version == move.expected
+        operation = getattr(transaction_at(base, version), "operation", None)
+        return type(operation).__name__ == "Restore" and operation.version == move.expected
 
     def _forward(self, sidecar: Sidecar, moved: dict[str, int]) -> Recovery:
         pins: dict[str, Pin | None] = {}

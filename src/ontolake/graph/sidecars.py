@@ -17,7 +17,9 @@ from typing import Any
 
 from ontolake import faults
 from ontolake.errors import NotFound
+from ontolake.graph.manifest import CommitRecord
 from ontolake.graph.place import Place
+from ontolake.graph.types import GraphType
 
 FOLDER = "__recovery"
 QUARANTINE = f"{FOLDER}/quarantine"
@@ -70,14 +72,27 @@ class Sidecar:
     @classmethod
     def from_bytes(cls, data: bytes) -> Sidecar:
         """Raises `ValueError` if it is none, or none of ours."""
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            raise ValueError("it is not a sidecar: it has no fields")
+        if found.get("format") != FORMAT:
+            raise ValueError(f"its format is {found.get('format')!r}, and this build knows {FORMAT}")
+        from pydantic import TypeAdapter, ValidationError
+
         try:
-            found = json.loads(data)
-            if found.get("format") != FORMAT:
-                raise ValueError(f"its format is {found.get('format')!r}, and this build knows {FORMAT}")
-            tables = [TableMove(**move) for move in found.pop("tables")]
-            return cls(tables=tables, **found)
-        except (TypeError, AttributeError, KeyError) as error:
-            raise ValueError(f"it is not a sidecar: {error}") from error
+            sidecar = TypeAdapter(Sidecar).validate_json(data, strict=True)
+            _age(sidecar)
+            int(sidecar.process.partition("/")[0] or 0)
+            for one in sidecar.types:
+                GraphType.from_json(one)
+            for text in sidecar.lineage:
+                CommitRecord.from_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"it is not a sidecar: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"it is not a sidecar: {error!r}") from error
+        return sidecar
 
 
 class Sidecars:
@@ -130,8 +145,7 @@ def at_work(sidecar: Sidecar) -> bool:
     here, boot = _host().split("/", 1)
     host, _, its_boot = sidecar.host.partition("/")
     if host != here:
-        begun = datetime.fromisoformat(sidecar.started_at)
-        return (datetime.now(UTC) - begun).total_seconds() < FOREIGN_GRACE
+        return _age(sidecar) < FOREIGN_GRACE
     if its_boot != boot:
         return False
     pid = int(sidecar.process.partition("/")[0] or 0)
@@ -139,6 +153,10 @@ def at_work(sidecar: Sidecar) -> bool:
         with _active_lock:
             return sidecar.operation in _active
     return bool(pid) and _process(pid) == sidecar.process
+
+
+def _age(sidecar: Sidecar) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(sidecar.started_at)).total_seconds()
 
 
 def _host() -> str:

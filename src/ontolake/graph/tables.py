@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError
 from ontolake.graph.filters import literal
+from ontolake.graph.keys import KeySet, contains
 from ontolake.graph.manifest import MAIN, Pin
 from ontolake.graph.place import Place
 from ontolake.graph.types import GraphType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 OPERATION, STEP = "ontolake:operation", "ontolake:step"
 _CACHED = 256
 _TRIES = 12
+_BATCH = 131_072
 FEW_KEYS = 2000
 """Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
 
@@ -264,13 +266,9 @@ class Tables:
         if keys.num_rows == 0 or dataset.count_rows() == 0:
             return pa.Table.from_batches([], pa.schema([kind.schema.field(name) for name in wanted]))
         names = [*dict.fromkeys((*wanted, *kind.keys))]
-        first = keys.column(kind.keys[0])
-        if keys.num_rows <= FEW_KEYS:
-            found = dataset.to_table(columns=names, filter=is_among(kind.keys[0], first))
-        else:
-            found = _scan_for(dataset, names, kind.keys[0], first)
-        if len(kind.keys) > 1:
-            found = semi_join(found, keys, kind.keys)
+        found = having(dataset, names, kind.keys[0], keys.column(kind.keys[0]))
+        if len(kind.keys) > 1 and found.num_rows:
+            found = found.filter(contains(keys, found, kind.keys))
         return found.select(wanted)
 
 
@@ -282,51 +280,27 @@ def is_among(column: str, values: Any) -> str:
     return f"`{column}` IN ({', '.join(literal(value) for value in distinct)})"
 
 
-def _scan_for(dataset: LanceDataset, names: Sequence[str], column: str, values: Any) -> pa.Table:
-    """Rows found by reading one column of the whole table, then the others of those rows only."""
+def having(dataset: LanceDataset, names: Sequence[str], column: str, values: Any) -> pa.Table:
+    """The rows whose column has one of these values: asked for one by one if they are few, else by reading them all."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    wanted = pc.unique(values)
+    if len(values) <= FEW_KEYS:
+        return dataset.to_table(columns=list(names), filter=is_among(column, values))
+    wanted = KeySet(values)
     batches: list[pa.RecordBatch] = []
-    for batch in dataset.to_batches(columns=[column], with_row_id=True):
-        here = batch.filter(pc.is_in(batch.column(column), wanted))
-        if here.num_rows:
-            batches.append(here)
+    for batch in dataset.to_batches(columns=[column], with_row_id=True, batch_size=_BATCH):
+        here = wanted.has(batch.column(column))
+        if here.any():
+            batches.append(batch.filter(pa.array(here)))
     if not batches:
         return dataset.to_table(columns=list(names), filter="false")
-    ids = pa.Table.from_batches(batches).column("_rowid").to_pylist()
-    if len(names) == 1 and names[0] == column:
-        return pa.Table.from_batches(batches).select([column])
-    return dataset._take_rows(ids, columns=list(names)) if len(ids) < dataset.count_rows() // 4 else (
-        semi_filter(dataset.to_table(columns=list(names)), column, wanted))
-
-
-def semi_filter(table: pa.Table, column: str, values: Any) -> pa.Table:
-    import pyarrow.compute as pc
-
-    return table.filter(pc.is_in(table.column(column), values))
-
-
-def semi_join(table: pa.Table, keys: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The rows of `table` whose key is in `keys`."""
-    return table.filter(contains(keys, table, names)) if table.num_rows else table
-
-
-def contains(keys: pa.Table, table: pa.Table, names: Sequence[str]) -> Any:
-    """For each row of `table`, whether its key is in `keys`."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if len(names) == 1:
-        return pc.is_in(table.column(names[0]), pc.unique(keys.column(names[0]).combine_chunks()))
-    from ontolake.graph.rows import codes
-
-    columns = [pa.chunked_array([*keys.column(name).chunks, *table.column(name).chunks], keys.column(name).type)
-               for name in names]  # fmt: skip
-    both = codes(*columns)
-    return pa.array(np.isin(both[keys.num_rows :], both[: keys.num_rows]))
+    found = pa.Table.from_batches(batches)
+    if list(names) == [column]:
+        return found.select([column])
+    if found.num_rows < dataset.count_rows() // 4:
+        return dataset._take_rows(found.column("_rowid").to_pylist(), columns=list(names))
+    table = dataset.to_table(columns=list(names))
+    return table.filter(pa.array(wanted.has(table.column(column))))
 
 
 def _remove_tree(place: Place, kind: GraphType, line: str) -> None:
@@ -334,23 +308,31 @@ def _remove_tree(place: Place, kind: GraphType, line: str) -> None:
     place.store.delete([info.key for info in place.store.list(prefix)])
 
 
-def _is_one_of(dataset: LanceDataset, version: int, allowed: frozenset[str]) -> bool:
+def transaction_at(dataset: LanceDataset, version: int) -> Any:
+    """What made a version; None for a compaction that took indexes along, which pylance cannot show.
+
+    Raises `OSError` if the version cannot be read.
+    """
     try:
-        transaction = dataset.read_transaction(version)
-    except TypeError:  # pylance cannot show a compaction that took indexes along
+        return dataset.read_transaction(version)
+    except TypeError:
+        return None
+
+
+def _is_one_of(dataset: LanceDataset, version: int, allowed: frozenset[str]) -> bool:
+    transaction = transaction_at(dataset, version)
+    if transaction is None:
         return "Rewrite" in allowed
-    except (OSError, ValueError, NotImplementedError):
-        return "ReserveFragments" in allowed
-    name = type(transaction.operation).__name__ if transaction is not None else "BaseOperation"
+    name = type(transaction.operation).__name__
     return name in allowed or (name == "BaseOperation" and "ReserveFragments" in allowed)  # shown without a name
 
 
 def own_versions(dataset: LanceDataset, after: int, operation: str) -> Iterator[tuple[int, Any]]:
-    """The versions above `after` that an operation made, with their transactions, oldest first."""
+    """The versions above `after` that an operation made, with their transactions, oldest first.
+
+    Raises `OSError` if one cannot be read, for it may be the operation's.
+    """
     for version in range(after + 1, dataset.latest_version + 1):
-        try:
-            transaction = dataset.read_transaction(version)
-        except (OSError, ValueError, TypeError):
-            continue
+        transaction = transaction_at(dataset, version)
         if transaction is not None and (transaction.transaction_properties or {}).get(OPERATION) == operation:
             yield version, transaction
