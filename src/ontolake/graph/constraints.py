@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError
+from ontolake.graph.keys import KeySet, are_distinct, contains, repeated
 from ontolake.graph.manifest import Pin
-from ontolake.graph.rows import codes, key_at
-from ontolake.graph.tables import FEW_KEYS, Change, Tables, contains, is_among
+from ontolake.graph.rows import key_at
+from ontolake.graph.tables import FEW_KEYS, Change, Tables, having
 from ontolake.graph.types import LEFT, RIGHT, GraphType
 
 if TYPE_CHECKING:
@@ -60,24 +62,19 @@ class Checker:
                              f"a {kind.left} has at most one {kind.name} (cardinality {kind.cardinality})")
 
     def _unique(self, kind: GraphType, change: Change, column: str, rule: str, reason: str) -> None:
-        import numpy as np
-
         puts = change.puts
         assert puts is not None
         given = puts.filter(pc.is_valid(puts.column(column)))
         if given.num_rows == 0:
             return
-        if pc.count_distinct(given.column(column)).as_py() != given.num_rows:
-            found = codes(given.column(column))
-            _, first, counts = np.unique(found, return_index=True, return_counts=True)
-            for row in first[counts > 1]:
-                again = int(np.flatnonzero(found == found[row])[1])
+        if not are_distinct(given.column(column)):
+            for _, again in repeated(given.column(column)):
                 self._tell(kind, given, again, column, rule, reason)
         dataset = self._dataset(kind.key)
         if dataset is None:
             return
         names = [*dict.fromkeys((*kind.keys, column))]
-        stored = _having(dataset, names, column, given.column(column))
+        stored = having(dataset, names, column, given.column(column))
         for keys in (puts, change.deletes):
             if keys is not None and stored.num_rows:
                 stored = stored.filter(pc.invert(contains(keys, stored, kind.keys)))
@@ -109,8 +106,7 @@ class Checker:
         for key, change in self.changes.items():
             kind = self.types[key]
             if kind.kind == "edge" and change.puts is not None:
-                for column, node in kind.ends:
-                    self._endpoints(kind, change.puts, column, node)
+                self._endpoints(kind, change.puts)
             elif kind.kind == "node" and (change.deletes is not None or change.replace):
                 self._stranded(kind, change)
 
@@ -125,26 +121,41 @@ class Checker:
                 found.update(edge.key for edge in self.types.values() if key in (end for _, end in edge.ends))
         return found - self.changes.keys()
 
-    def _endpoints(self, kind: GraphType, puts: pa.Table, column: str, node_key: str) -> None:
-        node = self.types[node_key]
-        wanted = pc.unique(puts.column(column).combine_chunks())
-        change = self.changes.get(node_key)
-        if change is not None and change.puts is not None:
-            new = pc.unique(change.puts.column(node.keys[0]).combine_chunks())
-            wanted = wanted.filter(pc.invert(pc.is_in(wanted, new)))
-        gone = None
-        if change is not None and change.deletes is not None:
-            gone = wanted.filter(pc.is_in(wanted, change.deletes.column(node.keys[0]).combine_chunks()))
-            wanted = wanted.filter(pc.invert(pc.is_in(wanted, gone)))
-        dataset = self._dataset(node_key)
-        if dataset is not None and len(wanted):
-            keys = pa.table({node.keys[0]: wanted})
-            there = self.tables.lookup(node, dataset, keys, node.keys).column(node.keys[0]).combine_chunks()
-            wanted = wanted.filter(pc.invert(pc.is_in(wanted, there)))
-        missing = pa.concat_arrays([wanted, gone]) if gone is not None else wanted
-        for value in missing.to_pylist():
-            row = pc.index(puts.column(column), pa.scalar(value, puts.column(column).type)).as_py()
-            self.report(EndpointError(kind.table, f"there is no {node.name} {value!r}", row=row,
+    def _endpoints(self, kind: GraphType, puts: pa.Table) -> None:
+        there: dict[str, KeySet] = {}
+        for column, end in kind.ends:
+            if end not in there:
+                ends = [puts.column(name) for name, other in kind.ends if other == end]
+                there[end] = self._nodes(self.types[end], ends)
+            missing = ~there[end].has(puts.column(column))
+            if missing.any():
+                self._nowhere(kind, puts.filter(pa.array(missing)), np.flatnonzero(missing), column, self.types[end])
+
+    def _nodes(self, node: GraphType, ends: list[Any]) -> KeySet:
+        """The keys of nodes that will be there: all of them, or at least those that edges end at."""
+        change, name = self.changes.get(node.key), node.keys[0]
+        parts = [change.puts.column(name)] if change is not None and change.puts is not None else []
+        dataset = self._dataset(node.key)
+        if dataset is not None:
+            given = pa.chunked_array([chunk for column in ends for chunk in column.chunks], ends[0].type)
+            if len(given) <= FEW_KEYS:
+                wanted = pc.unique(given)
+                if parts:
+                    wanted = wanted.filter(pa.array(~KeySet(parts).has(wanted)))
+                stored = self.tables.lookup(node, dataset, pa.table({name: wanted}), node.keys).column(name)
+            else:
+                stored = dataset.to_table(columns=[name]).column(name)
+            if change is not None and change.deletes is not None:
+                stored = stored.filter(pa.array(~KeySet(change.deletes.column(name)).has(stored)))
+            parts.append(stored)
+        return KeySet(parts or [pa.chunked_array([], ends[0].type)])
+
+    def _nowhere(self, kind: GraphType, puts: pa.Table, rows: Any, column: str, node: GraphType) -> None:
+        """Tell every node that is missing once, with the first row that leads there."""
+        values = puts.column(column)
+        for value in pc.unique(values).to_pylist():
+            row = pc.index(values, pa.scalar(value, values.type)).as_py()
+            self.report(EndpointError(kind.table, f"there is no {node.name} {value!r}", row=int(rows[row]),
                                       key=key_at(kind, puts, row), column=column,
                                       hint=f"load the {node.name} first, or in the same transaction"))
 
@@ -180,17 +191,9 @@ class Checker:
         dataset = self._dataset(edge.key)
         if dataset is None:
             return pa.Table.from_batches([], pa.schema([edge.schema.field(name) for name in edge.keys]))
-        found = _having(dataset, list(edge.keys), column, nodes)
+        found = having(dataset, list(edge.keys), column, nodes)
         change = self.changes.get(edge.key)
         for keys in (change.puts, change.deletes) if change is not None else ():
             if keys is not None and found.num_rows:
                 found = found.filter(pc.invert(contains(keys, found, edge.keys)))
         return found
-
-
-def _having(dataset: LanceDataset, names: list[str], column: str, values: Any) -> pa.Table:
-    """The rows whose column has one of these values."""
-    if len(values) <= FEW_KEYS:
-        return dataset.to_table(columns=names, filter=is_among(column, values))
-    table = dataset.to_table(columns=names)
-    return table.filter(pc.is_in(table.column(column), pc.unique(values)))

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.graph.keys import codes, contains
 from ontolake.graph.manifest import Pin
-from ontolake.graph.rows import codes
 from ontolake.graph.snapshot import Snapshot, plain_row, row_key
-from ontolake.graph.tables import Tables, contains
+from ontolake.graph.tables import Tables
 from ontolake.graph.types import GraphType
 from ontolake.history import Change as RowChange
 

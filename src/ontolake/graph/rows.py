@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError
+from ontolake.graph.keys import are_distinct, repeated
 from ontolake.graph.types import GraphField, GraphType
 from ontolake.model.codecs import json_text
 
@@ -274,43 +275,12 @@ def key_at(kind: GraphType, table: pa.Table, row: int) -> Any:
     return values[0] if kind.kind == "node" else values
 
 
-def codes(*columns: Any) -> Any:
-    """One integer per row, equal where all columns are equal: keys for numpy to compare."""
-    import numpy as np
-
-    combined: Any = None
-    for column in columns:
-        if pa.types.is_integer(column.type) and column.null_count == 0:
-            part = column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-        else:
-            encoded = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).dictionary_encode()
-            if isinstance(encoded, pa.ChunkedArray):
-                encoded = encoded.combine_chunks()
-            part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        if combined is None:
-            combined = part
-        else:
-            _, left = np.unique(combined, return_inverse=True)
-            _, right = np.unique(part, return_inverse=True)
-            combined = left.astype(np.int64) * (int(right.max(initial=0)) + 1) + right
-    return combined
-
-
 def refuse_duplicates(kind: GraphType, table: pa.Table) -> None:
     """Raise `DuplicateKeyError` if a key is there twice."""
-    if table.num_rows < 2:
-        return
     keys = [table.column(name) for name in kind.keys]
-    if len(keys) == 1 and pc.count_distinct(keys[0]).as_py() == table.num_rows:
+    if are_distinct(*keys):
         return
-    import numpy as np
-
-    found = codes(*keys)
-    _, first, counts = np.unique(found, return_index=True, return_counts=True)
-    if len(first) == table.num_rows:
-        return
-    row = int(first[counts > 1].min())
-    again = int(np.flatnonzero(found == found[row])[1])
+    row, again = repeated(*keys)[0]
     raise DuplicateKeyError(kind.table, f"the key is given twice, in rows {row} and {again}", row=again,
                             key=key_at(kind, table, again), column=kind.keys[0],
                             hint="give every key once in one load")

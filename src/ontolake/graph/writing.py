@@ -17,11 +17,12 @@ from ontolake.errors import Conflict, Invalid
 from ontolake.graph.constraints import Checker
 from ontolake.graph.errors import DuplicateKeyError, RecoveryBlockedError, RowError, UnknownBranchError
 from ontolake.graph.filters import to_sql
-from ontolake.graph.manifest import Manifest, Pin, State
+from ontolake.graph.keys import contains
+from ontolake.graph.manifest import CommitRecord, Manifest, Pin, State
 from ontolake.graph.recovery import Recoverer
 from ontolake.graph.rows import key_at, refuse_duplicates, to_table
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
-from ontolake.graph.tables import Change, Tables, contains
+from ontolake.graph.tables import Change, Tables
 from ontolake.graph.types import GraphType, resolve_table
 from ontolake.graph.ulid import new_ulid
 from ontolake.history import Commit
