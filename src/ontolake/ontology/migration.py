@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
@@ -83,7 +83,7 @@ class Migration:
             chain = self._chain(info.name, version)
             if not chain and not _automatic(change, info):
                 missing.append((info.name, version))
-            rows = self._repository.count_stored(StoredType(stored.schema))
+            rows = self._count(StoredType(stored.schema))
             planned.append(TypeMigration(info.kind, info.name, version, version + max(1, len(chain)), change, rows,
                                          tuple(one.name for one in chain)))
         return MigrationPreview(tuple(planned), tuple(missing), self._token(planned))
@@ -125,42 +125,57 @@ class Migration:
             commit_id = transaction.finish({"kind": "migration", "migrated_types": [_told(one) for one in done]})
         return MigrationResult(commit_id, tuple(done))
 
-    def _rewrite(self, transaction: Transaction, planned: TypeMigration) -> int:
+    def _count(self, stored: StoredType) -> int:
+        return self._repository.count_stored(stored)
+
+    def _planned(self, planned: TypeMigration) -> tuple[TypeInfo, StoredType, list[Upgrader]]:
+        """The type as it is to be, as it is stored, and the upgraders in between."""
         info = next(one for one in self._types if (one.kind, one.name) == (planned.type_kind, planned.type_name))
         stored = StoredType(self._repository.schemas()[info.kind, info.name].schema)
-        chain = self._chain(info.name, planned.from_schema_version_id)
+        return info, stored, self._chain(info.name, planned.from_schema_version_id)
+
+    def _rewrite(self, transaction: Transaction, planned: TypeMigration) -> int:
+        info, stored, chain = self._planned(planned)
         if any(one.arrow for one in chain):
-            rows: Iterable[Row] = self._through_arrow(info, stored, chain)
+            rows: Iterable[Row] = upgraded_table(info, stored, chain, self._repository.arrow_stored(stored))
         else:
-            rows = self._one_by_one(info, stored, chain)
+            rows = upgraded_rows(info, stored, chain, self._read(stored))
         return transaction.rewrite(info, planned.to_schema_version_id, rows)
 
-    def _one_by_one(self, info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]) -> Iterator[Row]:
-        for row in self._repository.read_stored(stored):
-            before = {column.name: column.decode(value) for column, value in
-                      zip(stored.all_columns, row, strict=False)}
-            key = _key(stored, before)
-            after: Any = dict(before)
-            for one in chain:
-                after = _called(one, after, info.name, key)
-            yield _checked(info, after, key)
+    def _read(self, stored: StoredType) -> Iterator[Row]:
+        """Begins to read when the first row is asked for: by then there is a place to put it."""
+        yield from self._repository.read_stored(stored)
 
-    def _through_arrow(self, info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]) -> list[Row]:
-        from ontolake.ontology.arrow_rows import rows_from_arrow
 
-        table: Any = self._repository.arrow_stored(stored)
-        before = sorted(_table_keys(stored, table))
+def upgraded_rows(
+    info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], rows: Iterable[Row]
+) -> Iterator[Row]:  # fmt: skip
+    """Stored rows made rows of another version one by one. Raises `MigrationError`, naming the key."""
+    for row in rows:
+        before = {column.name: column.decode(value) for column, value in zip(stored.all_columns, row, strict=False)}
+        key = _key(stored, before)
+        after: Any = dict(before)
         for one in chain:
-            table = _called(one, table, info.name, None) if one.arrow else _by_rows(one, table, info.name)
-        try:
-            rows, _ = rows_from_arrow(info, table)
-        except SchemaValidationError as error:
-            raise MigrationError(f"an upgrader of {info.name} returned what does not fit: {error}") from error
-        after = sorted(str(info.key_of(row)) for row in rows)
-        if after != before:
-            raise MigrationError(f"the upgraders of {info.name} must keep every key once: {len(before)} rows went in, "
-                                 f"{len(after)} came out, {len(set(before) ^ set(after))} keys differ")
-        return rows
+            after = _called(one, after, info.name, key)
+        yield _checked(info, after, key)
+
+
+def upgraded_table(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], table: Any) -> Collection[Row]:
+    """The same for a table, all rows at once. Raises `MigrationError` if keys do not stay."""
+    from ontolake.ontology.arrow_rows import rows_from_arrow
+
+    before = sorted(_table_keys(stored, table))
+    for one in chain:
+        table = _called(one, table, info.name, None) if one.arrow else _by_rows(one, table, info.name)
+    try:
+        rows, _ = rows_from_arrow(info, table)
+    except SchemaValidationError as error:
+        raise MigrationError(f"an upgrader of {info.name} returned what does not fit: {error}") from error
+    after = sorted(str(info.key_of(row)) for row in rows)
+    if after != before:
+        raise MigrationError(f"the upgraders of {info.name} must keep every key once: {len(before)} rows went in, "
+                             f"{len(after)} came out, {len(set(before) ^ set(after))} keys differ")
+    return rows
 
 
 def _told(one: TypeMigration) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ontolake.ontology.repository.s3_layout import DataFile
 from ontolake.ontology.repository.s3_rows import (
     COMMIT,
     SUPERSEDED,
+    Type,
     concat,
     empty_table,
     key_texts,
@@ -79,7 +80,7 @@ class FileParts(KeyRange):
                 table = repository.files.table(file, [*names, *also])
             else:
                 table = repository.files.groups(file, groups, [*names, *also])
-            table = self._in_range(info, table)
+            table = in_range(info, table, self.low, self.high)
             if also:
                 import pyarrow.compute as pc
 
@@ -90,19 +91,6 @@ class FileParts(KeyRange):
         found = within(concat(tables), span)
         plain = len(tables) < 2 or not any(file.updates or file.superseded for file, _ in self.files)
         return found if history or plain else last_of_each(info, found)
-
-    def _in_range(self, info: TypeInfo, table: pa.Table) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        keys = table.column(place(info.keys[0]))
-        for bound, keep in ((self.low, pc.greater_equal), (self.high, pc.less)):
-            if bound is not None:
-                value = info.keys[0].decode(bound) if info.keys[0].scalar == "date" else bound
-                mask = keep(keys, pa.scalar(value, keys.type))
-                table = table.filter(mask)
-                keys = table.column(place(info.keys[0]))
-        return table
 
     def _kinds(self, repository: S3Repository, info: TypeInfo, table: pa.Table) -> pa.Array:
         """For each changed row whether its key was there before."""
@@ -129,6 +117,19 @@ class FileParts(KeyRange):
             part = part.filter(pc.less_equal(part.column(COMMIT), self.view.since))
             before |= pc.is_in(texts, value_set=key_texts(info, part)).to_numpy(zero_copy_only=False)
         return pa.array(np.where(again | before, "update", "insert"), pa.string())
+
+
+def in_range(info: Type, table: pa.Table, low: Any, high: Any) -> pa.Table:
+    """The rows whose leading keys lie in `[low, high)`; None is no bound."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for bound, keep in ((low, pc.greater_equal), (high, pc.less)):
+        if bound is not None:
+            keys = table.column(place(info.keys[0]))
+            value = info.keys[0].decode(bound) if info.keys[0].scalar == "date" else bound
+            table = table.filter(keep(keys, pa.scalar(value, keys.type)))
+    return table
 
 
 def _encoded_keys(info: TypeInfo, table: pa.Table) -> list[Any]:
@@ -169,7 +170,7 @@ def object_splits(
         if not files:
             return []
         total = sum(file.row_count for file in files)
-        cuts = _cuts(repository, info, files, min(parts, max(1, total // 4096)))
+        cuts = cuts_of(repository, info, files, min(parts, max(1, total // 4096)))
         earlier = tuple(file for file in (*(state.past if state else ()), *(state.runs if state else ()))
                         if file.min_commit_id <= view.since) if view.mode == "changes" and view.since else ()
         # A row group may be left out if nothing in it replaces an older row that would be seen in its place.
@@ -183,7 +184,7 @@ def object_splits(
         found = []
         for low, high in itertools.pairwise(edges):
             chosen = [(file, groups) for file in files
-                      if (groups := _groups(repository, info, file, low, high, kept[file.path])) != ()]
+                      if (groups := groups_within(repository, info, file, low, high, kept[file.path])) != ()]
             if chosen:
                 rows = sum(file.row_count if groups is None else
                            sum(repository.files.statistics(file).row_group(n).num_rows for n in groups)
@@ -193,7 +194,7 @@ def object_splits(
         return found
 
 
-def _cuts(repository: S3Repository, info: TypeInfo, files: Sequence[DataFile], parts: int) -> list[Any]:
+def cuts_of(repository: S3Repository, info: Type, files: Sequence[DataFile], parts: int) -> list[Any]:
     """Keys at which to cut: quantiles of where row groups begin."""
     starts: list[tuple[Any, int]] = []
     for file in files:
@@ -216,8 +217,8 @@ def _cuts(repository: S3Repository, info: TypeInfo, files: Sequence[DataFile], p
     return cuts[: parts - 1]
 
 
-def _groups(
-    repository: S3Repository, info: TypeInfo, file: DataFile, low: Any, high: Any, kept: frozenset[int] | None
+def groups_within(
+    repository: S3Repository, info: Type, file: DataFile, low: Any, high: Any, kept: frozenset[int] | None = None
 ) -> Groups:  # fmt: skip
     """The row groups of a file with keys in a range; None for all of a small one, () for none."""
     if (low is not None and file.high is not None and file.high < low) or (

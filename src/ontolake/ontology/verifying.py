@@ -7,7 +7,7 @@ apart from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -85,6 +85,14 @@ def _rows(
     yield from checks.rest()
 
 
+def check_rows(version: SchemaVersion, rows: list[tuple[Any, ...]], commits: Collection[int]) -> Iterator[Damage]:
+    """The damage in some rows that were written under a schema version, each with its commit behind it."""
+    checks = _Checks(version)
+    for start in range(0, len(rows), _BATCH):
+        yield from checks.look_at(rows[start : start + _BATCH], commits)
+    yield from checks.rest()
+
+
 class _Checks:
     """The checks of one schema version, a batch of rows at a time, and within it a column at a time."""
 
@@ -95,9 +103,9 @@ class _Checks:
         self._keys = [self._stored.all_columns.index(key) for key in self._stored.keys]
         self._seen: dict[tuple[str, str], int] = {}
 
-    def look_at(self, batch: list[tuple[Any, ...]], commits: set[int]) -> Iterator[Damage]:
+    def look_at(self, batch: list[tuple[Any, ...]], commits: Collection[int]) -> Iterator[Damage]:
         *columns, of = zip(*batch, strict=True)
-        if not commits.issuperset(of):
+        if not set(of).issubset(commits):
             for row in batch:
                 if row[-1] not in commits:
                     yield from self._damage(row, "", f"there is no commit {row[-1]}")

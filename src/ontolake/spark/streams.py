@@ -10,22 +10,20 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from pyspark.sql import datasource as ds
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ontolake.errors import Conflict, Invalid, NotFound
+from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
-from ontolake.parallel import Fragment, Parallel, Published, beside, new_job, stage
-from ontolake.spark.errors import StreamError
+from ontolake.parallel import Fragment, Published, beside, new_job, stage
+from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.types import fitted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.objects import ObjectStore
     from ontolake.spark.source import Options, Part, Staged
 
 _TRIES = 20
@@ -116,11 +114,10 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
             return
         publish_batch(self._options, str(self._options.stream), batchId, fragments)
         with contextlib.suppress(Exception):  # `clean` does it later
-            store = _beside(self._options.url)
-            try:
+            from ontolake.objects import open_store
+
+            with contextlib.closing(open_store(beside(self._options.url))) as store:
                 store.delete([fragment.key for fragment in fragments])
-            finally:
-                store.close()
 
     def abort(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
         """Nothing is deleted: the publish may have happened. What is left is cleaned up later."""
@@ -135,7 +132,7 @@ def publish_batch(options: Options, stream: str, batch: int, fragments: Sequence
     with options.open(write=True) as store:
         for _ in range(_TRIES):
             head = store.head()
-            last = last_batch(store, stream, head)
+            last = last_batch(store, stream)
             if last is not None and last.batch == batch:
                 return None
             if last is not None and last.batch > batch:
@@ -148,9 +145,6 @@ def publish_batch(options: Options, stream: str, batch: int, fragments: Sequence
             except Conflict:
                 continue
             reach("stream: published")
-            if done.commit is not None:
-                with contextlib.suppress(Exception):  # it only saves looking
-                    _remember(options.url, stream, Mark(batch, done.commit))
             return done
         raise Conflict(f"others keep committing to {options.url!r}", hint="start the stream again")
 
@@ -159,37 +153,20 @@ class Mark(NamedTuple):
     """Which batch of a stream a commit has in it."""
 
     batch: int
-    commit: int
+    commit: int | str
 
 
-def last_batch(store: Parallel, stream: str, head: int) -> Mark | None:
+def last_batch(store: Any, stream: str) -> Mark | None:
     """The newest commit that says it has a batch of this stream in it.
 
-    Reads the commits that came since the stream published last, not all of history.
+    Reads the commits that came since the stream published last; all of them, where it never did.
     """
-    known = _remembered(store.url, stream)
-    if known is not None:
-        at = known.commit
-        if at > head or known not in _marks(store, stream, at - 1, at):
-            known = None  # of another store that was here before
-    return next(_marks(store, stream, 0 if known is None else known.commit, head), known)
-
-
-def _marks(store: Any, stream: str, since: int, until: int) -> Iterator[Mark]:
-    """The commits in `(since, until]` that have a batch of a stream in them, newest first."""
-    if since >= until:
-        return
-    log = getattr(store, "commits", None)
-    if log is None:
-        found = getattr(store, "repository", None)
-        if found is None:
-            raise StreamError(stream, f"{store.url!r} does not tell which batches are in it",
-                              hint="write to it with foreachBatch")
-        log = found.commits
-    for commit in log(since=since, until=until):
+    log = getattr(store, "commits", None) or store.repository.commits
+    for commit in log():
         batch = _batch_of(commit, stream)
         if batch is not None:
-            yield Mark(batch, int(commit.id))
+            return Mark(batch, commit.id)
+    return None
 
 
 def _batch_of(commit: Commit[Any], stream: str) -> int | None:
@@ -199,37 +176,6 @@ def _batch_of(commit: Commit[Any], stream: str) -> int | None:
     if commit.author == stream and isinstance(told.get("local_seq"), int):  # documents count requests, from 1
         return int(told["local_seq"]) - 1
     return None
-
-
-def _beside(url: str) -> ObjectStore:
-    from ontolake.objects import open_store
-
-    return open_store(beside(url))
-
-
-def _hint(stream: str) -> str:
-    from hashlib import sha256
-
-    return f"streams/{sha256(stream.encode()).hexdigest()[:32]}.json"
-
-
-def _remembered(url: str, stream: str) -> Mark | None:
-    store = _beside(url)
-    try:
-        found = msgspec.json.decode(store.get(_hint(stream)).data, type=dict[str, int])
-        return Mark(found["batch"], found["commit"])
-    except (NotFound, msgspec.MsgspecError, KeyError):
-        return None
-    finally:
-        store.close()
-
-
-def _remember(url: str, stream: str, mark: Mark) -> None:
-    store = _beside(url)
-    try:
-        store.put(_hint(stream), msgspec.json.encode(mark._asdict()))
-    finally:
-        store.close()
 
 
 __all__ = ["Mark", "StreamReader", "StreamWriter", "last_batch", "publish_batch", "read_part"]

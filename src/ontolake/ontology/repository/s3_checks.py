@@ -43,7 +43,7 @@ def check(repository: S3Repository) -> Iterator[Damage]:
                 yield from _bytes(repository, file.path, file.content_sha256, seen)
         if below not in (0, 1):
             yield Damage(moment.head.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
-        yield from _types(repository, moment)
+        yield from check_types(repository, moment)
         for state in live_states(repository, moment):
             for one in (*state.runs, *state.past):
                 yield from _bytes(repository, one.path, one.content_sha256, seen)
@@ -62,7 +62,8 @@ def _bytes(repository: S3Repository, path: str, digest: str, seen: set[str]) -> 
         yield Damage(path, f"its {len(found.data)} bytes are not those that were written")
 
 
-def _types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+def check_types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+    """Types of the newest manifest whose schemas or files are not of the version that it says."""
     for key, entry in (moment.manifest.types if moment.manifest else {}).items():
         kind, name = layout.split_key(key)
         known = {one.schema_version_id for one in moment.versions(kind, name)}

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.s3_access import Access
@@ -64,14 +65,23 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
     pq.write_table(table, sink, row_group_size=GROUP, compression="snappy", write_page_checksum=True,
                    use_dictionary=plain, column_encoding={ROW: "DELTA_BINARY_PACKED"}, store_schema=False)
     data = sink.getvalue()
-    commits = table.column(COMMIT)
+    found = described(info, table, path, version)
+    return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,
+                   level=level), data  # fmt: skip
+
+
+def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
+    """What a manifest says of a file that has these rows, in the order of their keys, but for its bytes."""
     low, high = encoded(info.keys[0], table.take([0, len(table) - 1]))
     if info.keys[0].scalar == "datetime":  # with and without a zone they sort otherwise as text
         low = high = None
     later = max(table.column(SUPERSEDED).to_pylist()) if SUPERSEDED in table.column_names else None
-    return DataFile(
-        path, len(table), len(data), version, *_bounds(commits), hashlib.sha256(data).hexdigest(), updates, level,
-        low, high, later), data  # fmt: skip
+    return DataFile(path, len(table), 0, version, *_bounds(table.column(COMMIT)), low=low, high=high, superseded=later)
+
+
+def parquet_table(data: bytes) -> pa.Table:
+    """A file that is read as a whole, its checksums with it."""
+    return _decoded(data)
 
 
 def _bounds(values: pa.ChunkedArray) -> tuple[int, int]:

@@ -80,6 +80,11 @@ def compact(
 
 
 def _due(moment: Moment, types: Collection[str] | None) -> list[tuple[str, TypeState]]:
+    return [(key, state) for key, state in current_states(moment, types) if mergeable(state)]
+
+
+def current_states(moment: Moment, types: Collection[str] | None) -> list[tuple[str, TypeState]]:
+    """The files of types, of all of them unless some are named. Raises `QueryError` for one that is not there."""
     known = moment.manifest.types if moment.manifest else {}
     names = {layout.split_key(key)[1] for key in known}
     for name in types or ():
@@ -89,7 +94,7 @@ def _due(moment: Moment, types: Collection[str] | None) -> list[tuple[str, TypeS
     for key in known:
         kind, name = layout.split_key(key)
         state = moment.state(kind, name)
-        if state is not None and mergeable(state) and (types is None or name in types):
+        if state is not None and (types is None or name in types):
             found.append((key, state))
     return found
 

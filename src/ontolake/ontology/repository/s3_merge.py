@@ -61,6 +61,15 @@ def merge_all(info: Type, state: TypeState, files: Files, place: Place) -> Merge
     return _Merge(info, state, files, place, {}).everything()
 
 
+def parted(info: Type, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Of rows of several runs the last of every key, and the others with the commits that replaced them."""
+    rows = by_key(info, rows)
+    replaced = same_keys(info, rows)
+    successors = rows.column(COMMIT).to_numpy()[1:][replaced[:-1]] if len(rows) else []
+    old = rows.filter(pa.array(replaced)).append_column(SUPERSEDED, pa.array(successors, pa.int64()))
+    return (rows.filter(pa.array(~replaced)) if len(old) else rows), old
+
+
 def mergeable(state: TypeState) -> bool:
     """Whether merging everything would change anything."""
     version = state.schema_version_id
@@ -109,15 +118,11 @@ class _Merge:
     def _merge_runs(self, start: int, end: int) -> None:
         parts = self._runs[start:end]
         self._files.load([part.file for part in parts if part.table is None])
-        rows = by_key(self._info, concat([self._table(part) for part in parts]))
-        replaced = same_keys(self._info, rows)
+        kept, old = parted(self._info, concat([self._table(part) for part in parts]))
         updates = 0 if start == 0 else sum(part.file.updates for part in parts)
-        level = max(max(part.file.level for part in parts) + 1, level_of(len(rows)))
-        kept = rows.filter(pa.array(~replaced)) if replaced.any() else rows
+        level = max(max(part.file.level for part in parts) + 1, level_of(len(kept) + len(old)))
         self._runs[start:end] = [self._new("run", kept, level, updates)]
-        if replaced.any():
-            successors = rows.column(COMMIT).to_numpy()[1:][replaced[:-1]]
-            old = rows.filter(pa.array(replaced)).append_column(SUPERSEDED, pa.array(successors, pa.int64()))
+        if len(old):
             self._past.append(self._new("past", old, level_of(len(old)), 0))
 
     def _merge_past(self, chosen: set[int]) -> None:

@@ -59,6 +59,7 @@ class S3Transaction:
         self._declared: dict[Type, pa.Table] = {}
         self._changed: dict[Type, Difference] = {}
         self._rewritten: set[Type] = set()
+        self._adopted: dict[Type, tuple[Sequence[DataFile], int]] = {}
         self._schemas = moment.schemas
         self._objects: dict[str, bytes] = {}
         self._tables: dict[str, tuple[DataFile, pa.Table]] = {}
@@ -142,6 +143,19 @@ class S3Transaction:
         self._changed[info] = Difference(table, 0 if self._repository.versions_apart else len(table))
         return len(table)
 
+    @property
+    def folder(self) -> str:
+        """Where this commit has its objects. Whoever writes some of them elsewhere writes them below it."""
+        return self._folder
+
+    def adopt(self, info: TypeInfo, version: int, files: Sequence[DataFile], *, next_row: int) -> int:
+        """`rewrite` with rows that others have written as files, sorted and apart by key, numbered below `next_row`."""
+        self._put_schema(schema_of(info.cls), version, "migration")
+        self._versions[info] = version
+        self._rewritten.add(info)
+        self._adopted[info] = (files, next_row)
+        return sum(file.row_count for file in files)
+
     def finish_queue(self, queue: QueueChange) -> None:
         _refuse(queue, self._repository)
 
@@ -193,6 +207,12 @@ class S3Transaction:
         """The files of a type with those of this commit."""
         repository = self._repository
         state = repository.state_to_extend(info, self._moment, version, self.commit_id, info in self._rewritten)
+        if info in self._adopted:
+            adopted, next_row = self._adopted[info]
+            files += [CommitFile(info.kind, info.name, file.path, file.row_count, version, file.content_sha256)
+                      for file in adopted]
+            return TypeState(state.schema_version_id, state.activation_commit_id, next_row, (*state.runs, *adopted),
+                             state.past)
         change = self._changed.get(info)
         if change is None or not len(change.rows):
             return state
