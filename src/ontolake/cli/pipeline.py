@@ -25,17 +25,23 @@ Given = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", 
 @app.command("run")
 def run(
     file: File, store: Store, branch: Branch = None, given: Given = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False, json: Json = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False,
+    audit: Annotated[bool, typer.Option("--audit", help="On a graph: publish to a branch, look at it, merge.")] = False,
+    json: Json = False,
 ) -> None:  # fmt: skip
     """Read, check and reconcile all sources, and publish one commit, or nothing."""
+    from ontolake.spark.quiet import quiet
     from ontolake.spark.starting import session
 
     pipeline, parameters = load(file), _parameters(given)
     with progress(json) as told:
-        spark = session(pipeline.name)
+        told("start Spark", 0, None)
+        with quiet():
+            spark = session(pipeline.name)
+        told("start Spark", 1, 1)
         try:
-            report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, parameters=parameters,
-                                  progress=told)
+            report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit,
+                                  parameters=parameters, progress=told)
         finally:
             spark.stop()
     show(Out(json), report)
@@ -144,11 +150,15 @@ def show(out: Out, report: Report) -> None:
     if out.json:
         out.document(report.as_dict())
         return
-    columns = [Column("table"), *(Column(name, right=True) for name in (
-        "rows", "rejected", "inserts", "updates", "unchanged", "written"))]
-    rows: list[list[Any]] = [[one.table, *(f"{number:,}" for number in (
-        one.rows, one.rejected, one.inserts, one.updates, one.unchanged, one.written))] for one in report.tables]
-    out.table(columns, rows)
+    names = ["rows", "rejected", "inserts", "updates", "unchanged", "written"]
+    if any(one.vanished is not None for one in report.tables):
+        names.insert(5, "vanished")
+    rows: list[list[Any]] = [[one.table, *(None if getattr(one, name) is None else f"{getattr(one, name):,}"
+                                           for name in names)] for one in report.tables]
+    out.table([Column("table"), *(Column(name, right=True) for name in names)], rows)
+    for name, source in report.sources.items():
+        if source.get("unused"):
+            out.say(f"{name} has columns that nothing asks for: {', '.join(source['unused'])}")
     told = {"published": f"commit {report.commit}", "unchanged": "nothing differs, so there is no commit",
             "dry run": "a dry run: nothing was published"}
     out.say(f"{report.pipeline}: {told.get(report.state, report.state)}, after {report.seconds:.1f} s")

@@ -32,14 +32,19 @@ class TooManyRejectedError(OntolakeError):
 
 
 class ExpectationError(OntolakeError):
-    """The staged state is not what the pipeline expects. Nothing was published. `failed` has all that failed."""
+    """The staged state is not what the pipeline expects. Nothing was published. `failed` has all that failed.
+
+    What was published to a branch for being looked at is still there; `branch` is its name.
+    """
 
     exit_code = 4
 
-    def __init__(self, failed: list[str]) -> None:
+    def __init__(self, failed: list[str], *, branch: str | None = None) -> None:
+        hint = "the report of the run has the details; correct the sources or the expectation"
         super().__init__("expectations failed, nothing was published: " + "; ".join(failed),
-                         hint="the report of the run has the details; correct the sources or the expectation")
+                         hint=hint if branch is None else f"what would have been is on the branch {branch}; {hint}")
         self.failed = failed
+        self.branch = branch
 
 
 class StreamError(OntolakeError):

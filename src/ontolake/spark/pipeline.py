@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,20 +144,49 @@ class Pipeline:
         self.expectations.append(Expectation(f"rows of {info.name}", table=table_of(info), at_least=at_least,
                                              at_most=at_most))
 
+    def expect_unique(self, cls: Any, *fields: str) -> None:
+        """No two rows of a type have the same values in these fields; rows without a value in one do not count."""
+        info = type_info(cls)
+        unknown = [name for name in fields if name not in info.by_name]
+        if unknown or not fields:
+            raise PipelineError(f"{info.name} has no field {unknown[0]!r}" if unknown else "name the fields",
+                                hint=f"it has {', '.join(info.by_name)}")
+        names = ", ".join(f"`{info.by_name[name].stored}`" for name in fields)
+        given = " AND ".join(f"`{info.by_name[name].stored}` IS NOT NULL" for name in fields)
+        self.expect(f"{' and '.join(fields)} of {info.name} are unique",
+                    f"SELECT {names}, count(*) AS times FROM `{info.name}` WHERE {given} "
+                    f"GROUP BY {names} HAVING count(*) > 1")
+
     # running
     def run(
         self, url: str, *, spark: SparkSession | None = None, branch: str | None = None, dry_run: bool = False,
-        parameters: Mapping[str, str] | None = None, progress: Progress | None = None,
+        audit: bool = False, parameters: Mapping[str, str] | None = None, progress: Progress | None = None,
     ) -> Report:  # fmt: skip
         """Read, validate, reconcile, stage, check expectations, and publish one commit, or nothing.
 
+        With `audit` a run on a graph publishes to a branch of its own, which is merged once expectations hold there.
         Running it again with the same input makes no commit. Raises `SourceError`, `TooManyRejectedError`,
         `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
         is kept beside the store says why.
         """
         from ontolake.spark.running import Run
 
-        return Run(self, url, branch=branch, dry_run=dry_run, parameters=parameters, progress=progress).go(spark)
+        return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, parameters=parameters,
+                   progress=progress).go(spark)
+
+
+def unused(pipeline: Pipeline, source: Source, columns: Sequence[str]) -> list[str]:
+    """The columns of a source that no target asks for."""
+    asked: set[str] = set()
+    for target in pipeline.targets:
+        if target.source is source:
+            asked |= {name for column in target.info.all_columns for name in (column.stored, column.name)}
+            for sql in (*target.columns.values(), target.where or ""):
+                asked |= set(_WORDS.findall(sql)) | set(_QUOTED.findall(sql))
+    return [name for name in columns if name not in asked]
+
+
+_WORDS, _QUOTED = re.compile(r"\w+"), re.compile(r"`([^`]+)`")
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -33,6 +35,12 @@ class TableReport:
     vanished: int | None = None
     written: int = 0
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What is told of them in the commit."""
+        names = ("rows", "rejected", "inserts", "updates", "unchanged", "vanished")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
 
 @dataclass
 class Report:
@@ -44,7 +52,7 @@ class Report:
     branch: str | None
     started: str
     state: str = "running"
-    """`published`, `unchanged`, `dry run`, or `failed`."""
+    """`running`, `published`, `unchanged`, `dry run`, or `failed`; `killed` if its process is no longer there."""
     commit: int | None = None
     base: int = 0
     seconds: float = 0.0
@@ -56,6 +64,7 @@ class Report:
     samples: list[dict[str, Any]] = field(default_factory=list)
     quarantine: str | None = None
     report: str | None = None
+    process: str = ""
 
     @property
     def rejected(self) -> int:
@@ -85,20 +94,44 @@ def work_store(url: str) -> Iterator[ObjectStore]:
         store.close()
 
 
+def begin(url: str, report: Report) -> None:
+    """Let others see that a run goes on, and by which process."""
+    report.process = f"{socket.gethostname()}:{os.getpid()}"
+    with work_store(url) as store:
+        _put(store, report)
+
+
 def keep(url: str, report: Report) -> None:
     """Store a report as JSON and HTML."""
     place = beside(url)
     report.report = f"{place.removeprefix('file://')}/{report.run}/report.html"
     with work_store(url) as store:
         store.put(f"{report.run}/report.html", page(report).encode())
-        store.put(f"{report.run}/run.json", json.dumps(report.as_dict(), indent=1, default=str).encode())
+        _put(store, report)
+
+
+def _put(store: ObjectStore, report: Report) -> None:
+    store.put(f"{report.run}/run.json", json.dumps(report.as_dict(), indent=1, default=str).encode())
 
 
 def history(url: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     """The runs on a store, newest first, as they were kept."""
     with work_store(url) as store:
         keys = sorted((info.key for info in store.list() if info.key.endswith("/run.json")), reverse=True)
-        return [json.loads(store.get(key).data) for key in keys[:limit]]
+        return [_seen(json.loads(store.get(key).data)) for key in keys[:limit]]
+
+
+def _seen(run: dict[str, Any]) -> dict[str, Any]:
+    """A run as it looks from here: one that goes on in a process of this machine that is not there was killed."""
+    host, _, process = run.get("process", "").rpartition(":")
+    if run["state"] == "running" and host == socket.gethostname():
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            run["state"] = "killed"
+        except PermissionError:  # somebody else's, and alive
+            pass
+    return run
 
 
 def status(url: str) -> dict[str, Any]:
@@ -121,11 +154,11 @@ def page(report: Report) -> str:
     """The report as one HTML page that needs nothing else."""
     facts = {"run": report.run, "store": report.store, "branch": report.branch or "main", "started": report.started,
              "took": f"{report.seconds:.1f} s", "read at commit": report.base, "commit": report.commit or "none"}
-    tables = [[one.table, one.source, one.rows, one.rejected, one.inserts, one.updates, one.unchanged, one.written]
-              for one in report.tables]
+    tables = [[one.table, one.source, one.rows, one.rejected, one.inserts, one.updates, one.unchanged,
+               "" if one.vanished is None else one.vanished, one.written] for one in report.tables]
     lineage = [[name, one.get("path") or one.get("format"), one.get("files", ""), one.get("bytes", ""),
-                ", ".join(table.table for table in report.tables if table.source == name), one.get("sha256", "")[:16]]
-               for name, one in report.sources.items()]
+                ", ".join(table.table for table in report.tables if table.source == name),
+                ", ".join(one.get("unused", ())), one.get("sha256", "")[:16]] for name, one in report.sources.items()]
     samples = [[one["source"], one["file"] or "", one["line"] or "", one["reason"], one["raw"]]
                for one in report.samples]
     told = [[one["name"], "ok" if one["ok"] else "failed", one["found"]] for one in report.expectations]
@@ -133,10 +166,10 @@ def page(report: Report) -> str:
         f"<h1>{_text(report.pipeline)}: <span class='{report.state.split()[0]}'>{_text(report.state)}</span></h1>",
         f"<p class='failed'>{_text(report.error)}</p>" if report.error else "",
         _table(["", ""], [[name, value] for name, value in facts.items()]),
-        "<h2>Tables</h2>", _table(["table", "source", "rows", "rejected", "inserts", "updates", "unchanged", "written"],
-                                  tables),
-        "<h2>Where the rows come from</h2>", _table(["source", "path", "files", "bytes", "goes to", "fingerprint"],
-                                                    lineage),
+        "<h2>Tables</h2>", _table(["table", "source", "rows", "rejected", "inserts", "updates", "unchanged",
+                                   "vanished", "written"], tables),
+        "<h2>Where the rows come from</h2>", _table(["source", "path", "files", "bytes", "goes to", "unused columns",
+                                                    "fingerprint"], lineage),
         "<h2>Expectations</h2>" + _table(["expectation", "", "found"], told) if told else "",
         f"<h2>Rejected rows ({report.rejected})</h2>" + _table(["source", "file", "line", "reason", "row"], samples)
         if samples else "",

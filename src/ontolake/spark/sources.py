@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -35,6 +35,16 @@ class Source:
     columns: Sequence[str] | None = None
     make: Callable[[SparkSession], DataFrame] | None = None
 
+    @property
+    def is_lines(self) -> bool:
+        """Whether each row is a line of text."""
+        return self.format in ("csv", "json") and self.options.get("multiLine", "false").lower() != "true"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is known where each row is, and reading again finds it there."""
+        return self.is_lines or self.format == "parquet"
+
     def located(self, folder: Path, parameters: Mapping[str, str]) -> str | None:
         """The path as it is read. Raises `SourceError` for a parameter that was not given."""
         if self.path is None:
@@ -52,17 +62,18 @@ class Source:
         try:
             if self.make is not None:
                 return _unplaced(self.make(spark))
-            if self.format == "csv" and self.options.get("multiLine", "false").lower() != "true":
-                return self._csv(spark, str(path))
-            if self.format == "json" and self.options.get("multiLine", "false").lower() != "true":
-                return self._json(spark, str(path))
+            if self.is_lines:
+                return self._csv(spark, str(path)) if self.format == "csv" else self._json(spark, str(path))
             reader = spark.read.format(self.format).options(**self.options)
             found = reader.load(path) if path is not None else reader.load()
             return _placed(found) if self.format == "parquet" else _unplaced(found)
-        except AnalysisException as error:
-            if "PATH_NOT_FOUND" in str(error):
+        except PySparkException as error:
+            condition = error.getCondition() or ""
+            if condition.startswith("PATH_NOT_FOUND"):
                 raise SourceError(self.name, f"there is nothing at {path!r}", hint="check the path") from None
-            raise SourceError(self.name, f"cannot be read: {_first_line(error)}") from None
+            if not isinstance(error, AnalysisException) and not condition.startswith("FAILED_READ_FILE"):
+                raise
+            raise SourceError(self.name, f"cannot be read: {first_line(error)}") from None
 
     def _lines(self, spark: SparkSession, path: str) -> DataFrame:
         found = spark.read.text(path).select(
@@ -143,24 +154,5 @@ def _whole(names: Sequence[str]) -> Column:
     return F.to_json(F.struct(*[F.col(f"`{name}`") for name in names])).alias(RAW)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-def with_lines(rows: list[dict[str, Any]], source: Source, spark: SparkSession, path: str | None) -> None:
-    """Fill in on which line of its file each of some rows is, where rows are lines. Costs one count of the lines."""
-    wanted = {row[FILE] for row in rows if row[LINE] is None and row[FILE] is not None}
-    if not wanted or path is None:
-        return
-    lines = spark.read.text(path).select(
-        F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
-        F.monotonically_increasing_id().alias(AT))  # fmt: skip
-    blocks = lines.groupBy(FILE, BLOCK).agg(F.min(AT).alias("first"), F.count("*").alias("lines")).collect()
-    before: dict[tuple[str, int], int] = {}
-    done: dict[str, int] = {}
-    for block in sorted(blocks, key=lambda one: (one[FILE], one[BLOCK])):
-        before[block[FILE], block[BLOCK]] = done.get(block[FILE], 0) - block["first"]
-        done[block[FILE]] = done.get(block[FILE], 0) + block["lines"]
-    for row in rows:
-        if row[LINE] is None and (row[FILE], row[BLOCK]) in before:
-            row[LINE] = before[row[FILE], row[BLOCK]] + row[AT] + 1

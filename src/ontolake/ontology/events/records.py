@@ -94,3 +94,41 @@ class RunnerInfo(NamedTuple):
     started_at: datetime
     last_heartbeat: datetime
     metadata: dict[str, Any]
+
+
+class KeptLetter(NamedTuple):
+    """Why an event is dead, as it is stored."""
+
+    handler: str | None
+    attempts: int
+    error: str
+    failed_at: str
+
+
+class KeptEvent(NamedTuple):
+    """All that a queue keeps of an event, but for who is handling it: what copies are made of."""
+
+    event: QueuedEvent
+    commit_id: int | None
+    state: State
+    attempts: int
+    available_at: str
+    handled: tuple[str, ...]
+    error: str | None
+    done_at: str | None
+    letter: KeptLetter | None
+
+
+class KeptSchedule(NamedTuple):
+    """The last tick of a schedule that was dealt with."""
+
+    namespace: str
+    schedule_id: str
+    last_tick: str
+
+
+class KeptQueue(NamedTuple):
+    """A whole queue: its events in their order, and its schedules."""
+
+    events: tuple[KeptEvent, ...] = ()
+    schedules: tuple[KeptSchedule, ...] = ()

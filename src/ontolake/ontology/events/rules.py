@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from ontolake.errors import Invalid
-from ontolake.ontology.errors import LeaseExpiredError
-from ontolake.ontology.events.records import Claim, QueuedEvent
+from ontolake.ontology.errors import LeaseExpiredError, StorageBackendError
+from ontolake.ontology.events.records import Claim, KeptQueue, QueuedEvent
 
 STALE = 10
 """Runners that were silent for so many leases are no longer listed."""
@@ -42,3 +43,11 @@ def claim_lost(claim: Claim) -> LeaseExpiredError:
     """What to raise if a claim is not good any more."""
     return LeaseExpiredError(f"the claim on {claim.event.event_type} {claim.event.id} ran out before it was handled",
                              hint="another runner handles it now; raise Config.event_lease if this happens often")
+
+
+def check_copy(uri: str, there: Iterable[str], kept: KeptQueue) -> None:
+    """Raise `StorageBackendError` if a queue that is to hold a copy has events that are not in it."""
+    foreign = sorted({*there} - {one.event.id for one in kept.events})
+    if foreign:
+        raise StorageBackendError(f"the queue at {uri!r} has events that the source does not have, such as "
+                                  f"{foreign[0]!r}", hint="choose an empty place")

@@ -10,6 +10,7 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ from ontolake.ontology.repository.s3_transaction import S3Transaction
 from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
-    from ontolake.ontology.events.store import EventStore
+    from ontolake.ontology.repository.s3_events import S3EventStore
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ class S3Repository(SingleRows, ABC):
         manifest = Manifest(
             before.commit_id, before.parent_commit_id, before.parent_manifest_path, before.created_at,
             before.runtime_id, before.metadata, before.files, entries, here, at, before.attempt, before.ancestors,
-            dropped,
+            dropped, before.queue,
         )  # fmt: skip
         objects[path] = layout.compact(manifest)
         self.access.write(objects)
@@ -339,10 +340,11 @@ class S3Repository(SingleRows, ABC):
 
         return stored_history(self, version)
 
-    @property
-    def events(self) -> EventStore:
-        raise StorageBackendError(f"there is no queue of events at {self.uri!r}: this engine keeps none",
-                                  hint="keep events in a typed store on SQLite, which can be at sqlite+s3://")
+    @cached_property
+    def events(self) -> S3EventStore:
+        from ontolake.ontology.repository.s3_events import S3EventStore
+
+        return S3EventStore(self)
 
     def close(self) -> None:
         self.lock.close()

@@ -111,7 +111,8 @@ class CommitFile(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """A commit: what it wrote, what came before, and how every type stands after it.
 
-    `ancestors` leads to older commits in few steps, `states` has the types whose files differ from before.
+    `ancestors` leads to older commits in few steps, `states` has the types whose files differ from before. `queue` is
+    the newest commit that does something to the queue of events, and the object that says what.
     """
 
     commit_id: int
@@ -127,6 +128,7 @@ class Manifest(msgspec.Struct, frozen=True):
     attempt: str
     ancestors: tuple[tuple[int, str], ...] = ()
     dropped: dict[str, TypeEntry] = {}
+    queue: tuple[int, str] | None = None
 
 
 class SchemaRecord(msgspec.Struct, frozen=True):

@@ -54,6 +54,7 @@ class S3Transaction:
         self._repository = repository
         self._moment = moment
         self._attempt = layout.new_attempt()
+        self._began = now_text()
         self._folder = layout.commit_folder(moment.commit_id + 1, self._attempt)
         self._versions: dict[Type, int] = {}
         self._declared: dict[Type, pa.Table] = {}
@@ -157,10 +158,10 @@ class S3Transaction:
         return sum(file.row_count for file in files)
 
     def finish_queue(self, queue: QueueChange) -> None:
-        _refuse(queue, self._repository)
+        self._repository.lock.check()
+        self._repository.events.alone(queue, self._began)
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
-        _refuse(queue, self._repository)
         repository, before = self._repository, self._moment.manifest
         path = f"{self._folder}/{layout.MANIFEST}"
         types = dict(before.types) if before else {}
@@ -182,12 +183,17 @@ class S3Transaction:
                         {"type_kind": info.kind, "type_name": info.name, "versions": records})
         else:
             schemas = before.schemas if before else None
+        joined = None if queue is None else repository.events.join(
+            queue, self._moment, self.commit_id, self._folder, self._began)
+        if joined is not None:
+            self._objects |= joined.objects
         parent = self._moment.head.manifest_path
         manifest = Manifest(
             self.commit_id, before.commit_id if before else None, parent,
             self.created_at.isoformat() if self.created_at else now_text(), repository.runtime_id,
             dict(metadata), tuple(files), types, states, schemas, self._attempt, layout.lineage(before, parent),
             before.dropped if before else {},
+            joined.pointer if joined is not None else before.queue if before else None,
         )  # fmt: skip
         self._objects[path] = layout.compact(manifest)
         repository.access.write(self._objects)
@@ -201,6 +207,8 @@ class S3Transaction:
             repository.records.remember(schemas, self._schemas)
         merged = [key for key, state in states.items() if changed or (state.runs and state.runs[-1].level)]
         repository.after_commit(manifest, self._schemas if changed else None, merged)
+        if joined is not None:
+            repository.events.joined(joined)
         return self.commit_id
 
     def _extended(self, info: Type, version: int, files: list[CommitFile]) -> TypeState:
@@ -255,9 +263,3 @@ class S3Transaction:
             return iter([(parts[0], made(0))])
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return zip(parts, [*pool.map(made, range(len(parts)))], strict=True)
-
-
-def _refuse(queue: QueueChange | None, repository: S3Repository) -> None:
-    """A queue that has nothing in it is none; anything else has no place here."""
-    if queue is not None and (queue.queued or queue.handled):
-        assert repository.events is None

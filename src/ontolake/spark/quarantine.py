@@ -1,0 +1,87 @@
+"""Rejected rows: where they were in their files, and the Parquet file beside the store that keeps them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ontolake.parallel import beside
+from ontolake.spark.checking import PROBLEM
+from ontolake.spark.report import work_store
+from ontolake.spark.sources import AT, BLOCK, FILE, LINE, RAW, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEPT = 1_000_000
+"""So many rejected rows of a table are kept at most; all of them are counted."""
+_IN_PARTITION = (1 << 33) - 1
+"""The bits of `AT` that count the rows of a partition; those above number the partition."""
+
+
+def rejected(bad: DataFrame, table: str, source: Source, path: str | None, files: Sequence[str]) -> pa.Table:
+    """Rows with a problem as they are kept, in the order of their files and lines."""
+    import pyarrow as pa
+
+    found = bad.select(PROBLEM, FILE, BLOCK, AT, LINE, RAW).limit(KEPT).toArrow()
+    if source.is_lines and path is not None and len(found):
+        found = _with_lines(found, bad.sparkSession, path, files)
+    count = len(found)
+    kept = pa.table({
+        "source": pa.array([source.name] * count, pa.string()), "table": pa.array([table] * count, pa.string()),
+        "file": found[FILE].cast(pa.string()), "line": found[LINE].cast(pa.int64()),
+        "reason": found[PROBLEM].cast(pa.string()), "raw": found[RAW].cast(pa.string()), "at": found[AT]})
+    return kept.sort_by([("file", "ascending"), ("line", "ascending"), ("at", "ascending")]).drop_columns(["at"])
+
+
+def _with_lines(rows: pa.Table, spark: SparkSession, path: str, files: Sequence[str]) -> pa.Table:
+    """Fill in on which line of its file each row is.
+
+    Rows in the first block of the only file know it by themselves; others cost one count of the lines.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = rows[AT]
+    if len(files) == 1 and pc.max(rows[BLOCK]).as_py() == 0:
+        line = pc.add(pc.bit_wise_and(at, pa.scalar(_IN_PARTITION, pa.int64())), 1)
+    else:
+        place = {"file": rows[FILE].cast(pa.string()), "block": rows[BLOCK], "at": at,
+                 "row": pa.array(range(len(rows)), pa.int64())}
+        found = pa.table(place).join(_blocks(spark, path), ["file", "block"], join_type="left outer").sort_by("row")
+        line = pc.add(pc.add(found["at"], found["shift"]), 1)
+    return rows.set_column(rows.column_names.index(LINE), LINE, pc.coalesce(rows[LINE], line))
+
+
+def _blocks(spark: SparkSession, path: str) -> pa.Table:
+    """For each block of each file, what has to be added to `AT` to know how many lines are in front."""
+    import pyarrow as pa
+
+    lines = spark.read.text(path).select(
+        F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
+        F.monotonically_increasing_id().alias(AT))  # fmt: skip
+    blocks = lines.groupBy(FILE, BLOCK).agg(F.min(AT).alias("first"), F.count("*").alias("lines")).collect()
+    done: dict[str, int] = {}
+    found: list[dict[str, Any]] = []
+    for block in sorted(blocks, key=lambda one: (one[FILE], one[BLOCK])):
+        before = done.get(block[FILE], 0)
+        found.append({"file": block[FILE], "block": block[BLOCK], "shift": before - block["first"]})
+        done[block[FILE]] = before + block["lines"]
+    return pa.Table.from_pylist(found, pa.schema([("file", pa.string()), ("block", pa.int64()),
+                                                  ("shift", pa.int64())]))
+
+
+def keep(url: str, run: str, rows: Sequence[pa.Table]) -> str:
+    """Store rejected rows beside a store. Returns where."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.concat_tables(rows), sink)
+    with work_store(url) as store:
+        store.put(f"{run}/quarantine.parquet", sink.getvalue())
+    return f"{beside(url).removeprefix('file://')}/{run}/quarantine.parquet"
