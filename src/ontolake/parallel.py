@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.faults import reach
-from ontolake.history import Garbage
+from ontolake.history import Commit, Garbage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +30,8 @@ Mode = Literal["latest", "history", "changes"]
 MODES: tuple[Mode, ...] = ("latest", "history", "changes")
 CHANGE = "change"
 """The column that says what became of a row, where changes are read."""
+COMMIT = "commit_id"
+"""The column that says which commit wrote a row."""
 
 BATCH = 65_536
 ABANDONED = 24 * 3600.0
@@ -107,12 +109,17 @@ class Parallel(Protocol):
 
     def tables(self) -> Sequence[str]: ...
 
-    def schema(self, table: str, mode: Mode = "latest") -> pa.Schema:
-        """The columns that reading gives. Raises `NotFound` for a table that is not there."""
+    def schema(self, table: str, mode: Mode = "latest", view: View | None = None) -> pa.Schema:
+        """The columns that reading gives, now or at a moment. Raises `NotFound` for a table that is not there."""
         ...
 
-    def view(self, *, as_of: int | None = None, mode: Mode = "latest", since: int | None = None) -> View:
-        """Pin a moment: the newest commit, or that of `as_of`. Raises `NotFound` for a commit that is not there."""
+    def view(
+        self, *, as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None
+    ) -> View:  # fmt: skip
+        """Pin a moment: the newest commit, or that of `as_of`, by its number, or its name where commits have names.
+
+        Raises `NotFound` for a commit that is not there, `Invalid` for what is none.
+        """
         ...
 
     def splits(
@@ -125,6 +132,14 @@ class Parallel(Protocol):
 
     def keys(self, table: str) -> Sequence[str]:
         """The columns that name a row."""
+        ...
+
+    def takes(self, table: str) -> Mapping[str, bool]:
+        """The columns that can be written; true for those that must be given."""
+        ...
+
+    def commits(self, *, since: int = 0, until: int | None = None) -> Iterator[Commit[int]]:
+        """The commits in `(since, until]` with their metadata, newest first."""
         ...
 
     def publish(
@@ -158,6 +173,10 @@ def open_parallel(
     from ontolake.cli.kinds import exact_url, find_store
 
     classes = tuple(types)
+    if _holds_graph(url):
+        from ontolake.graph.parallel import GraphParallel
+
+        return GraphParallel(absolute(url), branch=branch, write=write)
     try:
         store = find_store(absolute(url))
     except NotFound:
@@ -175,8 +194,24 @@ def open_parallel(
         from ontolake.documents.parallel import DocumentsParallel
 
         return DocumentsParallel(exact_url(store.found), branch=branch, write=write)
+    if model == "sql":
+        from ontolake.sql.parallel import SqlParallel
+
+        return SqlParallel(exact_url(store.found), branch=branch, write=write)
     raise Invalid(f"{url!r} holds {store.described}, which cannot be read in parallel",
-                  hint="typed stores and spaces of documents can; for a space name its own file or prefix")
+                  hint="typed stores, graphs, SQL tables and spaces of documents can; for a space name its own file or "
+                       "prefix")
+
+
+def _holds_graph(url: str) -> bool:
+    location = urls.parse(url)
+    if location.seam or location.place not in (urls.Place.DIRECTORY, urls.Place.BUCKET):
+        return False
+    store = _store(absolute(url))
+    try:
+        return any(True for _ in store.list("__manifest/"))
+    finally:
+        store.close()
 
 
 def absolute(url: str) -> str:
@@ -290,6 +325,72 @@ def _store(place: str) -> ObjectStore:
     from ontolake.objects import open_store
 
     return open_store(place)
+
+
+def check_mode(mode: str) -> None:
+    """Raise `Invalid` for a mode that there is not."""
+    if mode not in MODES:
+        raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
+
+
+def number(commit: int | str | None) -> int | None:
+    """A commit where they are numbers. Raises `Invalid` for another word."""
+    if commit is None or (isinstance(commit, int) and not isinstance(commit, bool)):
+        return commit
+    raise Invalid(f"a commit is a number here, not {commit!r}")
+
+
+def past_schema(fields: Sequence[pa.Field], mode: Mode) -> pa.Schema:
+    """The columns of a table, and those that reading its past adds: what became of a row in front, its commit behind.
+
+    A name that a column of the table has begins with an underscore then.
+    """
+    import pyarrow as pa
+
+    if mode == "latest":
+        return pa.schema(fields)
+    names = {field.name for field in fields}
+    behind = [pa.field(_free(COMMIT, names), pa.int64())]
+    return pa.schema([*([pa.field(_free(CHANGE, names), pa.string())] if mode == "changes" else []), *fields, *behind])
+
+
+def _free(name: str, names: set[str]) -> str:
+    return name if name not in names else f"_{name}"
+
+
+def with_past(
+    rows: pa.Table, kinds: Sequence[str], commit: int, mode: Mode, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """What a commit did to rows as batches of `past_schema`. Of history, rows that are gone are no part."""
+    import pyarrow as pa
+
+    schema = past_schema(list(rows.schema), mode)
+    told = pa.array(kinds, pa.string())
+    commits = pa.array([commit] * len(rows), pa.int64())
+    arrays = [*([told] if mode == "changes" else []), *rows.columns, commits]
+    shown = pa.Table.from_arrays(arrays, schema=schema)
+    if mode == "history":
+        import pyarrow.compute as pc
+
+        shown = shown.filter(pc.not_equal(told, "delete"))
+    if len(shown):
+        yield from shown.select(list(columns)).combine_chunks().to_batches(max_chunksize=BATCH)
+
+
+def read_by_table(fragments: Iterable[Fragment]) -> dict[str, pa.Table]:
+    """What is staged, as one table for each that it belongs to. Raises `NotFound` for what was cleaned up."""
+    import pyarrow as pa
+
+    found: dict[str, list[pa.Table]] = {}
+    for fragment in fragments:
+        found.setdefault(fragment.table, []).append(fragment.read())
+    return {name: pa.concat_tables(parts, promote_options="default") for name, parts in found.items()}
+
+
+def without_past(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Rows without what reading the past had added to them, unless the table has columns of that name."""
+    extra = [name for name in (CHANGE, COMMIT) if name in table.column_names and name not in names]
+    return table.drop_columns(extra) if extra else table
 
 
 def chosen(schema: pa.Schema, columns: Sequence[str] | None, filters: Sequence[Filter], table: str) -> list[str]:

@@ -21,8 +21,8 @@ from ontolake.documents.errors import InvalidOperationError, PreconditionFailedE
 from ontolake.documents.feed import TABLE
 from ontolake.documents.operations import Delete, HeadIs, Operation, Set
 from ontolake.documents.space import Space
-from ontolake.errors import Conflict, Invalid, NotFound
-from ontolake.parallel import BATCH, CHANGE, MODES, Filter, Fragment, Mode, Published, Split, View, chosen
+from ontolake.errors import Conflict, NotFound
+from ontolake.parallel import BATCH, CHANGE, Filter, Fragment, Mode, Published, Split, View, check_mode, chosen, number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,8 +107,7 @@ class DocumentsParallel:
     def head(self) -> int:
         return self._space.last_seq()
 
-    def commits(self, *, since: int, until: int) -> Iterator[Commit]:
-        """The commits in `(since, until]`, newest first."""
+    def commits(self, *, since: int = 0, until: int | None = None) -> Iterator[Commit]:
         return self._space.commits(since=since, until=until, branch=self.branch)
 
     def tables(self) -> Sequence[str]:
@@ -117,14 +116,19 @@ class DocumentsParallel:
     def keys(self, table: str) -> Sequence[str]:
         return ["id"]
 
-    def schema(self, table: str, mode: Mode = "latest") -> pa.Schema:
+    def takes(self, table: str) -> Mapping[str, bool]:
+        return {"id": True, "document": True}
+
+    def schema(self, table: str, mode: Mode = "latest", view: View | None = None) -> pa.Schema:
         if table != TABLE:
             raise NotFound(f"a space has no table {table!r}", hint=f"its documents are in {TABLE!r}")
         return schema(mode)
 
-    def view(self, *, as_of: int | None = None, mode: Mode = "latest", since: int | None = None) -> View:
-        if mode not in MODES:
-            raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
+    def view(
+        self, *, as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None
+    ) -> View:  # fmt: skip
+        check_mode(mode)
+        as_of, since = number(as_of), number(since)
         moment = self._space.snapshot(as_of, branch=self.branch)
         if since is not None:
             self._space.snapshot(since, branch=self.branch)

@@ -141,6 +141,15 @@ class Transaction:
         """The commit that was made; None before that, and if there was nothing to do."""
 
     @property
+    def base(self) -> CommitRecord:
+        """The commit that this one will follow."""
+        return self._state.head
+
+    def pin(self, kind: GraphType) -> Pin:
+        """Where the rows are that a table has before this."""
+        return self._state.pins[kind.key]
+
+    @property
     def _tables(self) -> Tables:
         return self._graph._tables
 
@@ -258,10 +267,13 @@ class Transaction:
                 found[key] = change
         return found
 
-    def finish(self, *, kind: str | None = None, merged_parent: str | None = None) -> Commit[str] | None:
-        """Commit now. Returns the commit, or None if nothing was to be done.
+    def finish(
+        self, *, kind: str | None = None, merged_parent: str | None = None, only: bool = False
+    ) -> Commit[str] | None:  # fmt: skip
+        """Commit now. Returns the commit, or None if nothing was to be done. With `only`, no other may come in between.
 
-        Raises `ConstraintError`, `ExpectedVersionMismatch`, `PublishContendedError`; nothing is published then.
+        Raises `Conflict` if one has, `ConstraintError`, `ExpectedVersionMismatch`, `PublishContendedError`; nothing is
+        published then.
         """
         if self._done:
             raise Invalid("the transaction has ended", hint="begin another one")
@@ -276,6 +288,9 @@ class Transaction:
 
         def recheck(state: State) -> None:
             """Others may have published meanwhile what the endpoints depend on."""
+            if only and state.head.id != self.base.id:
+                raise Conflict(f"commit {state.head.seq} came after commit {self.base.seq}, which was read",
+                               hint="read again and work it out again")
             if any(state.pins.get(key) != self._state.pins.get(key) for key in reads):
                 pins = {**state.pins, **{key: self._state.pins[key] for key in changes}}
                 Checker(self._tables, state.types, pins, changes).between_tables()

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ontolake.errors import Invalid, NotFound
+from ontolake.errors import NotFound
+from ontolake.history import Commit
 from ontolake.model.columns import Column
+from ontolake.model.field import UNSET
 from ontolake.model.filters import Condition, FieldRef, Ref
 from ontolake.model.restoring import restore
 from ontolake.model.schema import Schema, schema_of
@@ -30,7 +32,20 @@ from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_latest import quoted
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import Moment, table_of
-from ontolake.parallel import BATCH, CHANGE, MODES, Filter, Fragment, Mode, Published, Split, View, chosen
+from ontolake.parallel import (
+    BATCH,
+    CHANGE,
+    Filter,
+    Fragment,
+    Mode,
+    Published,
+    Split,
+    View,
+    check_mode,
+    chosen,
+    number,
+    read_by_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -234,15 +249,23 @@ class TypedParallel:
     def keys(self, table: str) -> Sequence[str]:
         return [column.stored for column in self.info(table).keys]
 
-    def schema(self, table: str, mode: Mode = "latest") -> pa.Schema:
+    def takes(self, table: str) -> Mapping[str, bool]:
+        return {column.stored: column.default is UNSET for column in self.info(table).all_columns}
+
+    def commits(self, *, since: int = 0, until: int | None = None) -> Iterator[Commit[int]]:
+        return self.repository.commits(since=since, until=until)
+
+    def schema(self, table: str, mode: Mode = "latest", view: View | None = None) -> pa.Schema:
         return public_schema(self.info(table), mode)
 
-    def view(self, *, as_of: int | None = None, mode: Mode = "latest", since: int | None = None) -> View:
-        if mode not in MODES:
-            raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
+    def view(
+        self, *, as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None
+    ) -> View:  # fmt: skip
+        check_mode(mode)
+        as_of, since = number(as_of), number(since)
         head = self.head()
         for commit in (as_of, since):
-            if commit is not None and (isinstance(commit, bool) or not 0 <= commit <= head):
+            if commit is not None and not 0 <= commit <= head:
                 raise UnknownCommitError(commit)
         return View(head if as_of is None else as_of, mode, since or 0)
 
@@ -296,13 +319,7 @@ class TypedParallel:
     def publish(
         self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
     ) -> Published:  # fmt: skip
-        import pyarrow as pa
-
-        by_table: dict[str, list[pa.Table]] = {}
-        for fragment in fragments:
-            by_table.setdefault(fragment.table, []).append(fragment.read())
-        tables = {name: pa.concat_tables(parts, promote_options="default") for name, parts in by_table.items()}
-        return self.publish_tables(tables, metadata=metadata, expected=expected)
+        return self.publish_tables(read_by_table(fragments), metadata=metadata, expected=expected)
 
     def publish_tables(
         self, tables: Mapping[str, pa.Table], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None

@@ -16,9 +16,7 @@ from pyspark.sql import functions as F
 
 from ontolake.errors import NotFound
 from ontolake.model.errors import SchemaValidationError
-from ontolake.model.field import UNSET
 from ontolake.parallel import (
-    CHANGE,
     Fragment,
     Mode,
     Parallel,
@@ -46,7 +44,7 @@ _FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint"
 
 def table(
     spark: SparkSession, url: str, name: str, *, columns: Sequence[str] | None = None, branch: str | None = None,
-    as_of: int | None = None, mode: Mode = "latest", since: int | None = None, types: Iterable[Any] = (),
+    as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None, types: Iterable[Any] = (),
     parts: int = PARTS,
 ) -> DataFrame:  # fmt: skip
     """A table of a store as a DataFrame, pinned to one commit: the newest, or `as_of`.
@@ -65,7 +63,7 @@ def frame(
     branch: str | None = None, parts: int = PARTS,
 ) -> DataFrame:  # fmt: skip
     """`table` for a store that is open, at a view that was pinned before."""
-    schema = store.schema(name, view.mode)
+    schema = store.schema(name, view.mode, view)
     wanted = chosen(schema, columns, (), name)
     found = native_frame(spark, store, name, view, wanted)
     if found is not None:
@@ -103,18 +101,17 @@ def save(
 
 def fitting(df: DataFrame, store: Parallel, name: str) -> DataFrame:
     """The columns of a DataFrame that a table takes. Raises `SchemaValidationError` for one too many or too few."""
-    known = store.schema(name).names
-    own = [column for column in df.columns if column in known[:-1] or column not in (known[-1], CHANGE)]
+    takes = store.takes(name)
+    added = set(store.schema(name, "changes").names) - takes.keys()
+    own = [column for column in df.columns if column not in added]
     for column in own:
-        if column not in known:
+        if column not in takes:
             raise SchemaValidationError("there is no such field", type_name=name, field=column,
-                                        hint=f"select from {', '.join(known[:-1])}")
-    info = getattr(store, "info", None)
-    if info is not None:
-        for field in info(name).all_columns:
-            if field.stored not in own and field.default is UNSET:
-                raise SchemaValidationError("the DataFrame has no such column, and there is no default",
-                                            type_name=name, field=field.stored)
+                                        hint=f"select from {', '.join(takes)}")
+    for column, must in takes.items():
+        if must and column not in own:
+            raise SchemaValidationError("the DataFrame has no such column, and there is no default",
+                                        type_name=name, field=column)
     return df.select(*[F.col(f"`{column}`") for column in own])
 
 
@@ -186,7 +183,7 @@ class Catalog:
 
 
 def catalog(
-    url: str, *, branch: str | None = None, as_of: int | None = None, types: Iterable[Any] = ()
+    url: str, *, branch: str | None = None, as_of: int | str | None = None, types: Iterable[Any] = ()
 ) -> Catalog:  # fmt: skip
     """The tables of a store at the newest commit, or at `as_of`: `catalog(url).views(spark)` lets SQL see them all."""
     classes = tuple(types)

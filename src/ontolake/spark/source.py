@@ -41,12 +41,17 @@ class Options:
         if mode not in MODES:
             raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
         self.mode: Mode = mode
-        self.as_of = self._number("as_of")
+        self.as_of = self._commit("as_of")
         self.since = self._number("since")
         self.parts = self._number("parts") or PARTS
         self.max_commits = self._number("max_commits")
         self.stream = self._given.get("stream")
         self.run = self._given.get("run")
+
+    def _commit(self, name: str) -> int | str | None:
+        """A commit: its number, or its name."""
+        text = self._given.get(name)
+        return self._number(name) if text is None or text.isdigit() or not text.isalnum() else text
 
     def _number(self, name: str) -> int | None:
         text = self._given.get(name)
@@ -86,7 +91,8 @@ class OntolakeSource(ds.DataSource):
     def schema(self) -> StructType:
         options = self._options()
         with options.open() as store:
-            return spark_schema(store.schema(options.table, options.mode))
+            view = None if options.as_of is None else store.view(as_of=options.as_of, mode=options.mode)
+            return spark_schema(store.schema(options.table, options.mode, view))
 
     def reader(self, schema: StructType) -> Reader:
         return Reader(self._options(), schema)

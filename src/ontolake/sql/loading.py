@@ -17,7 +17,7 @@ from ontolake.sql.coercing import coerced
 from ontolake.sql.errors import TypeMismatchError, UniqueError
 from ontolake.sql.keyspace import Span
 from ontolake.sql.vectors import Strings, stored_array
-from ontolake.sql.writing import Rows, Writer, checked_keys, duplicate
+from ontolake.sql.writing import Rows, Writer, checked_keys, decoded, duplicate
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import Session, Transaction
@@ -46,6 +46,32 @@ def load(
         _load_index(session, transaction, rows, index)
         faults.reach("sql: index written")
     return len(rows)
+
+
+def upsert(session: Session, transaction: Transaction, table: Table, data: pa.Table) -> int:
+    """Insert Arrow rows whose keys are new, and change those that differ. Returns how many were written.
+
+    Raises what INSERT and UPDATE raise, and `UniqueError` if a key comes twice.
+    """
+    rows = Rows(table, columns=_columns(table, data))
+    if not len(rows):
+        return 0
+    keyspace = session.keyspace
+    rows.check_not_null()
+    found, rows = _sorted(rows.key_strings(), rows)
+    if not keyspace.count(table.span, 1):
+        return load(session, transaction, table, rows.arrow())
+    written = checked_keys(table, found.to_list())
+    there = keyspace.get_many(written)
+    new = [n for n, key in enumerate(written) if key not in there]
+    known = [n for n, key in enumerate(written) if key in there]
+    count = load(session, transaction, table, rows.take(new).arrow())
+    old, now = decoded(table, [there[written[n]] for n in known]), rows.take(known)
+    pairs = zip(old.values(), now.values(), strict=True) if known else ()
+    changed = [n for n, (before, after) in enumerate(pairs) if before != after]
+    defaults.check(table.full_name, table.meta.checks, now.take(changed).arrow())
+    Writer(keyspace, transaction).update(old.take(changed), now.take(changed))
+    return count + len(changed)
 
 
 def _as_table(data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
