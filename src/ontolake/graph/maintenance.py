@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,13 +35,28 @@ class Optimized(NamedTuple):
     indexes: tuple[str, ...]
 
 
-def optimize(graph: Graph, branch: str, actor: str | None) -> list[Optimized]:
-    """See `Graph.optimize`."""
+Compacting = Callable[["LanceDataset"], None]
+"""Makes a dataset of few fragments and no deleted rows out of one of many."""
+
+
+def compact_here(dataset: LanceDataset) -> None:
+    """Let Lance do it in this process."""
+    dataset.optimize.compact_files(**COMPACTION)
+
+
+COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_deletions_threshold": 0.0}
+
+
+def optimize(
+    graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
+    tables: Collection[str] | None = None,
+) -> list[Optimized]:  # fmt: skip
+    """See `Graph.optimize`. Other processes may do the `compacting`; only `tables` are looked at, if any are named."""
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
     line = graph._tables.line(branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == line
-            and _worth_it(graph._tables.at(kind, state.pins[key]), kind)}
+            and (tables is None or kind.table in tables) and worth_it(graph._tables.at(kind, state.pins[key]), kind)}
     done: list[Optimized] = []
     if work:
         def move(operation: str) -> dict[str, Pin | None]:
@@ -52,7 +67,7 @@ def optimize(graph: Graph, branch: str, actor: str | None) -> list[Optimized]:
                 before = len(graph._tables.at(kind, pin).get_fragments())
 
                 def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
-                    _optimize_one(dataset, kind, made)
+                    _optimize_one(dataset, kind, made, compacting)
 
                 moved = graph._tables.rework(kind, pin, branch, operation, act, _PASSIVE)
                 if moved is not None and moved.version != pin.version:
@@ -65,7 +80,8 @@ def optimize(graph: Graph, branch: str, actor: str | None) -> list[Optimized]:
     return done
 
 
-def _worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
+def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
+    """Whether there is something to compact, or an index that is missing or behind."""
     stats = dataset.stats.dataset_stats()
     if (stats["num_fragments"] > 1 and stats["num_small_files"] > 1) or stats["num_deleted_rows"]:
         return True
@@ -84,9 +100,9 @@ def _wanted(kind: GraphType, rows: int) -> list[str]:
     return list(dict.fromkeys(found)) if rows else []
 
 
-def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str]) -> None:
+def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting) -> None:
     if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
-        dataset.optimize.compact_files(materialize_deletions=True, materialize_deletions_threshold=0.0)
+        compacting(dataset)
     there = {index.name for index in dataset.describe_indices()}
     if there:
         dataset.optimize.optimize_indices()

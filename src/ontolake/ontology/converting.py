@@ -7,7 +7,7 @@ goes on where it stopped.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ontolake.history import Commit
@@ -29,7 +29,7 @@ class Conversion(NamedTuple):
     rows: int
 
 
-class _Rows(NamedTuple):
+class VersionRows(NamedTuple):
     """The rows of one version of a type, by commit, and the commit since which it is current."""
 
     version: SchemaVersion
@@ -37,23 +37,49 @@ class _Rows(NamedTuple):
     by_commit: Mapping[int, list[Row]]
 
 
-def convert(source: Repository, target: Repository, progress: Progress | None = None) -> Conversion:
+ByCommit = Mapping[int, list[Row]]
+"""Rows of a version as `StoredType` has its columns, by the commits that wrote them."""
+
+
+class History:
+    """How a copy gets at all rows: here they are read into memory, and compared there."""
+
+    def __init__(self, source: Repository, target: Repository) -> None:
+        self._source = source
+        self._target = target
+
+    def rows(self, version: SchemaVersion, have: int) -> ByCommit:
+        """The rows of a version. Those of the first `have` commits are only asked for by `compare`."""
+        found: dict[int, list[Row]] = defaultdict(list)
+        for row in self._source.stored_history(version):
+            found[row[-1]].append(row[:-1])
+        return found
+
+    def compare(self, types: Mapping[Name, list[VersionRows]]) -> int:
+        """Compare what was copied, row by row. Returns how many rows there are."""
+        return _compare(types, self._target)
+
+
+def convert(
+    source: Repository, target: Repository, progress: Progress | None = None, *, history: History | None = None
+) -> Conversion:  # fmt: skip
     """Copy every commit that `target` does not have yet, then compare all rows of both.
 
     Raises `StorageBackendError` if the target holds something else than a part of the source, and if rows differ in
     the end.
     """
+    reader = history or History(source, target)
     with source.reading():
         commits = sorted(source.commits(), key=lambda commit: commit.id)
         have = _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
-        types = _types(source, commits)
+        types = _types(source, commits, reader, have)
         for number, commit in enumerate(commits[have:], 1):
             _copy(commit, types, target)
             if progress is not None:
                 progress("commits", number, len(commits) - have)
         for kind, name in sorted(set(source.dropped()) - set(target.dropped())):
             target.drop_type(kind, name)
-        return Conversion(len(commits) - have, len(commits), _compare(types, target))
+        return Conversion(len(commits) - have, len(commits), reader.compare(types))
 
 
 def _common(source: list[Commit[int]], target: list[Commit[int]], repository: Repository) -> int:
@@ -68,23 +94,21 @@ def _common(source: list[Commit[int]], target: list[Commit[int]], repository: Re
     return len(target)
 
 
-def _types(source: Repository, commits: list[Commit[int]]) -> dict[Name, list[_Rows]]:
-    found: dict[Name, list[_Rows]] = {}
+def _types(source: Repository, commits: list[Commit[int]], reader: History, have: int) -> dict[Name, list[VersionRows]]:
+    found: dict[Name, list[VersionRows]] = {}
     migrated = {(told["type_kind"], told["type_name"], told["to_schema_version_id"]): commit.id
                 for commit in commits for told in commit.metadata.get("migrated_types", ())}
     for name in sorted({*source.schemas(), *source.dropped()}):
         versions = []
         for version in source.schema_versions(*name):
-            rows: dict[int, list[Row]] = defaultdict(list)
-            for row in source.stored_history(version):
-                rows[row[-1]].append(row[:-1])
+            rows = reader.rows(version, have)
             since = migrated.get((*name, version.schema_version_id), min(rows, default=0))
-            versions.append(_Rows(version, since, rows))
+            versions.append(VersionRows(version, since, rows))
         found[name] = versions
     return found
 
 
-def _copy(commit: Commit[int], types: Mapping[Name, list[_Rows]], target: Repository) -> None:
+def _copy(commit: Commit[int], types: Mapping[Name, list[VersionRows]], target: Repository) -> None:
     current = {name: [one for one in versions if one.since <= commit.id][-1] for name, versions in types.items()
                if any(one.since <= commit.id for one in versions)}
     infos = _infos(tuple(one.version for one in current.values()))
@@ -108,31 +132,39 @@ def _infos(versions: tuple[SchemaVersion, ...]) -> dict[Name, TypeInfo]:
     return {name: type_info(cls) for name, cls in classes.items()}
 
 
-def _ordered(info: TypeInfo, found: _Rows, commit_id: int) -> list[Row]:
+def _ordered(info: TypeInfo, found: VersionRows, commit_id: int) -> list[Row]:
     """The rows of a commit in the order in which a type has its columns when they are written."""
     names = [column.name for column in StoredType(found.version.schema).all_columns]
     places = [names.index(column.stored) for column in (*info.keys, *info.columns)]
     return [tuple(row[place] for place in places) for row in found.by_commit.get(commit_id, ())]
 
 
-def _compare(types: Mapping[Name, list[_Rows]], target: Repository) -> int:
-    """Compare what was copied, row by row. Returns how many rows there are."""
+def _compare(types: Mapping[Name, list[VersionRows]], target: Repository) -> int:
     total = 0
-    for name, versions in types.items():
-        stored = {version.schema_version_id: version for version in target.schema_versions(*name)}
+    for versions in types.values():
         for one in versions:
-            twin = stored.get(one.version.schema_version_id)
-            if twin is None or twin.schema_hash != one.version.schema_hash:
-                raise StorageBackendError(f"{name[1]} has no version {one.version.schema_version_id} at "
-                                          f"{target.uri!r} like that of the source", hint="convert to an empty place")
-            left = {(*_plain(row), commit) for commit, rows in one.by_commit.items() for row in rows}
-            right = {_plain(row) for row in target.stored_history(twin)}
-            for row in left ^ right:
-                where = "the copy" if row in left else "the source"
-                raise StorageBackendError(f"{where} lacks a row of {name[1]} of commit {row[-1]}: {row[:-1]!r}",
-                                          hint="convert to an empty place")
-            total += len(left)
+            rows = ((*row, commit) for commit, found in one.by_commit.items() for row in found)
+            total += compare_rows(one.version, rows, target.stored_history(twin_of(one.version, target)))
     return total
+
+
+def twin_of(version: SchemaVersion, target: Repository) -> SchemaVersion:
+    """The same version of the copy. Raises `StorageBackendError` if it is another, or not there."""
+    for twin in target.schema_versions(version.type_kind, version.type_name):
+        if (twin.schema_version_id, twin.schema_hash) == (version.schema_version_id, version.schema_hash):
+            return twin
+    raise StorageBackendError(f"{version.type_name} has no version {version.schema_version_id} at "
+                              f"{target.uri!r} like that of the source", hint="convert to an empty place")
+
+
+def compare_rows(version: SchemaVersion, rows: Iterable[Row], copied: Iterable[Row]) -> int:
+    """How many rows there are, commits behind them. Raises `StorageBackendError` for one that only one side has."""
+    left, right = {_plain(row) for row in rows}, {_plain(row) for row in copied}
+    for row in left ^ right:
+        where = "the copy" if row in left else "the source"
+        raise StorageBackendError(f"{where} lacks a row of {version.type_name} of commit {row[-1]}: {row[:-1]!r}",
+                                  hint="convert to an empty place")
+    return len(left)
 
 
 def _plain(row: Row) -> Row:
