@@ -136,4 +136,4 @@ def convert(
         out.document(facts)
     else:
         out.say(f"copied {done.copied} of {done.commits} commits to {target} ({facts['engine']}); "
-                f"all {done.rows} rows are the same")
+                f"all {done.rows} rows are the same, and so are {done.events} events and {done.schedules} schedules")

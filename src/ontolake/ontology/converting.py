@@ -1,7 +1,8 @@
 """Copies of a typed store with another engine or at another place: commit by commit, with history, checked at the end.
 
 Everything goes through what repositories offer, so that any engine can become any other. A copy that was interrupted
-goes on where it stopped.
+goes on where it stopped. The queue of events is copied behind the commits, as it is with the last of them; claims are
+not, so runners of the source must have ended before others begin with the copy.
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ from ontolake.history import Commit
 from ontolake.model.restoring import restore
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
-from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
+from ontolake.ontology.events.records import KeptQueue
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 
 Name = tuple[Kind, str]
 Progress = Callable[[str, int, int | None], None]
+_TRIES = 5
 
 
 class Conversion(NamedTuple):
-    """What was done: how many commits were copied now, how many there are, and how many rows were compared."""
+    """What was done: how many commits were copied now, how many there are, how many rows were compared, and how many
+    events and schedules the queue has."""
 
     copied: int
     commits: int
     rows: int
+    events: int = 0
+    schedules: int = 0
 
 
 class VersionRows(NamedTuple):
@@ -65,27 +71,48 @@ def convert(
 ) -> Conversion:  # fmt: skip
     """Copy every commit that `target` does not have yet, then compare all rows of both.
 
-    Raises `StorageBackendError` if the target holds something else than a part of the source, and if rows differ in
-    the end.
+    Raises `StorageBackendError` if the target holds something else than a part of the source, and if rows, times of
+    commits or events differ in the end; `HeadMismatchError` if runners keep changing the queue of the source.
     """
-    reader = history or History(source, target)
-    with source.reading():
-        commits = sorted(source.commits(), key=lambda commit: commit.id)
-        have = _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
-        types = _types(source, commits, reader, have)
-        for number, commit in enumerate(commits[have:], 1):
-            _copy(commit, types, target)
-            if progress is not None:
-                progress("commits", number, len(commits) - have)
-        for kind, name in sorted(set(source.dropped()) - set(target.dropped())):
-            target.drop_type(kind, name)
-        return Conversion(len(commits) - have, len(commits), reader.compare(types))
+    for attempt in range(_TRIES):
+        with source.reading():
+            try:
+                queue = source.events.kept()
+            except HeadMismatchError:
+                if attempt + 1 == _TRIES:
+                    raise
+                continue  # it went on after the moment that is read
+            return _convert(source, target, queue, progress, history or History(source, target))
+    raise AssertionError("unreachable")
+
+
+def _convert(
+    source: Repository, target: Repository, queue: KeptQueue, progress: Progress | None, reader: History
+) -> Conversion:  # fmt: skip
+    """The same, with the queue as it is at the moment that is read."""
+    commits = sorted(source.commits(), key=lambda commit: commit.id)
+    have = _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
+    types = _types(source, commits, reader, have)
+    for number, commit in enumerate(commits[have:], 1):
+        _copy(commit, types, target)
+        if progress is not None:
+            progress("commits", number, len(commits) - have)
+    for kind, name in sorted(set(source.dropped()) - set(target.dropped())):
+        target.drop_type(kind, name)
+    rows = reader.compare(types)
+    _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
+    if queue != target.events.kept():
+        target.events.restore(queue)
+        if queue != target.events.kept():
+            raise StorageBackendError(f"the queue of events at {target.uri!r} is not that of the source",
+                                      hint="let no runner work there yet, and convert to an empty place")
+    return Conversion(len(commits) - have, len(commits), rows, len(queue.events), len(queue.schedules))
 
 
 def _common(source: list[Commit[int]], target: list[Commit[int]], repository: Repository) -> int:
     """How many commits the target has already, all of which must be those of the source."""
     for old, new in zip(source, target, strict=False):
-        if (old.id, old.metadata) != (new.id, new.metadata):
+        if (old.id, old.metadata, old.time) != (new.id, new.metadata, new.time):
             raise StorageBackendError(f"commit {new.id} at {repository.uri!r} is not that of the source",
                                       hint="choose an empty place")
     if len(target) > len(source):
@@ -123,7 +150,7 @@ def _copy(commit: Commit[int], types: Mapping[Name, list[VersionRows]], target: 
                 transaction.rewrite(info, found.version.schema_version_id, rows)
             elif rows or found.since == commit.id:
                 transaction.reconcile(info, rows)
-        setattr(transaction, "created_at", commit.time)  # noqa: B010 - engines that can keep it do
+        transaction.created_at = commit.time
         transaction.finish(dict(commit.metadata))
 
 

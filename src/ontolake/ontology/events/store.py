@@ -8,13 +8,13 @@ How they keep it:
 
 - SQLite writes commit and queue in one transaction. While it is open nobody else writes, so a claim that is good when
   it begins is good when it ends.
-- Object storage has no transaction over several objects. There the manifest of a commit carries the `QueueChange`, so
-  that the swap of the head is the moment for both, and the objects of the queue follow: they are brought up to date
-  from manifests that they have not seen, by the writer after its commit and by whoever claims or completes next.
-  Claims are objects of their own, taken, renewed and given up by compare-and-swap. A completion is refused, under the
-  write lease and before the head is swapped, if the claim is not this runner's, has run out, or a manifest says that
-  the handler's part is done. Where nothing differs and so no commit is made, the change is one swap of the event's
-  own object, and what it queues is written before that.
+- Object storage has no transaction over several objects. There a commit says in an object of its own what it does to
+  the queue, and its manifest leads there, so that the swap of the head is the moment for both. The queue itself is an
+  object that is swapped whenever it changes on its own: claims, failures, schedules, and what is queued or handled
+  where nothing differs and so no commit is made. Whoever reads it adds what commits did since it was written, and
+  whoever changes it writes that down. A commit is refused before the head is swapped if the claim was not this runner's
+  when it began. Who claims an event that was claimed before moves the head's fence afterwards: a commit under the
+  earlier claim has come before that and is seen, or cannot come any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ontolake.ontology.events.records import Claim, EventSelection, QueuedEvent, RunnerInfo, StoredEvent
+from ontolake.ontology.events.records import Claim, EventSelection, KeptQueue, QueuedEvent, RunnerInfo, StoredEvent
 
 if TYPE_CHECKING:
     from ontolake.ontology.events.event import EventDeadLetter
@@ -130,6 +130,21 @@ class EventStore(Protocol):
 
     def purge(self, selection: EventSelection) -> int:
         """Remove events for good, dead letters with them, and return how many. Claimed ones stay."""
+        ...
+
+    # copies
+    def kept(self) -> KeptQueue:
+        """All that the queue keeps, past events too, as it is with the commits that `reading` sees.
+
+        Raises `HeadMismatchError` if it went on with later ones.
+        """
+        ...
+
+    def restore(self, kept: KeptQueue) -> None:
+        """Let the queue hold what was kept of another one. Its claims are not copied: who handles there cannot here.
+
+        Raises `StorageBackendError`, and changes nothing, if there are events that were not kept.
+        """
         ...
 
     # who is there

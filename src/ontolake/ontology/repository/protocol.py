@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ontolake.history import Commit, Damage
@@ -56,6 +57,9 @@ class RowChange(NamedTuple):
 
 class Transaction(Protocol):
     """A commit in the making. Nothing is visible before `finish`."""
+
+    created_at: datetime | None
+    """When the commit was made, if it is a copy of one; else now."""
 
     @property
     def commit_id(self) -> int:

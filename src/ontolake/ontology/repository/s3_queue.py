@@ -20,6 +20,7 @@ from ontolake.errors import AlreadyExists, DurabilityUnconfirmed, NotFound, Prec
 from ontolake.objects import Range, create, new_nonce, replace
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import LockContentionError
+from ontolake.ontology.events.records import QueuedEvent
 from ontolake.ontology.events.rules import same_event
 from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository import s3_queue_layout as names
@@ -103,7 +104,7 @@ class QueueObjects:
                 self._pages[ref.path] = LoadedPage(layout.decode(data, Page, ref.path, self.access.url).items)
         return [self._pages[ref.path] for ref in refs]
 
-    def known(self, view: View, events: Collection[names.QueuedEvent]) -> dict[str, Item]:
+    def known(self, view: View, events: Collection[QueuedEvent]) -> dict[str, Item]:
         """Those events of the queue, past ones too, that have the ids of these."""
         ids = {event.id for event in events}
         if not ids:
@@ -214,7 +215,7 @@ class QueueObjects:
             for _ in pool.map(lambda item: self._keep(item.event, Past(item.seq)), items):
                 pass
 
-    def _keep(self, event: names.QueuedEvent, past: Past) -> None:
+    def _keep(self, event: QueuedEvent, past: Past) -> None:
         """Write about a past event, unless something later is there."""
         path, data, store = names.past_path(event.id), layout.compact(past), self.access.store
         while True:

@@ -85,12 +85,16 @@ def next_commit(db: apsw.Connection) -> int:
     return int(found) + 1 if found is not None else 1
 
 
-def insert_commit(db: apsw.Connection, commit_id: int, metadata: Mapping[str, Any]) -> None:
+def insert_commit(
+    db: apsw.Connection, commit_id: int, metadata: Mapping[str, Any], created_at: datetime | None = None
+) -> None:  # fmt: skip
+    """Write a commit, as made now, or at the moment of the one that it is a copy of."""
     try:
         text = json_text(dict(metadata)) if metadata else None
     except (ValueError, RecursionError) as error:
         raise Invalid(f"the metadata of a commit must be JSON: {error}") from error
-    db.execute("INSERT INTO commits (id, created_at, metadata_json) VALUES (?, ?, ?)", (commit_id, now_text(), text))
+    moment = now_text() if created_at is None else encode_datetime(created_at)
+    db.execute("INSERT INTO commits (id, created_at, metadata_json) VALUES (?, ?, ?)", (commit_id, moment, text))
 
 
 def commits(db: apsw.Connection, since: int, until: int | None, limit: int | None) -> Iterator[Commit[int]]:

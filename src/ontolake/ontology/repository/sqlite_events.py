@@ -16,8 +16,19 @@ from ontolake.model.codecs import encode_datetime, json_text
 from ontolake.ontology.errors import StorageBackendError, UnknownEventError
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
-from ontolake.ontology.events.records import Claim, EventSelection, QueueChange, QueuedEvent, RunnerInfo, StoredEvent
-from ontolake.ontology.events.rules import STALE, check_text, claim_lost, id_taken, in_seconds
+from ontolake.ontology.events.records import (
+    Claim,
+    EventSelection,
+    KeptEvent,
+    KeptLetter,
+    KeptQueue,
+    KeptSchedule,
+    QueueChange,
+    QueuedEvent,
+    RunnerInfo,
+    StoredEvent,
+)
+from ontolake.ontology.events.rules import STALE, check_copy, check_text, claim_lost, id_taken, in_seconds
 from ontolake.ontology.repository.sqlite_beside import ENDLESS, Beside, is_private, write_transaction
 from ontolake.ontology.repository.sqlite_control import EVENTS, now_text, parse_time
 
@@ -218,6 +229,40 @@ class SqliteEventStore:
             purged = self._db.changes()
             self._db.execute("DELETE FROM event_claims WHERE NOT EXISTS (SELECT 1 FROM events WHERE id = event_id)")
         return purged
+
+    # copies
+    def kept(self) -> KeptQueue:
+        if not self._ready():
+            return KeptQueue()
+        rows: Any = self._db.execute(
+            f"SELECT {_EVENT}, e.created_commit_id, e.state, e.attempts, e.available_at, e.handled_json, e.last_error, "
+            "e.done_at, d.handler_id, d.attempts, d.last_error, d.failed_at FROM events AS e "
+            "LEFT JOIN dead_letters AS d ON d.event_id = e.id ORDER BY e.seq")
+        events = [KeptEvent(QueuedEvent(*row[:7]), row[7], row[8], row[9], row[10], tuple(json.loads(row[11])), row[12],
+                            row[13], None if row[17] is None else KeptLetter(*row[14:])) for row in rows]
+        schedules: Any = self._db.execute("SELECT namespace, schedule_id, last_tick FROM event_schedules ORDER BY 1, 2")
+        return KeptQueue(tuple(events), tuple(KeptSchedule(*row) for row in schedules))
+
+    def restore(self, kept: KeptQueue) -> None:
+        with self._writing("queue copied"):
+            there: Any = self._db.execute("SELECT id FROM events")
+            check_copy(self._uri, [row[0] for row in there], kept)
+            self._db.executemany(
+                "INSERT INTO events (id, namespace, event_type, payload_json, created_at, root_event_id, chain_depth, "
+                "created_commit_id, state, attempts, available_at, handled_json, last_error, done_at) VALUES "
+                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, "
+                "attempts = excluded.attempts, available_at = excluded.available_at, last_error = excluded.last_error, "
+                "handled_json = excluded.handled_json, done_at = excluded.done_at",
+                [(*one.event, one.commit_id, one.state, one.attempts, one.available_at, json_text(list(one.handled)),
+                  one.error, one.done_at) for one in kept.events])  # fmt: skip
+            for table in ("dead_letters", "event_claims", "event_schedules"):
+                self._db.execute(f"DELETE FROM {table}")
+            letters = sorted([one for one in kept.events if one.letter], key=lambda one: one.done_at or "")
+            self._db.executemany(
+                "INSERT INTO dead_letters (event_id, namespace, event_type, payload_json, handler_id, attempts, "
+                "last_error, failed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(*one.event[:4], *one.letter) for one in letters if one.letter])
+            self._db.executemany("INSERT INTO event_schedules VALUES (?, ?, ?)", kept.schedules)
 
     # who is there
     def runners(self) -> list[RunnerInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +44,8 @@ class SqliteTransaction:
         self._commit_id: int | None = None
         self._began = control.now_text()
         self._versions: dict[TypeInfo, int] = {}
+        self.created_at: datetime | None = None
+        """When the commit was made, if it is a copy of one; else now."""
 
     @property
     def commit_id(self) -> int:
@@ -97,7 +100,7 @@ class SqliteTransaction:
             return repository.write_staged(info, version, self.commit_id, table)
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
-        control.insert_commit(self._db, self.commit_id, metadata)
+        control.insert_commit(self._db, self.commit_id, metadata, self.created_at)
         if queue is not None:
             self._change_queue(queue, self.commit_id)
         faults.reach("ontology: commit written, not yet durable")
