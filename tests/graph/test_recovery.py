@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_scenarios import SCENARIOS, fresh
-from graph_support import Customer, Order, customers, described, held, start
+from graph_scenarios import RECOVERIES, SCENARIOS, Scenario, Stop, fresh
+from graph_support import Customer, customers, held, start
 
 from ontolake import faults
 from ontolake.graph import Graph, RecoveryBlockedError
 from ontolake.graph.sidecars import Sidecar
 from ontolake.graph.tables import Tables
-
-
-class Stop(BaseException):
-    """What a fault point raises: nothing that any code expects."""
 
 
 class StopAt:
@@ -34,26 +31,54 @@ class StopAt:
                 raise Stop(step)
 
 
-def prepared(name: str, folder: Path) -> tuple[Path, dict[str, Any], dict[str, Any], list[str]]:
+def play(scenario: Scenario, url: str, hook: faults.Hook) -> Any:
+    """Open a graph, do it, and return what is seen then."""
+    with faults.arm(hook), Graph.open(url) as graph:
+        scenario.act(graph)
+        return scenario.seen(graph)
+
+
+def prepared(scenario: Scenario, folder: Path) -> tuple[Path, Any, Any, list[str]]:
     """A graph in which a scenario can be played: where, what it shows before and after, and the steps in between."""
     template = folder / "template"
     with fresh(f"{template}/") as graph:
-        SCENARIOS[name].prepare(graph)
-        before = described(graph)
+        scenario.prepare(graph)
+        before = scenario.seen(graph)
     done = folder / "done"
     shutil.copytree(template, done)
     steps = StopAt(-1)
-    with Graph.open(f"{done}/") as graph, faults.arm(steps):
-        SCENARIOS[name].act(graph)
-        after = described(graph)
-    assert after != before
+    after = play(scenario, f"{done}/", steps)
     return template, before, after, steps.seen
 
 
-def check(name: str, url: str, step: str, before: dict[str, Any], after: dict[str, Any], *, published: bool) -> None:
+def stopped(scenario: Scenario, template: Path, steps: list[str]) -> Iterator[tuple[str, str]]:
+    """A copy for every step, in which the scenario was stopped there by an error."""
+    for n, step in enumerate(steps):
+        place = template.parent / str(n)
+        shutil.copytree(template, place)
+        with pytest.raises(Stop):
+            play(scenario, f"{place}/", StopAt(n))
+        yield step, f"{place}/"
+        shutil.rmtree(place)
+
+
+def killed(name: str, template: Path, steps: list[str]) -> Iterator[tuple[str, str]]:
+    """A copy for every step, in which a process of its own was killed there."""
+    places = [template.parent / str(n) for n in range(len(steps))]
+    for place in places:
+        shutil.copytree(template, place)
+    program = start("graph_victims.py", name, *(f"{place}/" for place in places))
+    out, err = program.communicate(timeout=280)
+    assert program.returncode == 0, err
+    assert out.splitlines() == steps, err
+    for place, step in zip(places, steps, strict=True):
+        yield step, f"{place}/"
+
+
+def check(scenario: Scenario, url: str, step: str, before: Any, after: Any, *, published: bool) -> None:
     """That a graph is whole after it was stopped, says so, and takes the operation again."""
     with Graph.open(url) as graph:
-        found = described(graph)
+        found = scenario.seen(graph)
         assert found in (before, after), step
         if published:
             assert found == after, f"{step}: it was published"
@@ -64,46 +89,58 @@ def check(name: str, url: str, step: str, before: dict[str, Any], after: dict[st
             assert actions[0] in ("rolled_forward", "completed"), step
         elif actions:
             assert actions[0] in ("rolled_back", "dropped"), step
-        newest = next(graph.commits(branch="try" if name == "fork" else "main"))
+        newest = next(graph.commits(branch=scenario.branch))
         if "rolled_forward" in actions or "rolled_back" in actions:
             assert newest.author == "omnigraph:recovery"
             assert newest.id == graph.recovered[0].commit
             assert newest.metadata["original_actor"] == "tester"
-        SCENARIOS[name].act(graph)
-        assert described(graph) == after, f"{step}: taken up again"
+        if actions:
+            assert graph.recovered[0].actor == "tester"
+        scenario.act(graph)
+        assert scenario.seen(graph) == after, f"{step}: taken up again"
     with Graph.open(url) as graph:
         assert graph.recovered == []
 
 
+def check_all(scenario: Scenario, stops: Iterator[tuple[str, str]], before: Any, after: Any) -> None:
+    assert after != before
+    published = False
+    for step, url in stops:
+        published = published or step == "graph: published"
+        check(scenario, url, step, before, after, published=published)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_error_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
-    template, before, after, steps = prepared(name, tmp_path)
-    seen = {"graph: published": False}
-    for n, step in enumerate(steps):
-        place = tmp_path / str(n)
-        shutil.copytree(template, place)
-        with Graph.open(f"{place}/") as graph, faults.arm(StopAt(n)), pytest.raises(Stop):
-            SCENARIOS[name].act(graph)
-        check(name, f"{place}/", step, before, after, published=seen["graph: published"] or step == "graph: published")
-        seen[step] = True
-        shutil.rmtree(place)
+    template, before, after, steps = prepared(SCENARIOS[name], tmp_path)
+    check_all(SCENARIOS[name], stopped(SCENARIOS[name], template, steps), before, after)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_kill_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
-    template, before, after, steps = prepared(name, tmp_path)
-    places = [tmp_path / str(n) for n in range(len(steps))]
-    for place in places:
-        shutil.copytree(template, place)
-    program = start("graph_victims.py", name, *(f"{place}/" for place in places))
-    out, err = program.communicate(timeout=280)
-    assert program.returncode == 0, err
-    assert out.splitlines() == steps, err
-    published = False
-    for place, step in zip(places, steps, strict=True):
-        published = published or step == "graph: published"
-        check(name, f"{place}/", step, before, after, published=published)
+    template, before, after, steps = prepared(SCENARIOS[name], tmp_path)
+    check_all(SCENARIOS[name], killed(name, template, steps), before, after)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["error", "kill"])
+@pytest.mark.parametrize("name", RECOVERIES)
+def test_recovery_itself_can_be_stopped_at_any_step(name: str, way: str, tmp_path: Path) -> None:
+    scenario = RECOVERIES[name]
+    template, before, after, steps = prepared(scenario, tmp_path)
+    assert (after == before) == (name == "roll back")
+    assert len(steps) > 5
+    stops = stopped(scenario, template, steps) if way == "error" else killed(name, template, steps)
+    for step, url in stops:
+        with Graph.open(url) as again:
+            assert scenario.seen(again) == after, step
+            (audit,) = again.recoveries()
+            assert audit.actor == "tester"
+            assert audit.action in ("completed", name.replace("roll", "rolled").replace(" ", "_")), step
+            newest = next(again.commits())
+            assert (newest.author, newest.id) == ("omnigraph:recovery", audit.commit), step
+            assert not list(Path(url, "__recovery").glob("*.json"))
 
 
 def test_the_same_handle_goes_on_after_an_error(graph: Graph) -> None:
@@ -132,78 +169,36 @@ def test_a_readers_open_leaves_sidecars_alone(graph: Graph, url: str, tmp_path: 
     assert list((tmp_path / "graph" / "__recovery").glob("*.json")) == sidecars
 
 
-def test_recovery_itself_can_be_stopped_at_any_step(graph: Graph, url: str, tmp_path: Path) -> None:
-    graph.load(Order, [{"id": 1}])
+def open_at_once(url: str, count: int) -> list[Graph]:
+    barrier, opened = threading.Barrier(count), []
 
-    def two_tables() -> None:
-        with graph.transaction(actor="tester") as tx:
-            tx.load(Customer, customers("a"))
-            tx.load(Order, [{"id": 2}])
+    def open_it() -> None:
+        barrier.wait()
+        opened.append(Graph.open(url))
 
-    def after_one_table(step: str) -> None:
-        moved.append(step)
-        if moved.count("graph: table moved") == 1:
-            raise Stop(step)
-
-    moved: list[str] = []
-    for interrupt in ("forward", "back"):
-        if interrupt == "forward":
-            interrupted(graph, "graph: before publishing", two_tables)
-        else:
-            with faults.arm(after_one_table), pytest.raises(Stop):
-                two_tables()
-        template = tmp_path / interrupt
-        shutil.copytree(tmp_path / "graph", template)
-        for n in range(100):
-            place = tmp_path / f"{interrupt}-{n}"
-            shutil.copytree(template, place)
-            try:
-                with faults.arm(StopAt(n)):
-                    Graph.open(f"{place}/").close()
-                finished = True
-            except Stop:
-                finished = False
-            with Graph.open(f"{place}/") as again:
-                rows = held(again)
-                expected = (["a"], [1, 2]) if interrupt == "forward" else ([], [1])
-                assert (list(rows["node/Customer"]), list(rows["node/Order"])) == expected, (interrupt, n)
-                (audit,) = again.recoveries()
-                assert audit.actor == "tester"
-                newest = next(again.commits())
-                assert (newest.author, newest.id) == ("omnigraph:recovery", audit.commit) or audit.action == "completed"
-                assert not list((place / "__recovery").glob("*.json"))
-            shutil.rmtree(place)
-            if finished:
-                assert n > 5
-                break
-        shutil.rmtree(tmp_path / "graph")
-        graph.close()
-        graph = fresh(url)
-        graph.load(Order, [{"id": 1}])
+    threads = [threading.Thread(target=open_it) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return opened
 
 
-def test_two_opens_racing_on_one_sidecar_recover_once(graph: Graph, url: str) -> None:
-    for round in range(3):
-        name = f"k{round}"
-        interrupted(graph, "graph: before publishing", lambda name=name: graph.load(Customer, customers(name)))
-        barrier = threading.Barrier(2)
-        opened: list[Graph] = []
-
-        def open_it(barrier: threading.Barrier = barrier, opened: list[Graph] = opened) -> None:
-            barrier.wait()
-            opened.append(Graph.open(url))
-
-        threads = [threading.Thread(target=open_it) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(opened) == 2
-        for one in opened:
-            assert name in held(one)["node/Customer"]
-        commits = [commit for commit in opened[0].commits() if commit.author == "omnigraph:recovery"]
-        assert len(commits) == round + 1
-        assert len(list(opened[0].recoveries())) == round + 1
+@pytest.mark.parametrize("round", range(3))
+@pytest.mark.parametrize("name", RECOVERIES)
+def test_two_opens_racing_on_one_sidecar_recover_once(graph: Graph, url: str, name: str, round: int) -> None:
+    scenario = RECOVERIES[name]
+    scenario.prepare(graph)
+    before = scenario.seen(graph)
+    opened = open_at_once(url, 2)
+    seen = [scenario.seen(one) for one in opened]
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert (seen[0] == before) == (name == "roll back")
+    (commit,) = [commit for commit in opened[0].commits() if commit.author == "omnigraph:recovery"]
+    (audit,) = opened[0].recoveries()
+    assert audit.commit == commit.id
+    assert {one.commit for handle in opened for one in handle.recovered} == {commit.id}
 
 
 def test_a_sidecar_that_cannot_be_explained_blocks_its_branch_only(graph: Graph, url: str, tmp_path: Path) -> None:

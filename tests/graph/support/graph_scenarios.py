@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from graph_support import TYPES, Customer, Order, Placed, customers
+from graph_support import TYPES, Customer, Order, Placed, customers, described
 
-from ontolake.graph import Graph
+from ontolake import faults
+from ontolake.graph import Graph, Unique
 from ontolake.graph.errors import UnknownBranchError
+from ontolake.model import Entity, Field, Relation
+
+
+class Stop(BaseException):
+    """What a fault point raises: nothing that any code expects."""
 
 
 class Scenario(NamedTuple):
     prepare: Callable[[Graph], None]
     act: Callable[[Graph], None]
     """May be repeated after it was interrupted, as a caller would."""
-    atomic: bool = True
-    """Whether what is seen is what was before or what comes after, and nothing in between."""
+    seen: Callable[[Graph], Any] = described
+    """What is before or after, and nothing in between."""
+    branch: str = "main"
+    """Where the commit goes."""
 
 
 def _fill(graph: Graph) -> None:
@@ -59,13 +68,78 @@ def _merge(graph: Graph) -> None:
     graph.merge("try", actor="tester")
 
 
+def _scatter(graph: Graph) -> None:
+    _fill(graph)
+    _load(graph)
+
+
+def _layout(graph: Graph) -> Any:
+    """All rows, and in how many pieces each table is."""
+    snapshot = graph.snapshot()
+    return described(graph), {name: len(snapshot.table(name).dataset.get_fragments()) for name in snapshot.tables()}
+
+
+class Tag(Entity):
+    id: Field[str] = Field(primary_key=True)
+
+
+def _changed_types() -> list[Any]:
+    """Customers with other columns, tags that are new, and no orders any more."""
+    class Customer(Entity):
+        id: Field[str] = Field(primary_key=True)
+        full_name: Field[str]
+        email: Field[Annotated[str | None, Unique]] = Field(default=None)
+        points: Field[int] = Field(default=7)
+
+    class Tagged(Relation[Customer, Tag]):
+        pass
+
+    return [Customer, Tag, Tagged]
+
+
+def _evolve(graph: Graph) -> None:
+    renames = {"Customer": {"name": "full_name"}} if "name" in graph.types()["node:Customer"].by_name else None
+    graph.schema_apply(graph.schema_plan(_changed_types(), renames=renames), actor="tester")
+
+
+def abandon(graph: Graph, act: Callable[[], object], *, moves: int | None = None) -> None:
+    """Interrupt an operation before it is published, or after so many moves of tables, as if its process died."""
+    moved: list[str] = []
+
+    def stop(step: str) -> None:
+        moved.append(step)
+        if step == "graph: before publishing" or moved.count("graph: table moved") == moves:
+            raise Stop(step)
+
+    with faults.arm(stop), suppress(Stop):
+        act()
+    for info in list(graph._place.store.list("__recovery/")):
+        sidecar = json.loads(graph._place.store.get(info.key).data)
+        graph._place.store.put(info.key, json.dumps({**sidecar, "process": ""}).encode())
+
+
+def _abandoned(moves: int | None) -> Callable[[Graph], None]:
+    def prepare(graph: Graph) -> None:
+        _fill(graph)
+        abandon(graph, lambda: _load(graph), moves=moves)
+
+    return prepare
+
+
 SCENARIOS: dict[str, Scenario] = {
     "publish": Scenario(_fill, _load),
-    "fork": Scenario(_branch, lambda graph: _load(graph, "try")),
+    "fork": Scenario(_branch, lambda graph: _load(graph, "try"), branch="try"),
+    "optimize": Scenario(_scatter, lambda graph: graph.optimize(actor="tester"), _layout),  # type: ignore[arg-type,return-value]
+    "schema": Scenario(_fill, _evolve),
     "merge": Scenario(_diverge, _merge),
     "create branch": Scenario(_fill, _create),
     "delete branch": Scenario(_diverge, _delete),
 }
+RECOVERIES: dict[str, Scenario] = {
+    "roll forward": Scenario(_abandoned(None), lambda graph: None),
+    "roll back": Scenario(_abandoned(2), lambda graph: None),
+}
+"""What is done by opening alone."""
 
 
 def fresh(url: str) -> Graph:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pandas  # noqa: F401
 import pyarrow.dataset  # noqa: F401
-from graph_scenarios import SCENARIOS
+from graph_scenarios import RECOVERIES, SCENARIOS
 
 import ontolake.graph  # noqa: F401
 from ontolake import faults
@@ -36,7 +36,7 @@ class At:
 
 
 def main() -> None:
-    scenario, urls = SCENARIOS[sys.argv[1]], sys.argv[2:]
+    scenario, urls = {**SCENARIOS, **RECOVERIES}[sys.argv[1]], sys.argv[2:]
     assert "lance" not in sys.modules
     for n, url in enumerate(urls):
         child = os.fork()
