@@ -32,11 +32,13 @@ def test_commits_come_back_with_the_place_of_every_payload(
     data, made = written(groups)
     header, body = frame.decode(data, name="frame")
     found = list(frame.decode_commits(header, body))
-    assert [(c.branch, list(c.records), c.request_id, c.digest, list(c.sums), list(c.offsets)) for c in found] == [
-        (c.branch, list(c.records), c.request_id, c.digest, list(c.sums), list(c.offsets)) for c in made]
+    assert [(c.branch, list(c.records), c.request_id, c.digest, list(c.sums), c.offset) for c in found] == [
+        (c.branch, list(c.records), c.request_id, c.digest, list(c.sums), c.offset) for c in made]
     for commit in found:
-        for record, offset in zip(commit.records, commit.offsets, strict=True):
+        offset = commit.offset
+        for record in commit.records:
             assert data[offset : offset + len(record.bytes)] == record.bytes
+            offset += len(record.bytes)
 
 
 @given(commits, st.data())

@@ -39,8 +39,6 @@ _SCAN_BATCH = 256
 class _AsyncAppend(Append):
     """An append that a coroutine awaits."""
 
-    __slots__ = ("answer", "loop", "writer")
-
     def __init__(
         self, token: FenceToken, branch: BranchId | str, commit: Commit, writer: _Writer,
         loop: asyncio.AbstractEventLoop,

@@ -43,10 +43,7 @@ os.register_at_fork(after_in_child=_forked)
 class Append(Waiting):
     """An `append_wal` that waits for its group."""
 
-    __slots__ = ("branch", "commit", "token")
-
     def __init__(self, token: FenceToken, branch: BranchId | str, commit: Commit) -> None:
-        super().__init__()
         self.token = token
         self.branch = branch
         self.commit = commit

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,21 +47,22 @@ class Header(NamedTuple):
 class Commit:
     """One `append_wal` on its way into a frame, or out of one.
 
-    `sums` has the checksum of each record, `offsets` where its bytes lie, counted from the start of the frame.
+    `sums` has the checksum of each record. The bytes of its records lie one after another, from `offset` on, counted
+    from the start of the frame.
     """
 
-    __slots__ = ("branch", "digest", "offsets", "records", "request_id", "sums")
+    __slots__ = ("branch", "digest", "offset", "records", "request_id", "sums")
 
     def __init__(
         self, branch: int, records: Sequence[WalRecord], sums: Sequence[int], request_id: str | None = None,
-        digest: int = 0, offsets: Sequence[int] = (),
+        digest: int = 0, offset: int = 0,
     ) -> None:
         self.branch = branch
         self.records = records
         self.sums = sums
         self.request_id = request_id
         self.digest = digest
-        self.offsets = offsets
+        self.offset = offset
 
 
 def digest_of(branch: int, records: Sequence[WalRecord], sums: Sequence[int]) -> int:
@@ -100,23 +101,23 @@ def decode(frame: bytes, *, name: str) -> tuple[Header, memoryview]:
 def encode_commits(commits: Sequence[Commit]) -> tuple[bytes, int, int]:
     """Body of a data frame, its number of records, and the length of its meta part.
 
-    Sets each commit's `offsets`: where its payloads lie, counted from the start of the frame.
+    Sets each commit's `offset`.
     """
     meta = msgspec.msgpack.encode([(c.branch, len(c.records), c.request_id, c.digest) for c in commits])
-    records = [record for commit in commits for record in commit.records]
-    payloads = [payload for payload, _ in records]
+    payloads, pages = zip(*chain.from_iterable([commit.records for commit in commits]), strict=True)
+    count = len(payloads)
     lengths = list(map(len, payloads))
-    flags = bytes([_NO_PAGE if page_id is None else _PAGE for _, page_id in records])
-    pages = array("Q", [page_id or 0 for _, page_id in records])
-    sums = array("Q", [checksum for commit in commits for checksum in commit.sums])
-    count = len(records)
-    offsets = list(accumulate(lengths, initial=HEADER_SIZE + len(meta) + 25 * count))
-    at = 0
+    sums = array("Q", chain.from_iterable([commit.sums for commit in commits]))
+    flags = bytes([_PAGE]) * count
+    if None in pages:
+        flags = bytes([_NO_PAGE if page_id is None else _PAGE for page_id in pages])
+        pages = tuple(page_id or 0 for page_id in pages)
+    offsets = accumulate(lengths, initial=HEADER_SIZE + len(meta) + 25 * count)
     for commit in commits:
-        size = len(commit.records)
-        commit.offsets = offsets[at : at + size]
-        at += size
-    directory = (flags, pages.tobytes(), array("Q", lengths).tobytes(), sums.tobytes())
+        commit.offset = next(offsets)
+        for _ in range(len(commit.records) - 1):
+            next(offsets)
+    directory = (flags, array("Q", pages).tobytes(), array("Q", lengths).tobytes(), sums.tobytes())
     return b"".join((meta, *directory, *payloads)), count, len(meta)
 
 
@@ -132,13 +133,12 @@ def decode_commits(header: Header, body: memoryview) -> Iterator[Commit]:
     at, i = start + 24 * count, 0
     for branch, size, request_id, digest in meta:
         records: list[WalRecord] = []
-        offsets: list[int] = []
+        first = HEADER_SIZE + at
         for j in range(i, i + size):
-            offsets.append(HEADER_SIZE + at)
             page_id = PageId(pages[j]) if flags[j] == _PAGE else None
             records.append(WalRecord(bytes(body[at : at + lengths[j]]), page_id))
             at += lengths[j]
-        yield Commit(branch, records, sums[i : i + size].tolist(), request_id, digest, offsets)
+        yield Commit(branch, records, sums[i : i + size].tolist(), request_id, digest, first)
         i += size
 
 

@@ -19,17 +19,15 @@ _LOOK_AGAIN = 1.0
 class Waiting:
     """Something to be committed, and how it went: `lsn` or `error` is set when its turn is over."""
 
-    __slots__ = ("behind", "error", "gone", "lsn", "turn")
-
-    def __init__(self) -> None:
-        self.lsn = 0
-        self.error: Exception | None = None
-        self.gone = False
-        """Whether nobody waits for it any more."""
-        self.behind: Waiting | None = None
-        """The one to be told next, once this one has been told."""
-        self.turn: threading.Lock | None = None
-        """What a thread waits for, if one does."""
+    # Most of these never change, so they are not set for each one that comes.
+    lsn: int = 0
+    error: Exception | None = None
+    gone: bool = False
+    """Whether nobody waits for it any more."""
+    behind: Waiting | None = None
+    """The one to be told next, once this one has been told."""
+    turn: threading.Lock | None = None
+    """What a thread waits for, if one does."""
 
     def will_wait(self) -> None:
         """Somebody else leads: get ready to be told."""

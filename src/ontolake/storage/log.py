@@ -264,15 +264,17 @@ class Log:
     ) -> list[tuple[tuple[int, PageId], Page]]:
         tail, lsn, state = self._view.active, header.first_lsn, self.state
         tail.add(FRAMES, 0, lsn, segment, header.ordinal, header.time_us)
+        put = tail.put
         fresh: list[tuple[tuple[int, PageId], Page]] = []
         for commit in commits:
-            branch = commit.branch
-            for (payload, page_id), checksum, offset in zip(commit.records, commit.sums, commit.offsets, strict=True):
+            branch, offset = commit.branch, commit.offset
+            for (payload, page_id), checksum in zip(commit.records, commit.sums, strict=True):
                 if page_id is not None:
                     key = (branch, page_id)
-                    tail.put(key, (lsn, segment, offset, checksum))
-                    fresh.append((key, Page(page_id, Lsn(lsn), payload)))
+                    put(key, (lsn, segment, offset, checksum))
+                    fresh.append((key, Page(page_id, lsn, payload)))
                 lsn += 1
+                offset += len(payload)
             if branch in state.branches:
                 state.branches[branch].head = lsn - 1
             if commit.request_id is not None:
