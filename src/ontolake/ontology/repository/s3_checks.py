@@ -12,6 +12,7 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.s3_layout import DataFile, Manifest, TypeState, type_key
+from ontolake.ontology.repository.s3_queue_checks import check_queue
 from ontolake.ontology.repository.s3_rows import rows_of
 from ontolake.ontology.repository.s3_scan import Span
 
@@ -47,6 +48,7 @@ def check(repository: S3Repository) -> Iterator[Damage]:
         for state in live_states(repository, moment):
             for one in (*state.runs, *state.past):
                 yield from _bytes(repository, one.path, one.content_sha256, seen)
+        yield from check_queue(repository, moment)
     except OntolakeError as error:
         yield Damage(layout.HEAD, str(error))
 

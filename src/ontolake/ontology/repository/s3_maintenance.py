@@ -21,6 +21,7 @@ from ontolake.ontology.repository.s3_checks import live_states, manifests
 from ontolake.ontology.repository.s3_layout import TypeState
 from ontolake.ontology.repository.s3_merge import merge_all, mergeable
 from ontolake.ontology.repository.s3_moment import Moment
+from ontolake.ontology.repository.s3_queue_checks import needed_changes, queue_garbage
 
 GRACE = 3600.0
 """Seconds for which nothing is removed: readers may still look at it, and commits under way may yet name it."""
@@ -119,12 +120,14 @@ def _merged(repository: S3Repository, moment: Moment, key: str, state: TypeState
 
 
 def garbage(repository: S3Repository, *, grace: float = GRACE) -> Garbage:
-    """Objects of ours that no commit needs: attempts that came to nothing, and files that were merged since."""
+    """Objects of ours that nobody needs: attempts that came to nothing, files that were merged since, and what the
+    queue of events has left behind."""
     with repository.reading():
         needed = _needed(repository, repository.moment())
         limit = time.time() - grace
         found = [info for folder in ("commits/", "snapshots/") for info in repository.access.store.list(folder)
                  if info.key not in needed and info.modified <= limit]
+        found += queue_garbage(repository, limit)
         keys = tuple(info.key for info in found)
         token = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
         return Garbage(keys, sum(info.size for info in found), token)
@@ -151,7 +154,7 @@ def _needed(repository: S3Repository, moment: Moment) -> set[str]:
             found.add(manifest.schemas)
     for state in live_states(repository, moment):
         found.update(file.path for file in (*state.runs, *state.past))
-    return found
+    return found | needed_changes(repository, moment)
 
 
 def verify_index(repository: S3Repository) -> list[IndexState]:
@@ -160,8 +163,12 @@ def verify_index(repository: S3Repository) -> list[IndexState]:
         return list(_compared(repository, repository.moment()))
 
 
-def _compared(repository: S3Repository, moment: Moment) -> Iterator[IndexState]:
+def _compared(
+    repository: S3Repository, moment: Moment, only: Collection[str] | None = None
+) -> Iterator[IndexState]:  # fmt: skip
     for key, wanted in sorted(all_advisory(moment).items()):
+        if only is not None and key not in only:
+            continue
         found = repository.access.find(key)
         if found is None:
             yield IndexState(key, "missing")
@@ -174,11 +181,11 @@ def _compared(repository: S3Repository, moment: Moment) -> Iterator[IndexState]:
         yield IndexState(key, "ok" if same else "behind")
 
 
-def repair_index(repository: S3Repository) -> list[IndexState]:
-    """Make what is advisory anew where it differs, and return what it was."""
+def repair_index(repository: S3Repository, *, only: Collection[str] | None = None) -> list[IndexState]:
+    """Make what is advisory anew where it differs, and return what it was; `only` some objects, if they are named."""
     with repository.reading():
         moment = repository.moment()
-        found = [one for one in _compared(repository, moment) if one.state != "ok"]
+        found = [one for one in _compared(repository, moment, only) if one.state != "ok"]
         wanted = all_advisory(moment)
         repository.access.write({one.key: wanted[one.key] for one in found})
         return found

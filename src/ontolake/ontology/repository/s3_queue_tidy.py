@@ -46,7 +46,7 @@ def tidy(view: View, done: Collection[int]) -> Tidied:
     past: list[Item] = []
 
     def left(items: Iterable[Item]) -> list[Item]:
-        kept = []
+        kept: list[Item] = []
         for item in items:
             (past if item.state.what == "done" and item.seq in done else kept).append(item)
         return kept

@@ -33,6 +33,7 @@ def check(repository: SqliteRepository) -> Iterator[Damage]:
     yield from (Damage("database", text) for text in told if text != "ok")
     yield from _commits(db)
     yield from _registry(db)
+    yield from _events(db)
     yield from _versioned_tables(db) if repository.engine_version == "v2" else _histories(db)
 
 
@@ -67,6 +68,18 @@ def _registry(db: apsw.Connection) -> Iterator[Damage]:
             right = False
         if not right:
             yield Damage(f"schema of {kind} {name}", f"version {version} is not a schema of this type")
+
+
+def _events(db: apsw.Connection) -> Iterator[Damage]:
+    """The queue, if there is one of our layout."""
+    if not db.execute("SELECT 1 FROM pragma_table_info('events') WHERE name = 'state'").get:
+        return
+    yield from _rows(db, "events", "id", "json_type(iif(json_valid(payload_json), payload_json, '0')) <> 'object'",
+                     "has a payload that is not a JSON object")
+    yield from _rows(db, "events", "id", "NOT json_valid(handled_json) OR state NOT IN ('open', 'done', 'dead')",
+                     "does not say how it stands")
+    yield from _rows(db, "events", "id", "(state = 'dead') <> (id IN (SELECT event_id FROM dead_letters))",
+                     "is dead without a letter, or has one and is not")
 
 
 # v1: two tables for all
@@ -161,18 +174,36 @@ def _versioned_rows(db: apsw.Connection, table: str, version: int, stored: Store
 # rows of any version
 
 
-def stored_history(repository: SqliteRepository, version: SchemaVersion) -> Iterator[Row]:
-    """All rows that were written under a version: the columns of its `StoredType`, and the commit behind them."""
+def stored_history(
+    repository: SqliteRepository, version: SchemaVersion, since: int = 0, until: int | None = None
+) -> Iterator[Row]:  # fmt: skip
+    """Rows that commits in `(since, until]` wrote under a version: the columns of its `StoredType`, and the commit
+    behind them."""
+    source = _source(repository, version)
+    if source is None:
+        return iter(())
     stored = StoredType(version.schema)
-    db = repository.db
+    where = "" if not since and until is None else f" WHERE t.commit_id > {since} AND t.commit_id <= {until or 1 << 62}"
+    return repository.db.execute(f"SELECT {columns_of(stored, 't')} FROM {source} AS t{where} ORDER BY t.rowid")
+
+
+def commit_counts(repository: SqliteRepository, version: SchemaVersion) -> dict[int, int]:
+    """How many rows each commit wrote under a version."""
+    source = _source(repository, version)
+    if source is None:
+        return {}
+    found: Any = repository.db.execute(f"SELECT t.commit_id, count(*) FROM {source} AS t GROUP BY 1 ORDER BY 1")
+    return dict(found)
+
+
+def _source(repository: SqliteRepository, version: SchemaVersion) -> str | None:
+    """What to select the rows of a version from."""
     if repository.engine_version == "v1":
-        return db.execute(f"SELECT {columns_of(stored, 't')} FROM {_v1_source(stored, version)} AS t ORDER BY t.rowid")
-    table = db.execute(
+        return _v1_source(StoredType(version.schema), version)
+    table = repository.db.execute(
         "SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? AND schema_version_id = ?",
         (version.type_kind, version.type_name, version.schema_version_id)).get
-    if table is None:
-        return iter(())
-    return db.execute(f"SELECT {columns_of(stored, 't')} FROM main.{quoted(str(table))} AS t ORDER BY t.rowid")
+    return None if table is None else f"main.{quoted(str(table))}"
 
 
 def _v1_source(stored: StoredType, version: SchemaVersion) -> str:
