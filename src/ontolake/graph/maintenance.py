@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INDEX_ROWS = 10_000
 """Rows from which on a table's keys get an index when it is optimized."""
 
-_PASSIVE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
+PASSIVE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 INDEX_KINDS: Mapping[str, str] = {"btree": "BTREE", "text": "INVERTED", "vector": "IVF_PQ"}
 
 
@@ -69,7 +69,7 @@ def optimize(
                 def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
                     _optimize_one(dataset, kind, made, compacting)
 
-                moved = graph._tables.rework(kind, pin, branch, operation, act, _PASSIVE)
+                moved = graph._tables.rework(kind, pin, branch, operation, act, PASSIVE)
                 if moved is not None and moved.version != pin.version:
                     pins[key] = pin._replace(version=moved.version)
                     done.append(Optimized(kind.table, before, len(moved.get_fragments()), tuple(made)))
@@ -89,10 +89,10 @@ def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     rows = dataset.count_rows()
     if any(index.num_rows_indexed < rows for index in described.values()):
         return True
-    return any(f"{column}_idx" not in described for column in _wanted(kind, rows))
+    return any(f"{column}_idx" not in described for column in wanted_indexes(kind, rows))
 
 
-def _wanted(kind: GraphType, rows: int) -> list[str]:
+def wanted_indexes(kind: GraphType, rows: int) -> list[str]:
     """The columns that should have a BTREE."""
     found = [field.name for field in kind.fields if field.index and field.type not in ("json", "vector", "blob")]
     if rows >= INDEX_ROWS:
@@ -106,7 +106,7 @@ def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str], compa
     there = {index.name for index in dataset.describe_indices()}
     if there:
         dataset.optimize.optimize_indices()
-    for column in _wanted(kind, dataset.count_rows()):
+    for column in wanted_indexes(kind, dataset.count_rows()):
         if f"{column}_idx" not in there:
             dataset.create_scalar_index(column, "BTREE")
             made.append(column)
@@ -135,7 +135,7 @@ def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, 
         else:
             dataset.create_scalar_index(column, INDEX_KINDS[kind], replace=True)  # type: ignore[arg-type]
 
-    rework_one(graph, state, key, act, _PASSIVE, "index", actor)
+    rework_one(graph, state, key, act, PASSIVE, "index", actor)
 
 
 def rework_one(

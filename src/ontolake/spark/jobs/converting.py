@@ -1,0 +1,244 @@
+"""`convert`: a typed store with another engine or at another place, commit by commit, with its history.
+
+Workers read ranges of commits and stage them beside the copy; the driver makes the commits of the copy in their order,
+one after the other, out of what is staged; in the end workers compare both, row by row. What was interrupted goes on
+where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ontolake.model.stored import StoredType
+from ontolake.ontology.converting import (
+    ByCommit,
+    Conversion,
+    History,
+    Name,
+    Progress,
+    VersionRows,
+    compare_rows,
+    twin_of,
+)
+from ontolake.ontology.converting import convert as copy
+from ontolake.ontology.repository import open_repository
+from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
+from ontolake.ontology.repository.s3_base import S3Repository
+from ontolake.ontology.repository.s3_checks import manifests
+from ontolake.ontology.repository.s3_files import parquet_table
+from ontolake.ontology.repository.s3_layout import type_key
+from ontolake.ontology.repository.s3_rows import COMMIT, concat, encoded, rows_of, table_of
+from ontolake.ontology.repository.sqlite_base import SqliteRepository
+from ontolake.ontology.repository.sqlite_checks import commit_counts, stored_history
+from ontolake.parallel import Fragment, absolute, discard, new_job, stage
+from ontolake.spark.jobs.places import need, typed, workers_of
+from ontolake.spark.jobs.workers import Workers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+ROWS = 1 << 19
+"""Rows that a part has at most, unless one commit has more."""
+
+
+def convert(
+    source: str, target: str, *, spark: SparkSession | None = None, engine_version: str | None = None,
+    parts: int | None = None, progress: Progress | None = None,
+) -> Conversion:  # fmt: skip
+    """Copy every commit that `target` does not have yet, then compare all rows of both.
+
+    Raises `JobError` for what is no typed store, `StorageBackendError` if the target holds something else than a part
+    of the source, or if rows differ in the end.
+    """
+    where, _ = need("convert", source, {
+        "objects": None, "sqlite": None, "graph": "onto graph export and import copy a graph",
+        "documents": "copy the file of the space", "sql": "copy the file of the database"})  # fmt: skip
+    place, job = absolute(target), new_job()
+    with typed(where) as old:
+        new = open_repository(place, engine_version=engine_version)
+        try:
+            history = StagedHistory(old, new, where, place, job, workers_of(spark, parts))
+            return copy(old, new, progress, history=history)
+        finally:
+            new.close()
+            discard(place, job)
+
+
+class StagedHistory(History):
+    """Rows that workers read, stage and compare."""
+
+    def __init__(
+        self, source: Repository, target: Repository, source_url: str, target_url: str, job: str, workers: Workers
+    ) -> None:  # fmt: skip
+        super().__init__(source, target)
+        self._urls = source_url, target_url
+        self._job = job
+        self._workers = workers
+        self._files = _files_of(source)
+
+    def rows(self, version: SchemaVersion, have: int) -> ByCommit:
+        counts = _counts(self._source, version, self._files)
+        ranges = self._ranges(version, {commit: rows for commit, rows in counts.items() if commit > have})
+        staged = self._workers.run(stage_commits, [(one, self._urls[1], self._job) for one in ranges])
+        return StagedRows(version, counts, [one for one in staged if one is not None])
+
+    def _ranges(self, version: SchemaVersion, counts: Mapping[int, int]) -> list[CommitRange]:
+        whole = CommitRange(self._urls[0], version, 0, 0, self._files.get(_key(version)) if self._files else None)
+        most = min(ROWS, max(1, -(-sum(counts.values()) // self._workers.parts)))
+        return [whole.between(since, until) for since, until in _cut(counts, most)]
+
+    def compare(self, types: Mapping[Name, list[VersionRows]]) -> int:
+        """Compare what was copied, ranges of commits on both sides at once."""
+        files, items = _files_of(self._target), []
+        for versions in types.values():
+            for one in versions:
+                twin = twin_of(one.version, self._target)
+                counts = {commit: cast(StagedRows, one.by_commit).counts[commit] for commit in one.by_commit}
+                mirror = CommitRange(self._urls[1], twin, 0, 0, files.get(_key(twin)) if files else None)
+                items += [(left, mirror.between(left.since, left.until))
+                          for left in self._ranges(one.version, counts)]
+        return sum(self._workers.run(compare_commits, items))
+
+
+def _key(version: SchemaVersion) -> tuple[str, int]:
+    return type_key(version.type_kind, version.type_name), version.schema_version_id
+
+
+def _cut(counts: Mapping[int, int], most: int) -> Iterator[tuple[int, int]]:
+    """Ranges `(since, until]` of commits with about so many rows each. The last one has no end."""
+    since, rows = 0, 0
+    commits = sorted(counts)
+    for commit in commits:
+        rows += counts[commit]
+        if rows >= most and commit != commits[-1]:
+            yield since, commit
+            since, rows = commit, 0
+    if commits:
+        yield since, 1 << 62
+
+
+class FileOf(NamedTuple):
+    """A file that a commit wrote."""
+
+    commit: int
+    path: str
+    rows: int
+
+
+def _files_of(repository: Repository) -> dict[tuple[str, int], tuple[FileOf, ...]] | None:
+    """Which files commits wrote, by type and version, oldest first; None where rows are not in files."""
+    if not isinstance(repository, S3Repository):
+        return None
+    found: dict[tuple[str, int], list[FileOf]] = {}
+    for _, manifest in manifests(repository, repository.moment()):
+        for file in manifest.files:
+            key = type_key(file.kind, file.type_name), file.schema_version_id
+            found.setdefault(key, []).append(FileOf(manifest.commit_id, file.path, file.row_count))
+    return {key: tuple(reversed(files)) for key, files in found.items()}
+
+
+def _counts(
+    repository: Repository, version: SchemaVersion, files: Mapping[tuple[str, int], Sequence[FileOf]] | None
+) -> dict[int, int]:  # fmt: skip
+    """How many rows each commit wrote under a version."""
+    if files is None:
+        return commit_counts(cast(SqliteRepository, repository), version)
+    counts: dict[int, int] = {}
+    for file in files.get(_key(version), ()):
+        counts[file.commit] = counts.get(file.commit, 0) + file.rows
+    return counts
+
+
+class StagedRows(Mapping[int, list[Row]]):
+    """The rows of a version by commit, out of staged files, of which one is held in memory."""
+
+    def __init__(self, version: SchemaVersion, counts: Mapping[int, int], staged: Sequence[Staged]) -> None:
+        self.counts = counts
+        self._stored = StoredType(version.schema)
+        self._at: dict[int, tuple[Fragment, int, int]] = {
+            commit: (one.fragment, start, rows) for one in staged for commit, start, rows in one.commits}
+        self._held: tuple[str, pa.Table] | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, commit: int) -> list[Row]:
+        if commit not in self._at:
+            raise KeyError(commit)
+        fragment, start, rows = self._at[commit]
+        if self._held is None or self._held[0] != fragment.key:
+            self._held = fragment.key, fragment.read()
+        table = self._held[1].slice(start, rows)
+        return list(zip(*[encoded(column, table) for column in self._stored.all_columns], strict=True))
+
+
+# on workers
+
+
+@dataclass(frozen=True)
+class CommitRange:
+    """What commits in `(since, until]` wrote under a version of a type."""
+
+    url: str
+    version: SchemaVersion
+    since: int
+    until: int
+    files: tuple[FileOf, ...] | None
+
+    def between(self, since: int, until: int) -> CommitRange:
+        """The same of other commits, with only the files that they wrote."""
+        files = None if self.files is None else tuple(file for file in self.files if since < file.commit <= until)
+        return replace(self, since=since, until=until, files=files)
+
+    def table(self) -> pa.Table | None:
+        """The rows with their commits, oldest first; None if there are none."""
+        import pyarrow as pa
+
+        stored = StoredType(self.version.schema)
+        with typed(self.url) as repository:
+            if not isinstance(repository, S3Repository):
+                rows = list(stored_history(cast(SqliteRepository, repository), self.version, self.since, self.until))
+                names = [column.name for column in stored.all_columns]
+                wanted = [names.index(column.name) for column in (*stored.keys, *stored.columns)]
+                table = table_of(stored, [tuple(row[place] for place in wanted) for row in rows])
+                table = table.append_column(COMMIT, pa.array([row[-1] for row in rows], pa.int64()))
+            else:
+                tables = [parquet_table(repository.access.need(file.path, "a manifest")) for file in self.files or ()]
+                if not tables:
+                    return None
+                table = concat(tables)
+        return table.sort_by(COMMIT) if len(table) else None
+
+
+class Staged(NamedTuple):
+    """What became of a range of commits: a file, and of each commit where its rows begin in it and how many."""
+
+    fragment: Fragment
+    commits: tuple[tuple[int, int, int], ...]
+
+
+def stage_commits(item: tuple[CommitRange, str, str]) -> Staged | None:
+    """Read a range of commits and stage its rows beside the copy."""
+    import numpy as np
+
+    part, target, job = item
+    table = part.table()
+    if table is None:
+        return None
+    commits, starts, counts = np.unique(table.column(COMMIT).to_numpy(), return_index=True, return_counts=True)
+    fragment = stage(target, f"{part.version.type_kind}/{part.version.type_name}", table.to_batches(), job=job)
+    assert fragment is not None
+    return Staged(fragment, tuple(zip(commits.tolist(), starts.tolist(), counts.tolist(), strict=True)))
+
+
+def compare_commits(item: tuple[CommitRange, CommitRange]) -> int:
+    """How many rows a range of commits has, on both sides the same. Raises `StorageBackendError` if they differ."""
+    columns = StoredType(item[0].version.schema).all_columns
+    sides = [() if (table := part.table()) is None else rows_of(columns, table) for part in item]
+    return compare_rows(item[0].version, *sides)

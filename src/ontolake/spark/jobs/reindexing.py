@@ -1,0 +1,59 @@
+"""`reindex`: what can be made anew from the rest, made anew.
+
+Of a typed store on objects: the indices, catalogs and schema files that people and tools read. Of a graph: the indexes
+of its tables, each built by a worker; readers see them once the driver has published them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ontolake.ontology.repository.s3_advisory import all_advisory
+from ontolake.ontology.repository.s3_maintenance import repair_index
+from ontolake.spark.jobs.places import need, on_objects, workers_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BY_ITSELF = "SQLite keeps its indexes with every commit"
+
+
+class Reindexed(NamedTuple):
+    """Something that was made anew, and how it stood before."""
+
+    what: str
+    state: str
+
+
+class IndexPart(NamedTuple):
+    """Some of the objects that can be made anew."""
+
+    url: str
+    keys: frozenset[str]
+
+
+def reindex(
+    url: str, *, spark: SparkSession | None = None, parts: int | None = None, branch: str = "main"
+) -> list[Reindexed]:  # fmt: skip
+    """Make anew what differs from what it is made of, and return what that was. No row is touched.
+
+    Raises `JobError` for a store that has no such thing.
+    """
+    where, kind = need("reindex", url, {"objects": None, "graph": None, "sqlite": _BY_ITSELF, "documents": _BY_ITSELF,
+                                        "sql": f"{_BY_ITSELF}; DROP INDEX and CREATE INDEX make one anew"})
+    workers = workers_of(spark, parts)
+    if kind == "graph":
+        from ontolake.spark.jobs.graphs import reindex_graph
+
+        return reindex_graph(where, workers, branch=branch)
+    with on_objects(where) as repository, repository.reading():
+        keys = sorted(all_advisory(repository.moment()))
+    size = max(1, -(-len(keys) // workers.parts))
+    items = [IndexPart(where, frozenset(keys[at : at + size])) for at in range(0, len(keys), size)]
+    return [one for found in workers.run(reindex_part, items) for one in found]
+
+
+def reindex_part(part: IndexPart) -> list[Reindexed]:
+    """Make some objects anew where they differ."""
+    with on_objects(part.url, write=True) as repository:
+        return [Reindexed(one.key, one.state) for one in repair_index(repository, only=part.keys)]
