@@ -3,13 +3,13 @@
 # What set-up installs beside the core: extras of pyproject.toml.
 EXTRAS ?= s3,sql,graph,spark,dev
 # Targets that start Spark, and so need Java.
-SPARK_TARGETS := shop test test-fast bench
+SPARK_TARGETS := demo test test-fast bench
 JOBS ?= 2
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo shop test test-fast lint bench docs constraints clean
+.PHONY: help setup java demo demo-seam test test-fast lint bench docs constraints clean
 
 help:    ## this list
 	@sed -nE 's/^([a-z-]+):[a-z ]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,11 +24,11 @@ ifneq ($(SPARK_TARGETS),)
 $(SPARK_TARGETS): java
 endif
 
-demo: setup  ## see it work: write, branch, read the past, crash, recover
-	@$(PY) examples/seam/demo.py
-
-shop: setup  ## a shop's deliveries through a pipeline, with Spark: needs Java 17
+demo: setup  ## see it work: a shop from its deliveries to its totals; ARGS="--rows 1000000" for more of it
 	@$(PY) examples/shop/demo.py $(ARGS)
+
+demo-seam: setup  ## the layer below at work: write, branch, read the past, crash, recover
+	@$(PY) examples/seam/demo.py
 
 test: setup  ## all tests
 	@$(PYTEST) $(ARGS)

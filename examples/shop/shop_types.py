@@ -20,14 +20,14 @@ class Customer(Entity):
 class Product(Entity):
     sku: Field[str] = Field(primary_key=True)
     title: Field[str]
-    price: Field[Decimal] = Field(max_digits=10, decimal_places=2, gt=0)
+    price: Field[Decimal] = Field(max_digits=10, decimal_places=2, gt=Decimal(0))
 
 
 class Order(Entity):
     id: Field[int] = Field(primary_key=True)
     sku: Field[str]
     count: Field[int] = Field(ge=1)
-    total: Field[Decimal] = Field(max_digits=12, decimal_places=2, ge=0)
+    total: Field[Decimal] = Field(max_digits=12, decimal_places=2, ge=Decimal(0))
     at: Field[datetime]
 
 

@@ -1,4 +1,4 @@
-"""`make demo` tells a story that holds, in a terminal and in a pipe, and cleans up after itself."""
+"""`make demo-seam` tells a story that holds, in a terminal and in a pipe, and cleans up after itself."""
 
 from __future__ import annotations
 

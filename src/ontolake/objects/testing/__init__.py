@@ -6,6 +6,15 @@ The pytest fixtures are in `ontolake.objects.testing.fixtures`, which alone need
 from __future__ import annotations
 
 from ontolake.objects.testing.doubles import CountingStore, Fault, FaultyStore, SlowStore
-from ontolake.objects.testing.servers import MinistackServer, SeaweedServer, Server
+from ontolake.objects.testing.servers import MinistackServer, SeaweedServer, Server, local_bucket
 
-__all__ = ["CountingStore", "Fault", "FaultyStore", "MinistackServer", "SeaweedServer", "Server", "SlowStore"]
+__all__ = [
+    "CountingStore",
+    "Fault",
+    "FaultyStore",
+    "MinistackServer",
+    "SeaweedServer",
+    "Server",
+    "SlowStore",
+    "local_bucket",
+]

@@ -6,6 +6,7 @@ A server lives as long as its `with` block, and no longer than the process that 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import secrets
@@ -18,8 +19,8 @@ import sysconfig
 import tempfile
 import time
 import urllib.error
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -194,6 +195,28 @@ class MinistackServer(Server):
     def command(self, program: str, directory: Path) -> tuple[list[str], dict[str, str]]:
         return [program], {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(self._port("s3")), "SERVICES": "s3",
                            "TMPDIR": str(directory)}
+
+
+@contextmanager
+def local_bucket(prefix: str) -> Iterator[str | None]:
+    """A prefix on a SeaweedFS server that lives as long as the block, with the environment set to reach it.
+
+    None if no server can be started here, because a package is missing.
+    """
+    if importlib.util.find_spec("obstore") is None:
+        yield None
+        return
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(SeaweedServer())
+        except Invalid:  # it is not installed
+            yield None
+            return
+        before = dict(os.environ)
+        stack.callback(os.environ.update, before)
+        stack.callback(os.environ.clear)
+        os.environ.update(server.env())
+        yield server.url(prefix)
 
 
 def _find(program: str, package: str) -> str:
