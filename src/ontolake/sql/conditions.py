@@ -44,6 +44,19 @@ def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
         yield node
 
 
+def inner_parts(query: exp.Expr, *, joined: bool = False) -> list[exp.Expr]:
+    """The conditions that every row of a query satisfies: its WHERE, and the ON of its joins if all are inner ones.
+
+    With `joined`, nothing if there are others.
+    """
+    joins = query.args.get("joins") or ()
+    inner = all(not join.side and join.kind in ("", "INNER", "CROSS") for join in joins)
+    if joined and not inner:
+        return []
+    parts = list(conjuncts(query.args.get("where")))
+    return parts + [part for join in joins for part in conjuncts(join.args.get("on"))] if inner else parts
+
+
 Resolve = Callable[[exp.Column], ColumnMeta | None]
 
 

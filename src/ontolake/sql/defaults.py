@@ -33,7 +33,7 @@ def value(column: ColumnMeta) -> Stored:
         return column.type.store(found)
     from ontolake.sql.coercing import coerced
 
-    table = executing.run(f"SELECT {column.default_expr}", {})
+    table = executing.run(exp.select(parse_expression(column.default_expr)), {})
     return stored_list(column.type, coerced(column, table.column(0)))[0]
 
 
@@ -56,8 +56,8 @@ def check(name: str, checks: Sequence[Check], rows: pa.Table) -> None:
     """Raise `CheckError` if a row makes one of the conditions false."""
     if not checks or not rows.num_rows:
         return
-    wanted = ", ".join(f'({each.sql}) AS "k{n}"' for n, each in enumerate(checks))
-    found = executing.run(f"SELECT {wanted} FROM t0", {"t0": rows})
+    wanted = [exp.alias_(exp.paren(parse_expression(each.sql)), f"k{n}") for n, each in enumerate(checks)]
+    found = executing.run(exp.select(*wanted).from_("t0"), {"t0": rows})
     for n, each in enumerate(checks):
         broken = found.column(n).index(False).as_py()
         if broken >= 0:

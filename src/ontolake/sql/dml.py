@@ -249,7 +249,7 @@ class Changer:
         where = conflict.args.get("where")
         if where is not None:
             query = query.where(bound(where.this, self._parameters).transform(placed))
-        found = executing.run(query.sql(DIALECT), {"t0": joined})
+        found = executing.run(query, {"t0": joined})
         before = Rows(table, columns=[found.column(n).combine_chunks() for n in range(len(names))])
         return self._write_changed(table, before, assigned, found, len(names))
 
@@ -392,7 +392,7 @@ class Changer:
         aliased = [exp.alias_(node.copy(), f"r{n}") for n, node in enumerate(outputs)]
         source = exp.alias_(exp.to_table("t0"), alias, table=True, quoted=True)
         query = exp.Select(expressions=aliased).from_(source)
-        found = executing.run(query.sql(DIALECT), {"t0": done.arrow()}).rename_columns(names)
+        found = executing.run(query, {"t0": done.arrow()}).rename_columns(names)
         return Result(status, len(done), table=found)
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from ontolake.sql.errors import (
     DataError,
@@ -17,6 +18,8 @@ from ontolake.sql.errors import (
     UnknownNameError,
     UnsupportedError,
 )
+from ontolake.sql.overflow import guarded
+from ontolake.sql.parsing import DIALECT
 
 if TYPE_CHECKING:
     from datafusion import DataFrame, SessionConfig
@@ -34,10 +37,11 @@ def _config(parallel: bool) -> SessionConfig:
     return config if parallel else config.set("datafusion.execution.target_partitions", "1")
 
 
-def plan(sql: str, tables: Mapping[str, pa.Table]) -> DataFrame:
+def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
     """A statement over tables, ready to run. Raises `SqlError`."""
     from datafusion import SessionContext
 
+    sql = guarded(tree, tables).sql(DIALECT)
     big = any(table.num_rows > _BIG for table in tables.values())
     context = SessionContext(_config(big))
     for name, table in tables.items():
@@ -53,9 +57,9 @@ def _batches(table: pa.Table) -> list[pa.RecordBatch]:
     return found or [pa.RecordBatch.from_pylist([], table.schema)]
 
 
-def run(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+def run(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of a statement over tables. Raises `SqlError`."""
-    frame = plan(sql, tables)
+    frame = plan(tree, tables)
     try:
         return settled(frame.to_arrow_table())
     except Exception as error:
@@ -109,6 +113,8 @@ def translated(error: BaseException) -> SqlError:
     last = next((line for line in reversed(lines) if not line.startswith("Valid fields")), text)
     message = re.sub(r"^(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
                      r"|This feature is not implemented:|Optimizer rule '\w+' failed)\s*", "", last)  # fmt: skip
+    message = re.sub(r"^(?:Arrow error: )?Cast error: value of (\S+) is out of range Int64$",
+                     r"\1 is out of range for BIGINT", message)  # fmt: skip
     hint = None
     if (meant := re.search(r"Did you mean '?([^'?\n]+)'?\??", message)) is not None:
         hint, message = f"did you mean {meant.group(1)}?", message[: meant.start()].strip()
@@ -118,9 +124,9 @@ def translated(error: BaseException) -> SqlError:
     return SqlError(message or text, sqlstate="42000", hint=hint)
 
 
-def explained(sql: str, tables: Mapping[str, pa.Table]) -> list[str]:
+def explained(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> list[str]:
     """The lines of DataFusion's plan."""
-    frame: Any = plan(sql, tables)
+    frame: Any = plan(tree, tables)
     try:
         return str(frame.logical_plan().display_indent()).splitlines()
     except Exception as error:

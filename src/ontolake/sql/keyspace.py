@@ -19,13 +19,17 @@ from ontolake.sql.vectors import Strings, offsets_of
 BATCH = 65536
 _MANY = 512
 
-_VALUES = ("SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value)), count(*), max(key) "
-           "FROM (SELECT key, value FROM {} LIMIT ?)")
-_BOTH = ("SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value)), count(*), max(key), "
-         "CAST(group_concat(key, '') AS BLOB), group_concat(length(key)) FROM (SELECT key, value FROM {} LIMIT ?)")
-_NOW = "latest WHERE key >= ? AND key < ?"
-_THEN = "latest WHERE key >= ? AND key < ? AND version <= ?"
-_PAST = "past WHERE node = ? AND key >= ? AND key < ? AND version <= ? AND until > ? AND value <> x'0101'"
+_VALUES = "SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value))"
+_BOTH = _VALUES + ", CAST(group_concat(key, '') AS BLOB), group_concat(length(key))"
+_BOUND = "SELECT key FROM {} ORDER BY key LIMIT 1 OFFSET ?"
+_LAST = "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1 OFFSET ?"
+_LATEST, _PAST = "latest WHERE key >= ? AND key < ?", "past WHERE node = ? AND key >= ? AND key < ?"
+_THEN = " AND version <= ?"
+_LIVED = " AND version <= ? AND until > ? AND value <> x'0101'"
+_LIVED_SURELY = " AND value <> x'0101'"
+"""What stands under the node of a moment has that moment in its span."""
+_THESE = (_VALUES.replace("value", "latest.value")
+          + " FROM carray(?) AS wanted CROSS JOIN latest ON latest.key = wanted.value")
 _OPEN = ("SELECT node FROM past_node WHERE part = ? AND first <= ? AND last > ? AND node IN ({})")
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM latest WHERE key >= ? AND key < ? LIMIT ?)"
 
@@ -42,6 +46,15 @@ class Batch(NamedTuple):
 
     values: Strings
     keys: Strings | None
+
+
+class _Source(NamedTuple):
+    """Where values come from: a table, and what holds for those that lived at a moment."""
+
+    where: str
+    filter: str = ""
+    node: tuple[int, ...] = ()
+    more: tuple[int, ...] = ()
 
 
 class Keyspace:
@@ -93,17 +106,38 @@ class Keyspace:
         With `ahead` the next batch is fetched while the caller works on one; it must not use the connection then.
         """
         if at is None:
-            yield from self._scan(_NOW, (span.start,), (span.end,), keys, limit, ahead)
+            yield from self._scan(_Source(_LATEST), span, keys, limit, ahead)
             return
-        for batch in self._scan(_THEN, (span.start,), (span.end, at), keys, limit, ahead):
-            yield batch
-            if limit is not None and (limit := limit - len(batch.values)) <= 0:
-                return
-        for node in self._nodes(nodes.part(span.start), at):
-            for batch in self._scan(_PAST, (node, span.start), (span.end, at, at), keys, limit, ahead):
+        sources = [_Source(_LATEST, _THEN, (), (at,)),
+                   *(_Source(_PAST, _LIVED_SURELY, (node,)) if node == at else _Source(_PAST, _LIVED, (node,), (at, at))
+                     for node in self._nodes(nodes.part(span.start), at))]  # fmt: skip
+        for source in sources:
+            for batch in self._scan(source, span, keys, limit, ahead):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
+
+    def last(self, span: Span, count: int) -> Span:
+        """The end of a span: as much of it as its last `count` keys take up now."""
+        found: Any = self.connection.execute(_LAST, (*span, count - 1)).fetchone()
+        return span if found is None else Span(found[0], span.end)
+
+    def values_of(self, wanted: Sequence[bytes], at: int | None = None) -> Strings:
+        """The values of those keys that are there, now or at a version, in no particular order."""
+        if at is not None:
+            return Strings.of(list(self.get_many(wanted, at).values()))
+        found = [self._values_of(tuple(wanted[begin : begin + BATCH])) for begin in range(0, len(wanted), BATCH)]
+        return found[0] if len(found) == 1 else Strings.joined(found)
+
+    def _values_of(self, wanted: tuple[bytes, ...]) -> Strings:
+        try:
+            row: Any = self.connection.execute(_THESE, (apsw.carray(wanted),)).fetchone()
+        except apsw.TooBigError:
+            if len(wanted) == 1:
+                raise
+            middle = len(wanted) // 2
+            return Strings.joined([self._values_of(wanted[:middle]), self._values_of(wanted[middle:])])
+        return _strings(row[0], row[1])
 
     def count(self, span: Span, limit: int) -> int:
         """How many keys a span has now, but no more than `limit`."""
@@ -111,9 +145,9 @@ class Keyspace:
         return int(found)
 
     def _scan(
-        self, source: str, before: tuple[Any, ...], behind: tuple[Any, ...], keys: bool, limit: int | None, ahead: bool
+        self, source: _Source, span: Span, keys: bool, limit: int | None, ahead: bool
     ) -> Iterator[Batch]:
-        batches = self._batches(source, before, behind, keys, limit)
+        batches = self._batches(source, span, keys, limit)
         if not ahead or (first := next(batches, None)) is None:
             yield from batches
             return
@@ -128,29 +162,30 @@ class Keyspace:
                 waiting = pool.submit(next, batches, None)
                 yield batch
 
-    def _batches(
-        self, source: str, before: tuple[Any, ...], behind: tuple[Any, ...], keys: bool, limit: int | None
-    ) -> Iterator[Batch]:
-        sql = (_BOTH if keys else _VALUES).format(source)
-        size, left = BATCH, limit
+    def _batches(self, source: _Source, span: Span, keys: bool, limit: int | None) -> Iterator[Batch]:
+        """Batches of a source. Where each ends is looked up first: a limit on what is strung together costs more."""
+        sql = f"{_BOTH if keys else _VALUES} FROM {source.where}{source.filter}"
+        bound = _BOUND.format(source.where if limit is None else source.where + source.filter)
+        more = () if limit is None else source.more
+        size, left, start = BATCH, limit, span.start
         while left is None or left > 0:
             room = size if left is None else min(size, left)
+            ends: Any = self.connection.execute(bound, (*source.node, start, span.end, *more, room)).fetchone()
+            end = span.end if ends is None else ends[0]
             try:
-                row: Any = self.connection.execute(sql, (*before, *behind, room)).fetchone()
+                row: Any = self.connection.execute(sql, (*source.node, start, end, *source.more)).fetchone()
             except apsw.TooBigError:
                 if size == 1:
                     raise
                 size = max(1, size // 16)
                 continue
-            count = row[2]
-            if not count:
+            if row[0] is not None:
+                batch = Batch(_strings(row[0], row[1]), _strings(row[2], row[3]) if keys else None)
+                left = None if left is None else left - len(batch.values)
+                yield batch
+            if ends is None:
                 return
-            yield Batch(_strings(row[0], row[1]), _strings(row[4], row[5]) if keys else None)
-            if count < room:
-                return
-            if left is not None:
-                left -= count
-            before = (*before[:-1], row[3] + b"\x00")
+            start = end
 
     def _nodes(self, part: bytes, at: int) -> list[int]:
         """The nodes of a part of the keyspace that hold something that may have lived at a version."""
@@ -239,6 +274,7 @@ def _marks(count: int) -> str:
     return ", ".join("?" * size)
 
 
-def _strings(data: bytes, lengths: str | int) -> Strings:
-    sizes = np.fromstring(str(lengths), np.int64, sep=",")
+def _strings(data: bytes | None, lengths: str | None) -> Strings:
+    sizes = np.fromstring(lengths or "", np.int64, sep=",")
+    data = data or b""
     return Strings(np.frombuffer(data, np.uint8), offsets_of(sizes))

@@ -14,24 +14,16 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from ontolake.sql import access, executing, keys, reading
+from ontolake.sql import access, executing, joining, keys, reading
 from ontolake.sql.access import Access
 from ontolake.sql.catalog import Catalog, ColumnMeta, Table
-from ontolake.sql.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, table_and_name
-from ontolake.sql.errors import SqlError, UnknownNameError, nearest
-from ontolake.sql.parsing import (
-    DIALECT,
-    Parameters,
-    Statement,
-    bound,
-    constant,
-    given_value,
-    marks_of,
-    name_of,
-    position_of,
-)  # fmt: skip
+from ontolake.sql.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, inner_parts, table_and_name
+from ontolake.sql.errors import UnknownNameError, nearest
+from ontolake.sql.joining import asked
+from ontolake.sql.parsing import Parameters, Statement, bound, name_of, position_of
 from ontolake.sql.results import Result
 from ontolake.sql.rows import decode_row
+from ontolake.sql.windows import window_of
 from ontolake.sql.writing import FEW, decoded
 
 if TYPE_CHECKING:
@@ -58,7 +50,6 @@ class Direct(NamedTuple):
     columns: list[ColumnMeta]
     names: list[str]
     parts: frozenset[int]
-    limit: exp.Expr | None
 
 
 class Plan:
@@ -73,16 +64,20 @@ class Plan:
         found = {id(node): find(node) for _, _, node in known}
         self._check_columns(scopes, found)
         self.names = _output_names(copy)
-        self._direct = self._directly(scopes, found)
+        alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1
+        self._window = window_of(copy, found[id(known[0][2])][0]) if alone else None
+        self._direct = None if self._window is None else self._directly(found)
+        self._parts = frozenset(range(len(inner_parts(copy)))) if alone else frozenset()
         for number, (scope, alias, node) in enumerate(known):
             table, at = found[id(node)]
             self.sources.append(Source(
                 f"t{number}", alias, table, at, _needed(copy, scope, alias, table),
                 _conditions(scope, alias, table, found)))  # fmt: skip
+        self._asked = [each for scope in scopes for each in asked(scope.expression, [
+            source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
         for source, (_, _, node) in zip(self.sources, known, strict=True):
             _rename(node, source)
         _name_outputs(copy, self.names)
-        self._sql = None if marks_of(copy) else copy.sql(DIALECT)
         self._point = self._pointed()
         columns = [] if self._direct is None else self._direct.columns
         self._types = [column.type for column in columns]
@@ -93,7 +88,8 @@ class Plan:
 
     def _pointed(self) -> Condition | None:
         """The only condition, if it names one row by a primary key of one column."""
-        if self._direct is None or self._direct.limit is not None or len(self._direct.parts) != 1:
+        window = self._window
+        if self._direct is None or window is None or window.limit or window.offset or len(self._direct.parts) != 1:
             return None
         source = self.sources[0]
         conditions, key = source.conditions, source.table.primary_key
@@ -106,34 +102,81 @@ class Plan:
     def run(self, session: Session, parameters: Parameters) -> Result:
         """The rows of the query. Inside a transaction."""
         chosen = [self._choose(session, source, parameters) for source in self.sources]
-        if self._direct is not None and chosen[0].answered >= self._direct.parts:
-            return self._run_direct(session, self.sources[0], chosen[0], self._direct, parameters)
-        table = executing.run(self.sql(parameters), self._read(session, chosen))
+        if self._window is not None:
+            limit, offset = self._window.rows(parameters)
+            if self._is_direct(chosen[0]):
+                return self._run_direct(session, chosen[0], limit, offset)
+            if limit is not None:
+                return _named(self._run_window(session, chosen[0], limit, offset, parameters), self.names)
+        table = executing.run(self.bound(parameters), self._read(session, chosen))
         return _named(table, self.names)
+
+    def _is_direct(self, chosen: Access) -> bool:
+        """Whether the rows that an access finds are the answer, in the order in which it finds them."""
+        direct, window = self._direct, self._window
+        if direct is None or window is None or not chosen.answered >= direct.parts:
+            return False
+        return not window.ordered or self._in_key_order(chosen)
+
+    def _in_key_order(self, chosen: Access) -> bool:
+        window = self._window
+        assert window is not None
+        few = chosen.keys is not None and len(chosen.keys) == 1
+        return few or (not window.descending and chosen.keys is None and chosen.by is None
+                       and self.sources[0].at is None)  # fmt: skip
+
+    def _run_window(
+        self, session: Session, chosen: Access, limit: int, offset: int, parameters: Parameters
+    ) -> pa.Table:
+        """A few rows: read no more than it takes to have them."""
+        source, window = self.sources[0], self._window
+        assert window is not None
+        keyspace, room = session.keyspace, limit + offset
+        tree = self.bound(parameters)
+        if chosen.answered >= self._parts:
+            if window.descending and chosen.keys is None and chosen.by is None and source.at is None and room:
+                spans = [keyspace.last(span, room) for span in chosen.spans]
+                table = reading.read_table(keyspace, chosen._replace(spans=spans), source.columns)
+            else:
+                few = room if not window.ordered or self._in_key_order(chosen) else None
+                table = reading.read_table(keyspace, chosen, source.columns, source.at, few)
+            return executing.run(tree, {source.name: table})
+        if window.ordered and not self._in_key_order(chosen):
+            return executing.run(tree, self._read(session, [chosen]))
+        tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
+        tree.set("offset", None)
+        schema = reading.schema_of(source.columns)
+        found = [executing.run(tree, {source.name: schema.empty_table()})]
+        for batch in reading.read(keyspace, chosen, source.columns, source.at):
+            if sum(table.num_rows for table in found) >= room:
+                break
+            found.append(executing.run(tree, {source.name: pa.Table.from_batches([batch])}))
+        return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
 
     def _read(self, session: Session, chosen: Sequence[Access]) -> dict[str, pa.Table]:
         """The rows of all sources. A table that is read whole by several of them is read once."""
-        whole: dict[tuple[int, int | None], list[Source]] = {}
+        keyspace = session.keyspace
         found: dict[str, pa.Table] = {}
-        for source, way in zip(self.sources, chosen, strict=True):
+        whole: dict[tuple[int, int | None], list[tuple[Source, Access]]] = {}
+        for source, way in sorted(zip(self.sources, chosen, strict=True), key=lambda each: each[1].kind == "full scan"):
             if way.kind == "full scan":
-                whole.setdefault((source.table.id, source.at), []).append(source)
-            else:
-                found[source.name] = reading.read_table(session.keyspace, way, source.columns, source.at)
-        for sources in whole.values():
-            first = sources[0]
-            way = next(way for way, source in zip(chosen, self.sources, strict=True) if source is first)
-            columns = list(dict.fromkeys(column for source in sources for column in source.columns))
-            table = reading.read_table(session.keyspace, way, columns, first.at)
-            for source in sources:
+                keys = joining.looked_up(keyspace, source, self._asked, found)
+                if keys is None:
+                    whole.setdefault((source.table.id, source.at), []).append((source, way))
+                    continue
+                way = keys
+            found[source.name] = reading.read_table(keyspace, way, source.columns, source.at)
+        for (_, at), together in whole.items():
+            columns = list(dict.fromkeys(column for source, _ in together for column in source.columns))
+            table = reading.read_table(keyspace, together[0][1], columns, at)
+            for source, _ in together:
                 found[source.name] = table.select([column.name for column in source.columns])
-        return found
+        return joining.reduced(self._asked, found)
 
-    def _run_direct(
-        self, session: Session, source: Source, chosen: Access, direct: Direct, parameters: Parameters
-    ) -> Result:
-        limit = None if direct.limit is None else _limit(_value(direct.limit, parameters))
-        if chosen.keys is not None and len(chosen.keys) <= FEW and limit is None:
+    def _run_direct(self, session: Session, chosen: Access, limit: int | None, offset: int) -> Result:
+        source, direct = self.sources[0], self._direct
+        assert direct is not None
+        if chosen.keys is not None and len(chosen.keys) <= FEW and limit is None and not offset:
             if len(chosen.keys) == 1 and source.at is None:
                 one = session.keyspace.get(chosen.keys[0])
                 stored = [] if one is None else [one]
@@ -144,7 +187,8 @@ class Plan:
             return Result(f"SELECT {len(rows)}", len(rows), columns=direct.names, stored=rows,
                           types=[column.type for column in direct.columns])  # fmt: skip
         unique = list(dict.fromkeys(direct.columns))
-        table = reading.read_table(session.keyspace, chosen, unique, source.at, limit)
+        room = None if limit is None else limit + offset
+        table = reading.read_table(session.keyspace, chosen, unique, source.at, room).slice(offset)
         arrays = [table.column(unique.index(column)) for column in direct.columns]
         table = pa.Table.from_arrays(arrays, names=direct.names)
         return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
@@ -154,16 +198,33 @@ class Plan:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
                  for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
-        if self._direct is not None and chosen[0].answered >= self._direct.parts:
+        if self._window is not None and self._is_direct(chosen[0]):
             return [*lines, "answered by keys alone"]
-        empty = {source.name: pa.schema([(column.name, column.type.arrow) for column in source.columns]).empty_table()
-                 for source in self.sources}  # fmt: skip
+        if self._window is not None and (few := self._described(chosen[0])):
+            lines.append(few)
+        for source, way in zip(self.sources, chosen, strict=True):
+            wishes = [each for each in self._asked if each.name == source.name]
+            if wishes and way.kind == "full scan":
+                lines.append(f"  or a multi-get on {source.table.full_name}, if the join asks for few keys")
+        empty = {source.name: reading.schema_of(source.columns).empty_table() for source in self.sources}
         return [*lines, "the rest by DataFusion:",
-                *(f"  {line}" for line in executing.explained(self.sql(parameters), empty))]  # fmt: skip
+                *(f"  {line}" for line in executing.explained(self.bound(parameters), empty))]  # fmt: skip
 
-    def sql(self, parameters: Parameters) -> str:
+    def _described(self, chosen: Access) -> str | None:
+        """What a LIMIT saves, for EXPLAIN."""
+        window = self._window
+        if window is None or window.limit is None:
+            return None
+        if window.ordered and window.descending and chosen.answered >= self._parts:
+            return "  from the last key, no more rows than the LIMIT" if chosen.by is None else None
+        if window.ordered and not self._in_key_order(chosen):
+            return None
+        order = "  in the order of keys, " if window.ordered else "  "
+        return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")
+
+    def bound(self, parameters: Parameters) -> exp.Expr:
         """The statement for DataFusion, with values for parameters."""
-        return self._sql or bound(self._tree, parameters).sql(DIALECT)
+        return bound(self._tree, parameters)
 
     def _choose(self, session: Session, source: Source, parameters: Parameters) -> Access:
         return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace)
@@ -216,14 +277,9 @@ class Plan:
                 raise UnknownNameError(f"no table of this query has a column {name}", sqlstate="42703",
                                        position=position_of(column, self._statement), hint=nearest(name, names))
 
-    def _directly(self, scopes: Sequence[Scope], found: dict[int, tuple[Table, int | None]]) -> Direct | None:
-        """The query as one that an access may answer alone, if it has nothing else in it."""
+    def _directly(self, found: dict[int, tuple[Table, int | None]]) -> Direct | None:
+        """The query as one that an access may answer alone, if it asks for nothing but columns."""
         tree = self._tree
-        if len(scopes) != 1 or not isinstance(tree, exp.Select) or len(found) != 1:
-            return None
-        allowed = {"expressions", "from_", "where", "limit", "kind", "operation_modifiers"}
-        if any(given for name, given in tree.args.items() if name not in allowed):
-            return None
         table, _ = next(iter(found.values()))
         columns: list[ColumnMeta] = []
         names: list[str] = []
@@ -240,24 +296,7 @@ class Plan:
                 return None
             columns.append(column)
             names.append(name_of(each.args["alias"]) if isinstance(each, exp.Alias) else column.name)
-        parts = frozenset(range(len(list(conjuncts(tree.args.get("where"))))))
-        limit = tree.args.get("limit")
-        node = limit.expression if isinstance(limit, exp.Limit) else None
-        if limit is not None and not isinstance(node, exp.Literal | exp.Placeholder):
-            return None
-        return Direct(columns, names, parts, node)
-
-
-def _value(node: exp.Expr, parameters: Parameters) -> Any:
-    return given_value(node, parameters) if isinstance(node, exp.Placeholder) else constant(node)
-
-
-def _limit(given: Any) -> int | None:
-    if given is None:
-        return None
-    if not isinstance(given, int) or given < 0:
-        raise SqlError(f"LIMIT must be a number, 0 or more, not {given!r}", sqlstate="2201W")
-    return given
+        return Direct(columns, names, frozenset(range(len(list(conjuncts(tree.args.get("where")))))))
 
 
 def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
@@ -303,11 +342,7 @@ def _conditions(
             return table.by_name.get(name)
         return None
 
-    joins = query.args.get("joins") or ()
-    parts = list(conjuncts(query.args.get("where")))
-    if all(not join.side and join.kind in ("", "INNER", "CROSS") for join in joins):
-        parts += [part for join in joins for part in conjuncts(join.args.get("on"))]
-    return [each for number, part in enumerate(parts) for each in conditions_of(part, number, resolve)]
+    return [each for number, part in enumerate(inner_parts(query)) for each in conditions_of(part, number, resolve)]
 
 
 def _rename(node: exp.Table, source: Source) -> None:

@@ -19,6 +19,7 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.sql import keys
 from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
 from ontolake.sql.keyspace import Batch, Keyspace, Span
+from ontolake.sql.vectors import Strings
 
 if TYPE_CHECKING:
     from ontolake.sql.catalog import Catalog
@@ -119,6 +120,16 @@ class Routed(Keyspace):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
+
+    def values_of(self, wanted: Sequence[bytes], at: int | None = None) -> Strings:
+        if not self.parts:
+            return super().values_of(wanted, at)
+        return Strings.joined([
+            super(Routed, self).values_of(some, at) if home is None else home.values_of(some, home.moment(at))
+            for home, some in self._sorted(wanted).items()])  # fmt: skip
+
+    def last(self, span: Span, count: int) -> Span:
+        return span if self.parts else super().last(span, count)
 
     def count(self, span: Span, limit: int) -> int:
         if not self.parts:

@@ -10,7 +10,6 @@ from ontolake.sql import keys, vectors
 from ontolake.sql.access import Access
 from ontolake.sql.catalog import ColumnMeta, Table
 from ontolake.sql.keyspace import Batch, Keyspace
-from ontolake.sql.vectors import Strings
 
 
 def read(
@@ -31,8 +30,12 @@ def read_table(
     keyspace: Keyspace, access: Access, columns: Sequence[ColumnMeta], at: int | None = None, limit: int | None = None
 ) -> pa.Table:
     """The same as one table."""
-    schema = pa.schema([(column.name, column.type.arrow) for column in columns])
-    return pa.Table.from_batches(read(keyspace, access, columns, at, limit), schema)
+    return pa.Table.from_batches(read(keyspace, access, columns, at, limit), schema_of(columns))
+
+
+def schema_of(columns: Sequence[ColumnMeta]) -> pa.Schema:
+    """The Arrow schema that these columns are read with."""
+    return pa.schema([(column.name, column.type.arrow) for column in columns])
 
 
 def _arrays(
@@ -41,9 +44,9 @@ def _arrays(
     wanted = [column.wanted for column in columns]
     types = [column.type for column in access.table.all_columns]
     if access.keys is not None:
-        found = keyspace.get_many(access.keys, at)
-        if found:
-            yield vectors.decode_rows(Strings.of(list(found.values())), wanted)
+        found = keyspace.values_of(access.keys, at)
+        if len(found):
+            yield vectors.decode_rows(found, wanted, types)
     elif access.by is None:
         for span in access.spans:
             for batch in keyspace.scan(span, at, limit=limit, ahead=True):
@@ -54,8 +57,7 @@ def _arrays(
                 if access.kind == "index-only range":
                     yield _from_entries(access, batch, columns)
                     continue
-                found = keyspace.get_many(row_keys(access, batch), at)
-                yield vectors.decode_rows(Strings.of(list(found.values())), wanted)
+                yield vectors.decode_rows(keyspace.values_of(row_keys(access, batch), at), wanted, types)
 
 
 def _key_columns(table: Table, access: Access) -> tuple[list[ColumnMeta], list[bool]]:

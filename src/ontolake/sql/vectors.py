@@ -40,6 +40,12 @@ class Strings(NamedTuple):
         lengths = np.fromiter(map(len, strings), np.int64, len(strings))
         return cls(np.frombuffer(b"".join(strings), np.uint8), offsets_of(lengths))
 
+    @classmethod
+    def joined(cls, groups: Sequence[Strings]) -> Strings:
+        """All of several, one group behind the other."""
+        lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)])
+        return cls(np.concatenate([np.zeros(0, np.uint8), *(group.data for group in groups)]), offsets_of(lengths))
+
     def to_list(self) -> list[bytes]:
         """All of them as `bytes`."""
         count = len(self)

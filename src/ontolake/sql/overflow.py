@@ -1,0 +1,181 @@
+"""Integer arithmetic that raises where DataFusion's would wrap around.
+
+What the columns at hand hold says how large a result can get. Only where that is too large for a BIGINT the
+arithmetic is done in decimals, whose conversion back raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from ontolake.sql.parsing import DIALECT, name_of
+
+Limits = tuple[int, int]
+"""The least and the greatest that an integer can be."""
+
+_MOST: Limits = (-(2**63), 2**63 - 1)
+_CANDIDATES = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Sum)
+_INTEGERS = {"SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_EITHER = (exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least)
+_SAME = (exp.Paren, exp.Min, exp.Max, exp.Window, exp.Filter, exp.Alias, exp.Subquery)
+"""What is no larger than what stands in it."""
+
+
+def guarded(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
+    """A statement over tables in which integers that become too large are an error. The tree itself stays."""
+    if tree.find(*_CANDIDATES) is None:
+        return tree
+    copy = tree.copy()
+    sizes = _Sizes(copy, tables)
+    found = [node for node in copy.find_all(*_CANDIDATES) if _wraps(sizes, node)]
+    for node in reversed(found):  # from the inside out
+        _guard(node)
+    return copy
+
+
+def _wraps(sizes: _Sizes, node: exp.Expr) -> bool:
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        return False
+    limits = sizes.result(node)
+    return limits is not None and (limits[0] < _MOST[0] or limits[1] > _MOST[1])
+
+
+def _guard(node: exp.Expr) -> None:
+    """Make an operation exact. An aggregate keeps what belongs to it: DISTINCT, FILTER, OVER."""
+    for name in ("this", "expression"):
+        operand = node.args.get(name)
+        if isinstance(operand, exp.Distinct):
+            operand = operand.expressions[0]
+        if isinstance(operand, exp.Expr):
+            operand.replace(exp.cast(exp.paren(operand.copy()), "DECIMAL(20, 0)", dialect=DIALECT))
+    while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
+        node = node.parent
+    node.replace(exp.cast(exp.paren(node.copy()), "BIGINT", dialect=DIALECT))
+
+
+class _Sizes:
+    """Tells how large integer expressions of a statement can get; None for what is not known to be an integer."""
+
+    def __init__(self, tree: exp.Expr, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = tables
+        self._columns: dict[tuple[str, str], Limits | None] = {}
+        self._known: dict[int, Limits | None] = {}
+        self._with = {name_of(each.args["alias"].this): each.this for each in tree.find_all(exp.CTE)}
+        referred = sum(name_of(each.this) in self._with for each in tree.find_all(exp.Table))
+        endless = any(each.args.get("recursive") for each in tree.find_all(exp.With)) or tree.find(exp.UDTF) is not None
+        rows = reduce(lambda product, table: product * max(table.num_rows, 1), tables.values(), 1)
+        self._rows = 2**63 if endless else rows ** (1 + referred)
+
+    def of(self, node: Any) -> Limits | None:
+        """The limits of an expression that did not overflow."""
+        if id(node) not in self._known:
+            found = self.result(node)
+            self._known[id(node)] = None if found is None else (max(found[0], _MOST[0]), min(found[1], _MOST[1]))
+        return self._known[id(node)]
+
+    def result(self, node: Any) -> Limits | None:
+        """The limits of an exact result."""
+        if isinstance(node, exp.Literal):
+            value = int(node.this) if not node.is_string and node.this.isdigit() else None
+            return None if value is None or value > 2**63 else (value, value)
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if isinstance(node, _SAME):
+            return self.of(node.this)
+        if isinstance(node, exp.Select) and len(node.expressions) == 1:
+            return self.of(node.expressions[0])
+        if isinstance(node, exp.Count):
+            return 0, self._rows
+        if isinstance(node, exp.Cast):
+            bits = _INTEGERS.get(node.to.this.name)
+            inner = self.of(node.this)
+            return None if bits is None else inner or (-(1 << bits - 1), (1 << bits - 1) - 1)
+        if isinstance(node, exp.Neg | exp.Abs):
+            inner = self.of(node.this)
+            if inner is None or isinstance(node, exp.Neg):
+                return None if inner is None else (-inner[1], -inner[0])
+            return 0, max(abs(inner[0]), abs(inner[1]))
+        if isinstance(node, exp.Sum):
+            operand = node.this.expressions[0] if isinstance(node.this, exp.Distinct) else node.this
+            inner = self.of(operand)
+            return None if inner is None else (min(0, inner[0] * self._rows), max(0, inner[1] * self._rows))
+        if isinstance(node, _EITHER):
+            return self._either(node)
+        return self._binary(node)
+
+    def _binary(self, node: Any) -> Limits | None:
+        if not isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Mod):
+            return None
+        left, right = self.of(node.this), self.of(node.expression)
+        if left is None or right is None:
+            return None
+        if isinstance(node, exp.Add):
+            return left[0] + right[0], left[1] + right[1]
+        if isinstance(node, exp.Sub):
+            return left[0] - right[1], left[1] - right[0]
+        if isinstance(node, exp.Mul):
+            corners = [a * b for a in left for b in right]
+            return min(corners), max(corners)
+        most = max(abs(left[0]), abs(left[1]))
+        return -most, most
+
+    def _either(self, node: Any) -> Limits | None:
+        if isinstance(node, exp.Case | exp.If):
+            branches = [each.args.get("true") for each in (node.args.get("ifs") or [node])]
+            branches.append(node.args.get("default") or node.args.get("false"))
+        else:
+            branches = [node.this, *node.expressions]
+        found = [self.of(each) for each in branches if each is not None and not isinstance(each, exp.Null)]
+        known = [each for each in found if each is not None]
+        if not known or len(known) != len(found):
+            return None
+        return min(low for low, _ in known), max(high for _, high in known)
+
+    def _column(self, node: exp.Column) -> Limits | None:
+        """A column of a table, or of a query that stands for one, if there is no doubt which is meant."""
+        select = node.find_ancestor(exp.Select)
+        qualifier, name = name_of(node.args.get("table")), name_of(node.this)
+        while select is not None:
+            sources = _sources(select)
+            if qualifier in sources:
+                return self._output(sources[qualifier], name)
+            if not qualifier:
+                return self._output(next(iter(sources.values())), name) if len(sources) == 1 else None
+            select = select.find_ancestor(exp.Select)
+        return None
+
+    def _output(self, source: exp.Expr, name: str) -> Limits | None:
+        if isinstance(source, exp.Table):
+            called = name_of(source.this)
+            return self._held(called, name) if called in self._tables else self._projected(self._with.get(called), name)
+        return self._projected(source.this, name)
+
+    def _projected(self, query: exp.Expr | None, name: str) -> Limits | None:
+        if not isinstance(query, exp.Select):
+            return None
+        named = [each for each in query.expressions if each.alias_or_name == name]
+        return self.of(named[0]) if len(named) == 1 else None
+
+    def _held(self, table: str, name: str) -> Limits | None:
+        where = (table, name)
+        if where not in self._columns:
+            rows = self._tables[table]
+            self._columns[where] = None
+            if name in rows.column_names and pa.types.is_integer(rows.schema.field(name).type):
+                found: Any = pc.min_max(rows.column(name)).as_py()
+                self._columns[where] = (0, 0) if found["min"] is None else (found["min"], found["max"])
+        return self._columns[where]
+
+
+def _sources(select: exp.Select) -> dict[str, exp.Expr]:
+    """What a query reads, by the names it has there; nothing if some of it is neither a table nor a query."""
+    nodes = [each.this for each in (select.args.get("from_"), *(select.args.get("joins") or ())) if each is not None]
+    if not all(isinstance(node, exp.Table | exp.Subquery) for node in nodes):
+        return {}
+    return {name_of(node.args["alias"].this if node.args.get("alias") else node.this): node for node in nodes}
