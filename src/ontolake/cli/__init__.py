@@ -23,6 +23,7 @@ from ontolake.cli.objects_store import compact, convert
 from ontolake.cli.objects_store import index as object_index
 from ontolake.cli.output import Report, say_error
 from ontolake.cli.pipeline import app as pipeline
+from ontolake.cli.spark import app as spark
 from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
 from ontolake.cli.typed_admin import init, migrate
@@ -63,6 +64,7 @@ app.command("convert")(convert)
 app.add_typer(storage, name="storage")
 app.add_typer(docs, name="docs")
 app.add_typer(pipeline, name="pipeline")
+app.add_typer(spark, name="spark")
 app.add_typer(graph, name="graph")
 app.command("sql")(sql)
 

@@ -92,16 +92,17 @@ def migrate(
     with damage_told(url), closing(open_repository(url, config={"create": False, "readonly": not apply})) as repository:
         migration = Migration(repository, types)
         if apply:
-            _tell(out, url, migration.apply("onto migrate", token, force=force))
+            tell(out, url, migration.apply("onto migrate", token, force=force))
             return
         with repository.reading():
             preview = migration.preview()
-    _preview(out, url, preview, f"onto migrate --models {quote(models)}{named(db, storage_uri)}")
+    show_preview(out, url, preview, f"onto migrate --models {quote(models)}{named(db, storage_uri)}")
     if preview.missing:
         raise MissingUpgraderError(preview.missing)
 
 
-def _tell(out: Out, url: str, done: MigrationResult) -> None:
+def tell(out: Out, url: str, done: MigrationResult) -> None:
+    """What a migration did."""
     if out.json:
         out.document({"url": url, "commit_id": done.commit_id, "types": [_told(one) for one in done.types]})
     elif done.commit_id is None:
@@ -111,7 +112,8 @@ def _tell(out: Out, url: str, done: MigrationResult) -> None:
         out.say(f"migrated as commit {done.commit_id}")
 
 
-def _preview(out: Out, url: str, preview: MigrationPreview, command: str) -> None:
+def show_preview(out: Out, url: str, preview: MigrationPreview, command: str) -> None:
+    """What a migration would do, and the command that does it."""
     if out.json:
         out.document({"url": url, "needed": preview.needed, "types": [_told(one) for one in preview.types],
                       "missing": [{"type_name": name, "from_schema_version_id": version}

@@ -35,6 +35,10 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+_ONE_MACHINE = ("spark.driver.host", "spark.driver.bindAddress")
+"""Settings with which workers on other machines would not find the driver."""
+
+
 def session(
     name: str = "ontolake", *, master: str | None = None, settings: Mapping[str, Any] | None = None,
     quick_start: bool = True, short_lived: bool = False, log_level: str = "ERROR",
@@ -54,7 +58,9 @@ def session(
         java = check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        chosen = {**SETTINGS, **{key: str(value) for key, value in (settings or {}).items()}}
+        own = SETTINGS if master is None or master.startswith("local") else {
+            key: value for key, value in SETTINGS.items() if key not in _ONE_MACHINE}
+        chosen = {**own, **{key: str(value) for key, value in (settings or {}).items()}}
         options = chosen.get("spark.driver.extraJavaOptions", "")
         if short_lived:
             options = f"{options} -XX:TieredStopAtLevel=1"

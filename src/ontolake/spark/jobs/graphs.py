@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake.errors import Corruption
@@ -72,7 +72,7 @@ def compact_graph(
                 for one in done]
 
 
-def _named(tables: Collection[str], types: Collection[str] | None) -> list[str]:
+def _named(tables: Sequence[str], types: Collection[str] | None) -> list[str]:
     """The tables that are meant: `Customer` and `node/Customer` are the same."""
     for name in types or ():
         if not any(name in (table, table.partition("/")[2]) for table in tables):
@@ -84,7 +84,8 @@ def rewrite(dataset: LanceDataset, at: At, workers: Workers) -> None:
     """Have workers rewrite what Lance plans to, and commit it to the dataset, which nobody sees yet."""
     from lance.optimize import Compaction as Plan
 
-    plan: Any = Plan.plan(dataset, dict(COMPACTION))
+    settings: Any = dict(COMPACTION)
+    plan: Any = Plan.plan(dataset, settings)
     done = workers.run(rewrite_part, [(at, task) for task in plan.tasks])
     reach("spark: fragments rewritten")
     if done:
@@ -182,7 +183,7 @@ def _build(graph: Graph, branch: str, kind: GraphType, columns: list[str], worke
     def act(dataset: LanceDataset) -> None:
         at = _at(graph, kind.location, dataset, None if branch == "main" else branch)
         workers.run(index_part, [(at, column) for column in columns])
-        dataset.checkout_latest()
+        dataset.checkout_latest()  # type: ignore[no-untyped-call]
 
     rework_one(graph, graph._manifest_state(branch), kind.key, act, PASSIVE, "index", _ACTOR)
 

@@ -129,7 +129,7 @@ class SpreadMigration(Migration):
         job = new_job()
         try:
             fragments = self._workers.run(
-                stage_part, [StagePart(part, info.cls, tuple(chain), job) for part in self._ranges(info, stored)],
+                stage_part, [StagePart(part, info.cls, tuple(chain), job) for part in self._ranges(stored)],
                 code=_code(info, chain))  # fmt: skip
             reach("spark: upgraded rows staged")
             return transaction.rewrite(info, version, _staged_rows(info, [one for one in fragments if one is not None]))
@@ -152,13 +152,12 @@ class SpreadMigration(Migration):
         check_written(repository, [file.path for file in written])
         return transaction.adopt(info, version, written, next_row=row)
 
-    def _ranges(self, info: TypeInfo, stored: StoredType) -> Sequence[KeyRange]:
+    def _ranges(self, stored: StoredType) -> Sequence[KeyRange]:
         from ontolake.ontology.parallel import TypedParallel
-        from ontolake.ontology.versioned import table_of as table_name
 
         with TypedParallel(self._url) as store:
-            view = View(store.head())
-            return cast("Sequence[KeyRange]", store.splits(table_name(stored), view, parts=self._workers.parts))
+            table, view = layout.type_key(stored.kind, stored.name), View(store.head())
+            return cast("Sequence[KeyRange]", store.splits(table, view, parts=self._workers.parts))
 
 
 def _code(info: TypeInfo, chain: Sequence[Upgrader]) -> list[Any]:

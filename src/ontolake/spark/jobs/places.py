@@ -10,7 +10,7 @@ from ontolake import urls
 from ontolake.errors import Invalid
 from ontolake.parallel import absolute
 from ontolake.spark.jobs.errors import JobError
-from ontolake.spark.jobs.workers import Here, OnSpark, Workers
+from ontolake.spark.jobs.workers import PARTS, Here, OnSpark, Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,8 +73,8 @@ def need(verb: str, url: str, kinds: Mapping[Kind, str | None]) -> tuple[str, Ki
 def workers_of(spark: SparkSession | None, parts: int | None = None) -> Workers:
     """The workers of a session; this process, if there is none."""
     if spark is None:
-        return Here()
-    return OnSpark(spark, parts) if parts else OnSpark(spark)
+        return Here(parts or 1)
+    return OnSpark(spark, parts or PARTS)
 
 
 @contextlib.contextmanager

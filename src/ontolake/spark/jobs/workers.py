@@ -24,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PARTS = 8
-"""Parts of a job for each two cores that nobody has said anything about."""
+"""Parts of a job on Spark, unless somebody says how many."""
 
 
 class Workers(Protocol):
@@ -42,9 +42,10 @@ class Workers(Protocol):
 
 
 class Here:
-    """This process."""
+    """This process, one part after the other."""
 
-    parts = 1
+    def __init__(self, parts: int = 1) -> None:
+        self.parts = parts
 
     def run(self, work: Callable[[T], R], items: Sequence[T], *, code: Iterable[Any] = ()) -> list[R]:
         return [work(item) for item in items]
@@ -105,8 +106,9 @@ def attempted(packed: bytes) -> bytes:
 
 
 def _packed(work: Callable[[T], R], items: Sequence[T], code: Iterable[Any]) -> list[bytes]:
-    from pyspark import cloudpickle  # type: ignore[attr-defined]
+    import pyspark.cloudpickle
 
+    cloudpickle: Any = pyspark.cloudpickle  # which has no types
     modules = {name: module for one in code if (module := _own_module(one)) is not None for name in [module.__name__]}
     own = set(cloudpickle.list_registry_pickle_by_value())
     added = [module for name, module in modules.items() if name not in own]
