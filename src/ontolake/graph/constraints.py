@@ -88,15 +88,12 @@ class Checker:
 
     def fresh_keys(self, key: str, puts: pa.Table) -> None:
         """That no row to append is there already. Raises `DuplicateKeyError`."""
-        dataset = self._dataset(key)
-        if dataset is None:
+        if self._dataset(key) is None:
             return
         kind = self.types[key]
-        found = self.tables.lookup(kind, dataset, puts.select(list(kind.keys)), kind.keys)
-        if found.num_rows:
-            taken = puts.filter(contains(found, puts, kind.keys))
-            row = pc.index(contains(found, puts, kind.keys), pa.scalar(True)).as_py()
-            raise DuplicateKeyError(kind.table, "the key is there already", row=row, key=key_at(kind, taken, 0),
+        row = pc.index(self.tables.there(kind, self.pins[key], puts), pa.scalar(True)).as_py()
+        if row >= 0:
+            raise DuplicateKeyError(kind.table, "the key is there already", row=row, key=key_at(kind, puts, row),
                                     column=kind.keys[0], hint="use mode='merge' to change rows that are there")
 
     # Between tables
@@ -142,7 +139,8 @@ class Checker:
                 wanted = pc.unique(given)
                 if parts:
                     wanted = wanted.filter(pa.array(~KeySet(parts).has(wanted)))
-                stored = self.tables.lookup(node, dataset, pa.table({name: wanted}), node.keys).column(name)
+                keys = pa.table({name: wanted})
+                stored = keys.filter(self.tables.there(node, self.pins[node.key], keys)).column(name)
             else:
                 stored = dataset.to_table(columns=[name]).column(name)
             if change is not None and change.deletes is not None:

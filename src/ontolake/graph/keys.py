@@ -103,7 +103,8 @@ def codes(*columns: Any) -> NDArray[Any]:
         if size * here > _LIMIT:
             (first, combined), (second, part) = (np.unique(one, return_inverse=True) for one in (combined, part))
             size, here = len(first), len(second)
-        combined = combined.astype(np.int64, copy=False) * here + part
+        combined = np.multiply(combined, here, dtype=np.int64)
+        combined += part
         size *= here
     return combined
 
@@ -122,7 +123,11 @@ def are_distinct(*columns: Any) -> bool:
         marks = np.zeros(high - low + 1, dtype=bool)
         marks[found - low if low else found] = True
         return int(np.count_nonzero(marks)) == len(found)
-    found = np.sort(found - low if low else found) if high - low >= 2**32 else np.sort((found - low).astype(np.uint32))
+    if high < 2**32:
+        found = found.astype(np.uint32)
+    elif len(columns) == 1:
+        found = found.copy()  # it may be the caller's own
+    found.sort()
     return not bool((found[1:] == found[:-1]).any())
 
 

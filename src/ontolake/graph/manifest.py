@@ -41,6 +41,8 @@ COMPACT_AFTER = 24
 """Fragments of the manifest after which a publish compacts it, so that reading it costs the same for ever."""
 
 _ATTEMPTS = 60
+_IN_FLIGHT = 16
+"""So many publishes of others may be on their way to the disk."""
 _LOST = ("Too many concurrent writers", "Commit conflict", "conflict", "Retryable")
 
 
@@ -196,6 +198,7 @@ class Manifest:
         if stamp != INTERNAL_SCHEMA_VERSION:
             raise GraphFormatError(place.url, stamp, INTERNAL_SCHEMA_VERSION)
         self._known: dict[str, State] = {}
+        self._durable: dict[str, int] = {}
         self._commits: dict[str, tuple[dict[str, CommitRecord], int, str]] = {}
 
     # Reading
@@ -352,6 +355,7 @@ class Manifest:
         `recheck` sees the state that is built on and may refuse. Publishing an id again does nothing.
         Raises `ExpectedVersionMismatch`, `PublishContendedError`, `UnknownBranchError`.
         """
+        self.place.pay(id)
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(random.uniform(0.2, 1) * min(0.002 * 2 ** min(attempt, 7), 0.25))
@@ -403,12 +407,26 @@ class Manifest:
             self._known.pop(state.branch, None)
             return None
         faults.reach("graph: published")
-        self.place.settle(dataset)
+        self._settle(state, dataset)
         history = {**state.history, **{one.hash: one for one in types}}
         new = State(state.branch, state.identity, dataset.version, commit,
                     {key: history[pin.schema] for key, pin in shown.items()}, history, dataset)
         self._known[state.branch] = new
         return self._tidied(new)
+
+    def _settle(self, before: State, dataset: LanceDataset) -> None:
+        """Make a publish durable, and what others published just before: it builds on that."""
+        datasets = [dataset]
+        for version in range(max(self._durable.get(before.identity, 0), before.version - _IN_FLIGHT) + 1,
+                             before.version + 1):  # fmt: skip
+            try:
+                other = self.dataset(before.branch, version)
+            except (OSError, ValueError):
+                continue  # of before the branch, or cleaned up
+            if self.place.is_recent(other):
+                datasets.append(other)
+        self.place.settle(*datasets)
+        self._durable[before.identity] = dataset.version
 
     def _tidied(self, state: State) -> State:
         """Compact the manifest now and then. Failing at that harms nobody: somebody else is at it."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ontolake import faults, urls
 from ontolake.errors import Invalid
+from ontolake.graph.together import sync_all
 from ontolake.objects import ObjectStore, open_store
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ class Place:
         self.store: ObjectStore = open_store(url)
         self.options: dict[str, str] | None = None
         self.local = location.place is urls.Place.DIRECTORY
+        self._owed: dict[str, list[str]] = {}
+        self._lock = threading.Lock()
         if self.local:
             self.root = os.path.abspath(location.path)
         else:
@@ -68,57 +73,138 @@ class Place:
             data_storage_version="2.2", **options)
         return found
 
-    def settle(self, dataset: LanceDataset) -> None:
-        """Make the newest commit of a dataset durable. Lance syncs nothing on a local disk; buckets need nothing."""
-        if not self.local:
-            return
-        faults.reach("graph: before syncing a dataset")
-        version = dataset.version
-        folder = dataset.uri.removeprefix("file://")
-        touched: set[str] = set()
-        names = [f"_versions/{_TOP - version:020d}.manifest"]
-        try:
-            transaction = dataset.read_transaction(version)
-        except TypeError:  # pylance cannot show a compaction that took indexes along
-            transaction = None
-            names.extend(_recent(folder))
-        if transaction is not None:
-            names.append(f"_transactions/{transaction.read_version}-{transaction.uuid}.txn")
-            names.extend(_written(transaction.operation, folder))
-        for name in names:
-            path = name if name.startswith("/") else os.path.join(folder, name)
-            if _sync(path):
-                touched.add(os.path.dirname(path))
-        for path in sorted(touched):
-            _sync(path)
-        self._settle_folder(folder)
-        faults.reach("graph: dataset synced")
+    # What Lance wrote is in the hands of the operating system; a local disk has to be asked for more.
 
-    def _settle_folder(self, folder: str) -> None:
-        """The directories from a dataset up to the root: a new one must not vanish."""
-        if folder in _settled:
+    def settle(self, *datasets: LanceDataset) -> None:
+        """Make commits of datasets durable. Lance syncs nothing on a local disk; buckets need nothing."""
+        if self.local:
+            faults.reach("graph: before syncing a dataset")
+            self._sync([path for dataset in datasets for path in self._brought(dataset, None)])
+            faults.reach("graph: dataset synced")
+
+    def is_recent(self, dataset: LanceDataset) -> bool:
+        """Whether a commit of a dataset is so young that whoever made it may not have made it durable yet."""
+        if not self.local:
+            return False
+        try:
+            made = os.stat(_version_file(dataset)).st_mtime
+        except OSError:
+            return False
+        return made > time.time() - _YOUNG
+
+    def owe(self, operation: str, dataset: LanceDataset, transaction: Any) -> None:
+        """Remember a commit of a dataset as one to be made durable by `pay`, with all others of its operation."""
+        if self.local:
+            paths = self._brought(dataset, transaction)
+            with self._lock:
+                self._owed.setdefault(operation, []).extend(paths)
+
+    def pay(self, operation: str) -> None:
+        """Make durable what an operation owes: nothing may point to it before."""
+        with self._lock:
+            paths = self._owed.pop(operation, [])
+        if paths:
+            faults.reach("graph: before syncing datasets")
+            self._sync(paths)
+            faults.reach("graph: datasets synced")
+
+    def settle_files(self, dataset: LanceDataset, transaction: Any) -> None:
+        """Make the files of a transaction durable that is not committed yet."""
+        if self.local:
+            folder = _folder(dataset)
+            self._sync([os.path.join(folder, name) for name in _written(transaction.operation, folder)])
+
+    def remove_files(self, dataset: LanceDataset, transaction: Any) -> None:
+        """Remove the data files of a transaction that will not be committed."""
+        folder = dataset.uri.removeprefix("file://").removeprefix(self.root).strip("/")
+        names = [file.path for fragment in transaction.operation.fragments for file in fragment.files]
+        self.store.delete([f"{folder}/data/{name}" for name in names])
+
+    def put_owed(self, operation: str, key: str, data: bytes) -> None:
+        """Write an object that is there whole at once; on a local disk it is made durable by `pay`."""
+        if not self.local:
+            self.store.put(key, data)
             return
-        path = folder
-        while len(path) >= len(self.root):
-            _sync(path)
-            path = os.path.dirname(path)
-        _sync(path)
-        _settled.add(folder)
+        path = os.path.join(self.root, key)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}{UNFINISHED}", "wb") as file:
+            file.write(data)
+        faults.reach("graph: object written")
+        os.replace(f"{path}{UNFINISHED}", path)
+        with self._lock:
+            self._owed.setdefault(operation, []).append(path)
+
+    def write_off(self, operation: str) -> None:
+        """Nothing will point to what an operation owes."""
+        with self._lock:
+            self._owed.pop(operation, None)
+
+    def remove_lazily(self, key: str) -> None:
+        """Remove an object that does no harm if a crash of the machine brings it back."""
+        if not self.local:
+            self.store.delete([key])
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.root, key))
 
     def settle_reference(self, path: str, name: str | None, kind: str = "branches") -> None:
         """Make a new branch or tag of a dataset durable, or without a name that one is gone."""
         if self.local:
-            refs = os.path.join(self.root, path, "_refs")
-            if name is not None:
-                _sync(os.path.join(refs, kind, f"{name}.json"))
-            _sync(os.path.join(refs, kind))
-            if refs not in _settled:
-                _settled.add(refs)
-                _sync(refs)
-                _sync(os.path.dirname(refs))
+            folder = os.path.join(self.root, path, "_refs", kind)
+            self._sync([os.path.join(folder, f"{name}.json" if name is not None else "")])
+
+    def _brought(self, dataset: LanceDataset, transaction: Any) -> list[str]:
+        """The files of the newest commit of a dataset. The transaction is read if it is not given."""
+        folder = _folder(dataset)
+        names = [_version_file(dataset)]
+        if transaction is None:
+            try:
+                transaction = dataset.read_transaction(dataset.version)
+            except TypeError:  # pylance cannot show a compaction that took indexes along
+                names.extend(_recent(folder))
+        if transaction is not None:
+            names.append(f"_transactions/{transaction.read_version}-{transaction.uuid}.txn")
+            names.extend(_written(transaction.operation, folder))
+        return [os.path.join(folder, name) for name in names]
+
+    def _sync(self, files: Iterable[str]) -> None:
+        """Sync files, the directories that they are in, and those that were new up to the root and beyond."""
+        paths: dict[str, None] = {}
+        new: dict[str, int] = {}
+        for file in files:
+            if file[-1:] != "/":
+                paths[file] = None
+            folder = os.path.dirname(file)
+            if folder in paths:
+                continue
+            paths[folder] = None
+            while len(folder) >= len(self.root) and (here := _inode(folder)) != _settled.get(folder, -1):
+                new[folder] = here
+                folder = os.path.dirname(folder)
+                paths[folder] = None
+        sync_all(paths)
+        _settled.update(new)
 
 
-_settled: set[str] = set()
+UNFINISHED = ".unfinished"
+_YOUNG = 60.0
+_settled: dict[str, int] = {}
+"""Directories whose own names are durable, by the number that tells them from others of their name."""
+
+
+def _folder(dataset: LanceDataset) -> str:
+    return dataset.uri.removeprefix("file://")
+
+
+def _version_file(dataset: LanceDataset) -> str:
+    return os.path.join(_folder(dataset), "_versions", f"{_TOP - dataset.version:020d}.manifest")
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return -1
 
 
 def _written(operation: Any, folder: str) -> Iterator[str]:
@@ -151,16 +237,3 @@ def _recent(folder: str) -> Iterator[str]:
                 full = os.path.join(path, name)
                 if os.stat(full).st_mtime > time.time() - 600:
                     yield full
-
-
-def _sync(path: str) -> bool:
-    """Sync a file or directory; False if it is not there."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return True

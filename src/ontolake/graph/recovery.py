@@ -57,6 +57,7 @@ class Recoverer:
     def run(self) -> list[Recovery]:
         """Recover all that can be. What cannot be explained stays, and blocks its branch."""
         self.blocked = {}
+        self.sidecars.sweep()
         done: list[Recovery] = []
         for file, data in self.sidecars.list():
             try:

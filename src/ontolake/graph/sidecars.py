@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from typing import Any
 from ontolake import faults
 from ontolake.errors import NotFound
 from ontolake.graph.manifest import CommitRecord
-from ontolake.graph.place import Place
+from ontolake.graph.place import UNFINISHED, Place
 from ontolake.graph.types import GraphType
 
 FOLDER = "__recovery"
@@ -26,6 +27,8 @@ QUARANTINE = f"{FOLDER}/quarantine"
 FORMAT = 1
 FOREIGN_GRACE = 300.0
 """Seconds for which the sidecar of another machine, whose processes cannot be looked at, counts as one at work."""
+
+LEFTOVER_AGE = 3600.0
 
 _active: set[str] = set()
 _active_lock = threading.Lock()
@@ -99,27 +102,40 @@ class Sidecars:
     """The sidecars of a graph."""
 
     def __init__(self, place: Place) -> None:
+        self._place = place
         self._store = place.store
 
     def write(self, sidecar: Sidecar) -> None:
-        """Make it durable. From now on the operation counts as at work."""
+        """From now on the operation counts as at work. What it does is durable no sooner than this."""
         sidecar.started_at = datetime.now(UTC).isoformat(timespec="microseconds")
         sidecar.host, sidecar.process = _host(), _process(os.getpid())
         with _active_lock:
             _active.add(sidecar.operation)
         faults.reach("graph: before writing the sidecar")
-        self._store.put(sidecar.key, sidecar.to_bytes())
+        self._place.put_owed(sidecar.operation, sidecar.key, sidecar.to_bytes())
         faults.reach("graph: sidecar written")
 
-    def remove(self, operation: str) -> None:
+    def remove(self, operation: str, *, published: bool = False) -> None:
+        """Take a sidecar away. It must not come back unless its operation was published, which then tells all."""
         faults.reach("graph: before removing the sidecar")
-        self._store.delete([f"{FOLDER}/{operation}.json"])
+        key = f"{FOLDER}/{operation}.json"
+        if published:
+            self._place.remove_lazily(key)
+        else:
+            self._store.delete([key])
         faults.reach("graph: sidecar removed")
 
     def leave(self, operation: str) -> None:
         """The operation is no longer at work, whatever became of it."""
         with _active_lock:
             _active.discard(operation)
+        self._place.write_off(operation)
+
+    def sweep(self) -> None:
+        """Remove what never became a sidecar: the writing of it was cut off, so nothing was done."""
+        for info in list(self._store.list(f"{FOLDER}/")):
+            if info.key.endswith(UNFINISHED) and info.modified < time.time() - LEFTOVER_AGE:
+                self._store.delete([info.key])
 
     def list(self) -> Iterator[tuple[str, bytes]]:
         """File and content of each, oldest first."""

@@ -17,8 +17,10 @@ from ontolake import faults
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError
 from ontolake.graph.filters import literal
 from ontolake.graph.keys import KeySet, contains
+from ontolake.graph.known import KnownKeys
 from ontolake.graph.manifest import MAIN, Pin
 from ontolake.graph.place import Place
+from ontolake.graph.staging import Staged, append
 from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Change(NamedTuple):
     fresh: bool = False
     replace: bool = False
     """Whether rows that are not among `puts` go."""
+    staged: Staged | None = None
+    """`puts`, written already."""
 
     @property
     def steps(self) -> int:
@@ -55,6 +59,7 @@ class Tables:
         self._open: OrderedDict[tuple[str, str | None, int], LanceDataset] = OrderedDict()
         self._lock = threading.Lock()
         self._session: Any = None
+        self._known = KnownKeys()
 
     def at(self, kind: GraphType, pin: Pin) -> LanceDataset:
         """The rows that a pin shows. Raises `DamagedGraphError` if they are not there or cannot be read."""
@@ -74,11 +79,14 @@ class Tables:
             raise DamagedGraphError(f"{kind.table}: version {pin.version}{line} cannot be read: "
                                     f"{str(error).splitlines()[0][:300]}",
                                     hint="onto graph repair says what is wrong") from error
+        self._keep(where, found)
+        return found
+
+    def _keep(self, where: tuple[str, str | None, int], dataset: LanceDataset) -> None:
         with self._lock:
-            self._open[where] = found
+            self._open[where] = dataset
             while len(self._open) > _CACHED:
                 self._open.popitem(last=False)
-        return found
 
     def base(self, kind: GraphType) -> LanceDataset:
         return self.place.open(kind.location, session=self._shared())
@@ -94,6 +102,7 @@ class Tables:
             for where in [where for where in self._open if where[1] == branch]:
                 del self._open[where]
             self._session = None
+        self._known.forget(branch)
 
     def create(self, kind: GraphType) -> LanceDataset:
         """An empty dataset. One that is there without a manifest that knows it is a leftover, and is written over."""
@@ -150,10 +159,13 @@ class Tables:
         content = pin.version
         for _ in range(_TRIES):
             try:
-                done = self._steps(kind, base, change, operation)
+                done = self._steps(kind, pin, base, change, operation)
             except self._conflict():
                 done = None
             if done is not None:
+                self._keep((kind.location, self.line(branch), done.version), done)
+                if pin.branch == self.line(branch):
+                    self._known.moved(kind, pin, change, done.version)
                 return Pin(self.line(branch), done.version, done.count_rows(), pin.schema)
             # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
             base = self.restore(kind, branch, content, operation)
@@ -167,13 +179,15 @@ class Tables:
         found: type[Exception] = CommitConflictError
         return found
 
-    def _steps(self, kind: GraphType, base: LanceDataset, change: Change, operation: str) -> LanceDataset | None:
+    def _steps(
+        self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change, operation: str
+    ) -> LanceDataset | None:  # fmt: skip
         total = change.steps
         step = 0
         current = base
         if change.puts is not None:
             step += 1
-            moved = self.commit(current, self._put(kind, current, change), operation, f"{step}/{total}")
+            moved = self.commit(current, self._put(kind, pin, current, change), operation, f"{step}/{total}")
             if moved.version != current.version + 1:
                 return None
             current = moved
@@ -187,26 +201,27 @@ class Tables:
             current = moved
         return current
 
-    def _put(self, kind: GraphType, base: LanceDataset, change: Change) -> Any:
+    def _put(self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change) -> Any:
         puts = change.puts
-        if change.fresh:
-            from lance.fragment import write_fragments
-
-            return write_fragments(puts, base, return_transaction=True, mode="append",
-                                   storage_options=self.place.options, enable_stable_row_ids=True)
+        assert puts is not None
+        staged = change.staged.transaction(base) if change.staged is not None else None
+        if staged is not None:
+            return staged
+        if change.fresh or (not change.replace and self._are_new(kind, pin, puts)):
+            return append(self.place, base, puts)
         merge = base.merge_insert(list(kind.keys)).when_matched_update_all().when_not_matched_insert_all()
         if change.replace:
             merge = merge.when_not_matched_by_source_delete()
         return merge.execute_uncommitted(puts)[0]
 
     def commit(self, base: LanceDataset, transaction: Any, operation: str, step: str) -> LanceDataset:
-        """Commit one marked transaction and make it durable."""
+        """Commit one marked transaction. It is made durable with the others of its operation, before they are shown."""
         transaction.transaction_properties = {OPERATION: operation, STEP: step}
         faults.reach("graph: before moving a table")
         moved: LanceDataset = self.place.lance().LanceDataset.commit(
             base, transaction, max_retries=0, storage_options=self.place.options)
         faults.reach("graph: table moved")
-        self.place.settle(moved)
+        self.place.owe(operation, moved, transaction)
         return moved
 
     def restore(self, kind: GraphType, branch: str, version: int, operation: str) -> LanceDataset:
@@ -254,7 +269,26 @@ class Tables:
         self.place.settle(latest)
         return latest
 
+    def _are_new(self, kind: GraphType, pin: Pin, puts: pa.Table) -> bool:
+        """Whether it is known that none of these rows is there: appending them is quicker than merging."""
+        if puts.num_rows > FEW_KEYS:
+            return False
+        found = self._among(kind, pin, puts)
+        return found is not None and not any(found)
+
     # Looking up
+
+    def _among(self, kind: GraphType, pin: Pin, keys: pa.Table) -> list[bool] | None:
+        return self._known.among(kind, pin, keys, lambda: self.at(kind, pin).to_table(columns=list(kind.keys)))
+
+    def there(self, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Array:
+        """For each key (a table with the key columns) whether a pinned version has it."""
+        import pyarrow as pa
+
+        found = self._among(kind, pin, keys) if keys.num_rows <= FEW_KEYS else None
+        if found is not None:
+            return pa.array(found, pa.bool_())
+        return contains(self.lookup(kind, self.at(kind, pin), keys, kind.keys), keys, kind.keys)
 
     def lookup(
         self, kind: GraphType, dataset: LanceDataset, keys: pa.Table, columns: Sequence[str] | None = None

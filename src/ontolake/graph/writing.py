@@ -7,6 +7,7 @@ before the publish, and everything is after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -22,7 +23,9 @@ from ontolake.graph.manifest import CommitRecord, Manifest, Pin, State
 from ontolake.graph.recovery import Recoverer
 from ontolake.graph.rows import key_at, refuse_duplicates, to_table
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
+from ontolake.graph.staging import STAGED_ROWS, Staged
 from ontolake.graph.tables import Change, Tables
+from ontolake.graph.together import together
 from ontolake.graph.types import GraphType, resolve_table
 from ontolake.graph.ulid import new_ulid
 from ontolake.history import Commit
@@ -57,8 +60,12 @@ class Writer:
     ) -> State:  # fmt: skip
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
-            return {key: self.tables.apply(state.types[key], state.pins[key], state.branch, change, operation)
-                    for key, change in changes.items()}  # fmt: skip
+            pins, problems = together([
+                partial(self.tables.apply, state.types[key], state.pins[key], state.branch, change, operation)
+                for key, change in changes.items()])  # fmt: skip
+            if problems:  # first what leaves open how far it got
+                raise min(problems, key=lambda problem: isinstance(problem, _DEFINITE))
+            return dict(zip(changes, pins, strict=True))
 
         moves = {key: change.steps for key, change in changes.items()}
         return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
@@ -101,7 +108,7 @@ class Writer:
             raise
         self.sidecars.leave(operation)
         try:
-            self.sidecars.remove(operation)
+            self.sidecars.remove(operation, published=True)
         except BaseException:
             self._unsettled = True
             raise
@@ -116,6 +123,13 @@ class _Pending:
         self.deletes: pa.Table | None = None
         self.fresh = True
         self.replace = False
+        self.staged: Staged | None = None
+
+    def discard(self) -> None:
+        """Let go of rows that were written ahead."""
+        if self.staged is not None:
+            self.staged.discard()
+            self.staged = None
 
     def change(self, empty: bool) -> Change | None:
         puts = self.puts if self.puts is not None and self.puts.num_rows else None
@@ -124,7 +138,9 @@ class _Pending:
             return None
         if puts is None and deletes is None:
             return None
-        return Change(puts, deletes, fresh=self.fresh or empty, replace=self.replace and not empty)
+        fresh = self.fresh or empty
+        staged = self.staged if self.staged is not None and fresh and puts is self.staged.rows else None
+        return Change(puts, deletes, fresh=fresh, replace=self.replace and not empty, staged=staged)
 
 
 class Transaction:
@@ -166,6 +182,22 @@ class Transaction:
         """
         kind, pending = self._of(table)
         rows = to_table(kind, data)
+        try:
+            self._stage(kind, pending, rows, mode)
+            return self._load(kind, pending, rows, mode)
+        except BaseException:
+            pending.discard()
+            raise
+
+    def _stage(self, kind: GraphType, pending: _Pending, rows: pa.Table, mode: Mode) -> None:
+        """Begin to write many rows that are all new, if they are fit for it, while they are checked."""
+        pin = self._state.pins[kind.key]
+        pending.discard()
+        if (rows.num_rows >= STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
+                and pin.branch == self._tables.line(self._state.branch)):  # fmt: skip
+            pending.staged = Staged(self._tables, kind, pin, rows)
+
+    def _load(self, kind: GraphType, pending: _Pending, rows: pa.Table, mode: Mode) -> int:
         refuse_duplicates(kind, rows)
         if mode == "append":
             Checker(self._tables, self._state.types, self._state.pins, self._known()).fresh_keys(kind.key, rows)
@@ -265,6 +297,9 @@ class Transaction:
             change = pending.change(pin.rows == 0)
             if change is not None:
                 found[key] = change
+        for key, pending in self._pending.items():
+            if key not in found or found[key].staged is None:
+                pending.discard()
         return found
 
     def finish(
@@ -278,12 +313,18 @@ class Transaction:
         if self._done:
             raise Invalid("the transaction has ended", hint="begin another one")
         self._done = True
-        changes = self._changes()
+        try:
+            if self._graph._manifest.identity(self._state.branch) != self._state.identity:
+                raise UnknownBranchError(self._state.branch)
+            changes = self._changes()
+            checker = Checker(self._tables, self._state.types, self._state.pins, changes)
+            checker.within_tables()
+            checker.between_tables()
+        except BaseException:
+            self._discard()
+            raise
         if not changes:
             return None
-        checker = Checker(self._tables, self._state.types, self._state.pins, changes)
-        checker.within_tables()
-        checker.between_tables()
         reads = checker.reads()
 
         def recheck(state: State) -> None:
@@ -310,7 +351,13 @@ class Transaction:
     ) -> None:  # fmt: skip
         if kind is None and not self._done:
             self.finish()
+        elif not self._done:
+            self._discard()
         self._done = True
+
+    def _discard(self) -> None:
+        for pending in self._pending.values():
+            pending.discard()
 
 
 def keys_table(kind: GraphType, keys: Any) -> pa.Table:

@@ -1,0 +1,55 @@
+"""Many new rows, written to files while they are still being checked. Nobody sees them before their table moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ontolake.graph.manifest import Pin
+from ontolake.graph.place import Place
+from ontolake.graph.together import begin
+from ontolake.graph.types import GraphType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+STAGED_ROWS = 50_000
+"""Rows from which on writing and checking overlap."""
+
+
+class _Tables(Protocol):
+    place: Place
+
+    def at(self, kind: GraphType, pin: Pin) -> LanceDataset: ...
+
+
+def append(place: Place, base: LanceDataset, rows: pa.Table) -> Any:
+    """Files with new rows, and the transaction that would make them part of a dataset."""
+    from lance.fragment import write_fragments
+
+    return write_fragments(rows, base, return_transaction=True, mode="append", storage_options=place.options,
+                           enable_stable_row_ids=True)
+
+
+class Staged:
+    """New rows of a table, on their way into files as soon as this is made."""
+
+    def __init__(self, tables: _Tables, kind: GraphType, pin: Pin, rows: pa.Table) -> None:
+        self.rows = rows
+        self._place = tables.place
+        self._base = tables.at(kind, pin)
+        self._written = begin(self._write)
+
+    def _write(self) -> Any:
+        transaction = append(self._place, self._base, self.rows)
+        self._place.settle_files(self._base, transaction)
+        return transaction
+
+    def transaction(self, base: LanceDataset) -> Any:
+        """What makes the rows part of the version that they were written for; None for any other one."""
+        return self._written.result() if base.version == self._base.version else None
+
+    def discard(self) -> None:
+        """Remove the files: the rows are not wanted."""
+        if self._written.exception() is None:
+            self._place.remove_files(self._base, self._written.result())
