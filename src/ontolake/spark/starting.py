@@ -49,12 +49,10 @@ def session(
     `quick_start` keeps an archive of Java classes in the user's cache folder, which halves the time to start;
     `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java or PySpark is missing.
     """
-    try:
+    found = running()
+    if found is None:
         from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise SparkError("PySpark is not installed", hint="install it with: pip install 'ontolake[spark]'") from error
-    running = SparkSession.getActiveSession()
-    if running is None:
+
         java = check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -72,13 +70,22 @@ def session(
         for key, value in chosen.items():
             builder = builder.config(key, value)
         try:
-            running = builder.getOrCreate()
+            found = builder.getOrCreate()
         except Exception as error:
             raise SparkError(f"Spark does not start: {error}",
                              hint="JAVA_HOME must name a Java of version 17 or newer") from error
-        running.sparkContext.setLogLevel(log_level)
-    register(running)
-    return running
+        found.sparkContext.setLogLevel(log_level)
+    register(found)
+    return found
+
+
+def running() -> SparkSession | None:
+    """The session that runs already, if there is one. Raises `SparkError` if PySpark is missing."""
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SparkError("PySpark is not installed", hint="install it with: pip install 'ontolake[spark]'") from error
+    return SparkSession.getActiveSession()
 
 
 def register(spark: SparkSession) -> None:

@@ -23,7 +23,8 @@ def stage(
     Its columns are those of the type, and `OLD`: the place of the latest row of the same key, which `newest` finds,
     SQL about the key columns of `new`. `known` has the tables that are there from before.
     """
-    table = f"temp.stage_{info.kind}_{info.name.encode().hex()}"  # SQLite does not tell case apart, types do
+    # SQLite does not tell case apart, types do; and a type has other columns once it is migrated.
+    table = f"temp.stage_{info.kind}_{info.name.encode().hex()}_{info.schema_hash[:12]}"
     columns = [quoted(column.column) for column in (*info.keys, *info.columns)]
     if table not in known:
         db.execute(f"DROP TABLE IF EXISTS {table}")
