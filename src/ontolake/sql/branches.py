@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ontolake import engine, urls
+from ontolake import engine, faults, urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branch
 from ontolake.sql.errors import UnsupportedError
@@ -35,16 +35,28 @@ class Branches:
     def create(self, name: str, *, at: int | None = None, parent: str = MAIN) -> Branch[int]:
         """A branch of `parent` as it was at a version, else at its head. Copies nothing.
 
-        Raises `UnsupportedError` on a native file, `AlreadyExists`, `Invalid` for a name that cannot be one,
-        `NotFound` for a version or parent that is not there.
+        The databases that ranges have moved to are branched with it. Raises `UnsupportedError` on a native file, or if
+        a range is in one, `AlreadyExists`, `Invalid` for a name that cannot be one, `NotFound` for a version or parent
+        that is not there.
         """
         self._check()
-        self._check_ranges(parent)
         with open_storage(self._url) as storage:
             lsn = self._lsn(storage, parent, at)
+            version = self._version(parent, lsn)
+            homes = self._homes(parent, lsn)
+            if homes and name not in {ref.name for ref in storage.list_branches()}:
+                for home in homes:  # before the branch itself: it is there once they are
+                    home._create_with(name, parent, version)
+                    faults.reach("sql: range branched")
             storage.create_branch(name, lsn, parent=parent)
-        version = self._version(name)
         return Branch(name, version, version, parent)
+
+    def _create_with(self, name: str, parent: str, version: int) -> None:
+        """Branch a database that holds ranges, at what it had of a version of the whole."""
+        with open_storage(self._url) as storage:
+            if name in {ref.name for ref in storage.list_branches()}:
+                storage.delete_branch(name)  # left behind by an attempt that did not come to its end
+            storage.create_branch(name, self._lsn(storage, parent, version, whole=False), parent=parent)
 
     def delete(self, name: str) -> None:
         """Give a branch up. Raises `NotFound`, or `Invalid` for `main`."""
@@ -52,21 +64,32 @@ class Branches:
         if name == MAIN:
             raise Invalid("main must stay", hint="delete another branch")
         with open_storage(self._url) as storage:
+            known = {ref.name for ref in storage.list_branches()}
+            homes = self._homes(name, None) if name in known else []
             storage.delete_branch(name)
+        for home in homes:
+            with open_storage(home._url) as storage:
+                if name in {ref.name for ref in storage.list_branches()}:
+                    storage.delete_branch(name)
 
     def _check(self) -> None:
         if self._native:
             raise UnsupportedError(f"{self._url} is a native SQLite file, which has no branches",
                                    hint="use file:///absolute/path.db or object storage")
 
-    def _check_ranges(self, parent: str) -> None:
-        connection = engine.connect(self._url, branch=parent, readonly=True)
+    def _homes(self, branch: str, lsn: int | None) -> Sequence[Branches]:
+        """The databases that ranges have moved to. Raises `UnsupportedError` for one that cannot be branched."""
+        connection = engine.connect(self._url, branch=branch, at=lsn, readonly=True)
         try:
-            if connection.execute("SELECT 1 FROM range WHERE url <> ''").fetchone():
-                raise UnsupportedError("a database with ranges in databases of their own cannot be branched",
-                                       hint="move the ranges back first")
+            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'range'").fetchone():
+                return []
+            urls_found: Any = connection.execute("SELECT DISTINCT url FROM range WHERE url <> ''").fetchall()
         finally:
             connection.close(True)
+        found = [Branches(url) for (url,) in urls_found]
+        for each in found:
+            each._check()
+        return found
 
     def _version(self, branch: str, lsn: int | None = None) -> int:
         options: dict[str, Any] = {} if self._native else {"branch": branch, "at": lsn}
@@ -79,12 +102,15 @@ class Branches:
         finally:
             connection.close(True)
 
-    def _lsn(self, storage: Storage, parent: str, version: int | None) -> int:
-        """The LSN at which a version was the newest: found by halving, since versions grow with LSNs."""
+    def _lsn(self, storage: Storage, parent: str, version: int | None, *, whole: bool = True) -> int:
+        """The LSN at which a version was the newest: found by halving, since versions grow with LSNs.
+
+        Unless it is the whole that has to have this version, an older one may have been the newest.
+        """
         ref = storage.resolve_branch(parent)
         high = ref.head_lsn
         newest = self._version(parent, high)
-        if version is None or version == newest:
+        if version is None or version == newest or (version > newest and not whole):
             return self._commit_lsn(storage, parent, high)
         if not 0 <= version < newest:
             raise NotFound(f"{parent} has no version {version}", hint=f"its newest is {newest}")
@@ -96,7 +122,7 @@ class Branches:
             except NotFound:
                 before = -1
             low, high = (middle, high) if before <= version else (low, middle)
-        if self._version(parent, low) != version:
+        if self._version(parent, low) != version and whole:
             raise NotFound(f"version {version} of {parent} is no longer kept")
         return self._commit_lsn(storage, parent, low)
 

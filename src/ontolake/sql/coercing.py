@@ -19,6 +19,11 @@ _ASSIGNABLE = {
 }  # fmt: skip
 
 
+def is_assignable(to: Type, found: Type) -> bool:
+    """Whether values of a type become those of another by themselves where they are stored."""
+    return found.kind in _ASSIGNABLE[Kind(to.kind)]
+
+
 def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: bool = False) -> pa.Array:
     """An Arrow column as the type of a table's column. With `lenient`, text is read as the type, as literals are.
 
@@ -32,7 +37,7 @@ def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: b
     if pa.types.is_null(given.type):
         return pa.nulls(len(given), type.arrow)
     found = from_arrow(given.type)
-    if found is None or found.kind not in _ASSIGNABLE[Kind(type.kind)]:
+    if found is None or not is_assignable(type, found):
         if lenient and found is not None and found.kind == Kind.UTF8:
             return _read(column, given)
         raise TypeMismatchError(f"the column {column.name} is {type}, and a value is {found or given.type}",
@@ -56,8 +61,10 @@ def _cast(type: Type, found: Type, given: Any) -> pa.Array:
         return given.cast(pa.decimal256(19 + type.scale, type.scale)).cast(type.arrow)
     if type.kind == Kind.DOUBLE:
         return pc.add(given.cast(pa.float64(), safe=False), 0.0)
-    if type.kind == Kind.TIMESTAMP_NS and pa.types.is_timestamp(given.type) and given.type.tz:
-        given = given.cast(pa.timestamp(given.type.unit))
+    if type.kind == Kind.TIMESTAMP_NS:  # what has no zone is UTC
+        zone = given.type.tz if pa.types.is_timestamp(given.type) else None
+        given = given.cast(pa.timestamp(given.type.unit)) if zone else given
+        return given.cast(pa.timestamp("ns")).cast(type.arrow)
     if type.kind == Kind.DATE and found.kind == Kind.TIMESTAMP_NS:
         return given.cast(pa.timestamp("s"), safe=False).cast(pa.date32(), safe=False)
     return given.cast(type.arrow)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid, NotFound
-from ontolake.history import Change, Commit, Ref, Snapshot
+from ontolake.history import Change, Commit, Ref
 from ontolake.sql import keys
 from ontolake.sql.catalog import Table
 from ontolake.sql.rows import decode_row
@@ -65,7 +65,7 @@ def changes(session: Session, version: int) -> list[Change[int]]:
     for key in written:
         id = int.from_bytes(key[1:9], "big")
         then, now = old.by_id.get(id), new.by_id.get(id)
-        table = now or then
+        table = then if now is None or key not in after else now  # a key may be of a type that was changed since
         if table is None:
             continue
         first, last = row_of(then, before.get(key)), row_of(now, after.get(key))
@@ -98,11 +98,3 @@ def number(ref: Ref) -> int | None:
     return int(ref.commit)
 
 
-def differences(before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
-    """What turns one snapshot into another, by table and key."""
-    for table in sorted({*before.tables(), *after.tables()}):
-        old = dict(before.rows(table)) if table in before.tables() else {}
-        new = dict(after.rows(table)) if table in after.tables() else {}
-        for key in [*new, *(key for key in old if key not in new)]:
-            if old.get(key) != new.get(key):
-                yield Change.of(after.commit, table, key, old.get(key), new.get(key))

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from ontolake.history import Change, Damage, Garbage, Ref, Snapshot
+from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot
 from ontolake.history import Commit as HistoryCommit
-from ontolake.sql import commits, indexing, loading, maintaining
+from ontolake.sql import commits, differing, indexing, loading, maintaining
 from ontolake.sql.branches import MAIN, Branches
 from ontolake.sql.catalog import Catalog, Table
 from ontolake.sql.ddl import DEFAULT_SCHEMA, Definer
@@ -309,8 +309,13 @@ class Database:
         return self.snapshot(commits.number(ref), branch=ref.branch)
 
     def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
-        """What turns one snapshot into another, by table and key."""
-        return commits.differences(before, after)
+        """What turns one snapshot into another, by table and key. Reads what was written in between, if that is kept.
+
+        Raises `NotFound` for a version that is no longer kept.
+        """
+        same = before.branch == after.branch
+        known = [Branch(before.branch, 0)] if same else self.branches.list()
+        return differing.differences(self._on, known, before, after)
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together: rows, and index entries that do not match them."""

@@ -47,7 +47,7 @@ DEFAULT_DATABASE, DEFAULT_SCHEMA = "main", "public"
 
 
 @dataclass
-class _Definition:
+class Definition:
     """A table as a statement describes it."""
 
     columns: list[ColumnMeta] = field(default_factory=list)
@@ -62,16 +62,16 @@ class Definer:
     def __init__(
         self, session: Session, transaction: Transaction, statement: Statement, database: str | None, schema: str
     ) -> None:
-        self._session = session
-        self._transaction = transaction
-        self._statement = statement
+        self.session = session
+        self.transaction = transaction
+        self.statement = statement
         self._database = database
         self._schema = schema
-        self._writer = Writer(session.keyspace, transaction)
+        self.writer = Writer(session.keyspace, transaction)
 
     @property
     def catalog(self) -> Catalog:
-        return self._session.fresh_catalog(self._transaction)
+        return self.session.fresh_catalog(self.transaction)
 
     # names
 
@@ -82,17 +82,17 @@ class Definer:
 
     def table(self, node: exp.Table) -> Table:
         """The table that a node names. Raises `UnknownNameError`."""
-        return self.catalog.table(*self.names(node), position_of(node, self._statement))
+        return self.catalog.table(*self.names(node), position_of(node, self.statement))
 
     def _new_name(self, name: str, node: exp.Expr) -> str:
         if not name or len(name.encode()) > MAX_NAME:
             raise DefinitionError(f"{name!r} cannot be a name", sqlstate="42602" if not name else "42622",
-                                  position=position_of(node, self._statement), hint=f"up to {MAX_NAME} bytes")
+                                  position=position_of(node, self.statement), hint=f"up to {MAX_NAME} bytes")
         return name
 
-    def _exists(self, what: str, sqlstate: str, node: exp.Expr) -> DuplicateNameError:
+    def exists(self, what: str, sqlstate: str, node: exp.Expr) -> DuplicateNameError:
         return DuplicateNameError(f"{what} exists already", sqlstate=sqlstate, hint="use another name",
-                                  position=position_of(node, self._statement))  # fmt: skip
+                                  position=position_of(node, self.statement))  # fmt: skip
 
     # CREATE
 
@@ -115,8 +115,8 @@ class Definer:
         if name in self.catalog.databases:
             if exists:
                 return False
-            raise self._exists(f"the database {name}", "42P04", node)
-        self.put(DatabaseMeta(self._session.next_id("database"), name, _owner(), now()))
+            raise self.exists(f"the database {name}", "42P04", node)
+        self.put(DatabaseMeta(self.session.next_id("database"), name, _owner(), now()))
         return True
 
     def _create_schema(self, node: exp.Table, exists: bool) -> bool:
@@ -124,42 +124,42 @@ class Definer:
         database = name_of(node.args.get("catalog")) or self._database or self.catalog.default_database()
         if not name_of(node.args.get("catalog")):
             self._allocate(database, None)
-        db = self.catalog.database(database, position_of(node, self._statement))
+        db = self.catalog.database(database, position_of(node, self.statement))
         if (db.db_id, name) in self.catalog.schemas:
             if exists:
                 return False
-            raise self._exists(f"the schema {database}.{name}", "42P06", node)
-        self.put(SchemaMeta(self._session.next_id("schema"), db.db_id, name, now()))
+            raise self.exists(f"the schema {database}.{name}", "42P06", node)
+        self.put(SchemaMeta(self.session.next_id("schema"), db.db_id, name, now()))
         return True
 
     def _allocate(self, database: str, schema: str | None) -> None:
         """Make the database and schema that are meant where none are named, if they are not there yet."""
         if database not in self.catalog.databases:
-            self.put(DatabaseMeta(self._session.next_id("database"), database, _owner(), now()))
+            self.put(DatabaseMeta(self.session.next_id("database"), database, _owner(), now()))
         db = self.catalog.databases[database]
         if schema is not None and (db.db_id, schema) not in self.catalog.schemas:
-            self.put(SchemaMeta(self._session.next_id("schema"), db.db_id, schema, now()))
+            self.put(SchemaMeta(self.session.next_id("schema"), db.db_id, schema, now()))
 
     def _create_table(self, node: exp.Schema, exists: bool) -> bool:
         database, schema_name, name = self.names(node.this)
         self._new_name(name, node)
         if not node.this.args.get("catalog"):
             self._allocate(database, None if node.this.args.get("db") else schema_name)
-        schema = self.catalog.schema(database, schema_name, position_of(node, self._statement))
+        schema = self.catalog.schema(database, schema_name, position_of(node, self.statement))
         if (schema.schema_id, name) in self.catalog.tables:
             if exists:
                 return False
-            raise self._exists(f"the table {database}.{schema_name}.{name}", "42P07", node)
+            raise self.exists(f"the table {database}.{schema_name}.{name}", "42P07", node)
         definition = self._definition(node)
         if not definition.primary_key:
             raise DefinitionError(f"the table {name} has no primary key", hint="declare a PRIMARY KEY",
-                                  position=position_of(node, self._statement))  # fmt: skip
-        id = self._session.next_id("table")
+                                  position=position_of(node, self.statement))  # fmt: skip
+        id = self.session.next_id("table")
         by_name = {column.name: column for column in definition.columns}
         key = [self._defined(by_name, each, node) for each in definition.primary_key]
         columns = [msgspec.structs.replace(column, table_id=id, nullable=column.nullable and column not in key)
                    for column in definition.columns]  # fmt: skip
-        checks = self._named_checks(name, definition.checks, by_name, [])
+        checks = self.named_checks(name, definition.checks, by_name, [])
         for number, (given, parts) in enumerate(definition.unique, 1):
             ids = tuple(self._defined(by_name, each, node).column_id for each in parts)
             self.put(IndexMeta(number, id, given or f"{name}_{'_'.join(parts)}_key", ids, True, now(),
@@ -173,27 +173,27 @@ class Definer:
     def _defined(self, by_name: dict[str, ColumnMeta], name: str, node: exp.Expr) -> ColumnMeta:
         if name not in by_name:
             raise UnknownNameError(f"the table has no column {name}", sqlstate="42703",
-                                   position=position_of(node, self._statement))
+                                   position=position_of(node, self.statement))
         return by_name[name]
 
-    def _definition(self, node: exp.Schema) -> _Definition:
-        found = _Definition()
+    def _definition(self, node: exp.Schema) -> Definition:
+        found = Definition()
         for each in node.expressions:
             if isinstance(each, exp.ColumnDef):
                 self._column(each, found)
             else:
-                self._constraint(each, None, found)
+                self.constraint(each, None, found)
         names = [column.name for column in found.columns]
         if doubled := next((name for name in names if names.count(name) > 1), None):
             raise DuplicateNameError(f"the column {doubled} is given twice", sqlstate="42701")
         return found
 
-    def _column(self, node: exp.ColumnDef, found: _Definition, *, id: int | None = None) -> ColumnMeta:
+    def _column(self, node: exp.ColumnDef, found: Definition, *, id: int | None = None) -> ColumnMeta:
         name = self._new_name(name_of(node.this), node)
         kind = node.args.get("kind")
         if kind is None:
             raise DefinitionError(f"the column {name} has no type", sqlstate="42601",
-                                  position=position_of(node, self._statement))
+                                  position=position_of(node, self.statement))
         nullable, default = True, None
         for constraint in node.args.get("constraints") or ():
             rule = constraint.args["kind"]
@@ -204,7 +204,7 @@ class Definer:
             elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
                 if found.primary_key:
                     raise DefinitionError("there is more than one primary key",
-                                          position=position_of(node, self._statement),
+                                          position=position_of(node, self.statement),
                                           hint="write PRIMARY KEY (a, b) behind the columns")  # fmt: skip
                 found.primary_key = [name]
             elif isinstance(rule, exp.UniqueColumnConstraint):
@@ -213,7 +213,7 @@ class Definer:
                 found.checks.append((name_of(constraint.this) or None, rule.this))
             else:
                 raise UnsupportedError(f"{constraint.sql(DIALECT)} is not supported",
-                                       position=position_of(node, self._statement))
+                                       position=position_of(node, self.statement))
         ordinal = id or len(found.columns) + 1
         column = ColumnMeta(id or len(found.columns) + 1, 0, name, types.from_sql(kind), nullable, default, ordinal)
         if default is not None:
@@ -221,22 +221,22 @@ class Definer:
         found.columns.append(column)
         return column
 
-    def _constraint(self, node: exp.Expr, name: str | None, found: _Definition) -> None:
+    def constraint(self, node: exp.Expr, name: str | None, found: Definition) -> None:
         if isinstance(node, exp.Constraint):
             for each in node.expressions:
-                self._constraint(each, name_of(node.this), found)
+                self.constraint(each, name_of(node.this), found)
         elif isinstance(node, exp.PrimaryKey):
             if found.primary_key:
-                raise DefinitionError("there is more than one primary key", position=position_of(node, self._statement))
+                raise DefinitionError("there is more than one primary key", position=position_of(node, self.statement))
             found.primary_key = [name_of(each) for each in node.expressions]
         elif isinstance(node, exp.UniqueColumnConstraint) and isinstance(node.this, exp.Schema):
             found.unique.append((name, [name_of(each) for each in node.this.expressions]))
         elif isinstance(node, exp.CheckColumnConstraint | exp.Check):
             found.checks.append((name, node.this))
         else:
-            raise UnsupportedError(f"{node.sql(DIALECT)} is not supported", position=position_of(node, self._statement))
+            raise UnsupportedError(f"{node.sql(DIALECT)} is not supported", position=position_of(node, self.statement))
 
-    def _named_checks(
+    def named_checks(
         self, table: str, checks: Sequence[tuple[str | None, exp.Expr]], columns: dict[str, ColumnMeta],
         taken: Sequence[str],
     ) -> tuple[Check, ...]:  # fmt: skip
@@ -283,7 +283,7 @@ class Definer:
     def _drop_schema(self, node: exp.Table, cascade: bool) -> None:
         name = name_of(node.args.get("db")) or name_of(node.this)
         database = name_of(node.args.get("catalog")) or self._database or self.catalog.default_database()
-        schema = self.catalog.schema(database, name, position_of(node, self._statement))
+        schema = self.catalog.schema(database, name, position_of(node, self.statement))
         tables = [table for table in self.catalog.by_id.values() if table.meta.schema_id == schema.schema_id]
         self._check_empty(f"the schema {database}.{name}", tables, cascade)
         for table in tables:
@@ -291,7 +291,7 @@ class Definer:
         self._remove(schema)
 
     def _drop_database(self, node: exp.Table, cascade: bool) -> None:
-        db = self.catalog.database(name_of(node.this), position_of(node, self._statement))
+        db = self.catalog.database(name_of(node.this), position_of(node, self.statement))
         tables = [table for table in self.catalog.by_id.values() if table.meta.db_id == db.db_id]
         self._check_empty(f"the database {db.db_name}", tables, cascade)
         for table in tables:
@@ -311,7 +311,7 @@ class Definer:
         found = self.catalog.find_index(name, lambda table: table.full_name.startswith(f"{database}.{schema}."))
         if found is None:
             raise UnknownNameError(f"there is no index {database}.{schema}.{name}", sqlstate="42704",
-                                   position=position_of(node, self._statement))
+                                   position=position_of(node, self.statement))
         return found
 
     def _drop_index(self, node: exp.Table, cascade: bool) -> None:
@@ -354,7 +354,7 @@ class Definer:
     def check_index_name(self, table: Table, name: str, node: exp.Expr) -> None:
         """Raises `DuplicateNameError` if the schema of a table has an index of this name."""
         if self.has_index(table, name):
-            raise self._exists(f"the index {table.full_name.rsplit('.', 1)[0]}.{name}", "42P07", node)
+            raise self.exists(f"the index {table.full_name.rsplit('.', 1)[0]}.{name}", "42P07", node)
 
     def has_index(self, table: Table, name: str) -> bool:
         """Whether the schema of a table has an index of this name."""
@@ -366,6 +366,15 @@ class Definer:
         elif isinstance(action, exp.Drop) and action.args["kind"] == "COLUMN":
             node = (action.args.get("tables") or [action.this])[0]
             self._drop_column(table, name_of(node), bool(action.args.get("exists")), node)
+        elif isinstance(action, exp.Drop) and action.args["kind"] == "CONSTRAINT":
+            from ontolake.sql import constraints
+
+            node = action.args["tables"][0]
+            constraints.drop(self, table, name_of(node), bool(action.args.get("exists")), node)
+        elif isinstance(action, exp.AddConstraint):
+            from ontolake.sql import constraints
+
+            constraints.add(self, table, action)
         elif isinstance(action, exp.RenameColumn):
             self._rename_column(table, name_of(action.this), name_of(action.args["to"]), action)
         elif isinstance(action, exp.AlterRename):
@@ -380,24 +389,27 @@ class Definer:
         if name in table.by_name:
             if node.args.get("exists"):
                 return
-            raise self._exists(f"the column {table.full_name}.{name}", "42701", node)
-        found = _Definition()
+            raise self.exists(f"the column {table.full_name}.{name}", "42701", node)
+        found = Definition()
         column = self._column(node, found, id=table.meta.next_column_id)
-        if found.primary_key or found.unique or found.checks:
-            raise UnsupportedError("a column that is added cannot bring a key or a CHECK along",
-                                   hint="add it, then CREATE UNIQUE INDEX")
+        if found.primary_key:
+            raise DefinitionError(f"{table.full_name} has a primary key", position=position_of(node, self.statement))
         value = defaults.value(column)
-        if value is None and not column.nullable and self._session.keyspace.count(table.span, 1):
+        if value is None and not column.nullable and self.session.keyspace.count(table.span, 1):
             raise NotNullError(f"{table.full_name} has rows, which have no value for {name}", table=table.full_name,
                                constraint=name, hint="give it a DEFAULT")  # fmt: skip
         absent = None if value is None else encode_row([column.type.kind], [value])
         self.put(msgspec.structs.replace(column, table_id=table.id, absent=absent))
         self.put(msgspec.structs.replace(table.meta, next_column_id=table.meta.next_column_id + 1))
+        if found.unique or found.checks:
+            from ontolake.sql import constraints
+
+            constraints.add_all(self, self.catalog.by_id[table.id], found, node)
 
     def _drop_column(self, table: Table, name: str, exists: bool, node: exp.Expr) -> None:
         if exists and name not in table.by_name:
             return
-        column = table.column(name, position_of(node, self._statement))
+        column = table.column(name, position_of(node, self.statement))
         if column in table.primary_key:
             raise DefinitionError(f"{name} belongs to the primary key of {table.full_name}", sqlstate="2BP01",
                                   hint="make another table with another key, and copy the rows")
@@ -409,9 +421,9 @@ class Definer:
         self.put(msgspec.structs.replace(column, dropped=True))
 
     def _rename_column(self, table: Table, old: str, new: str, node: exp.Expr) -> None:
-        column = table.column(old, position_of(node, self._statement))
+        column = table.column(old, position_of(node, self.statement))
         if self._new_name(new, node) in table.by_name:
-            raise self._exists(f"the column {table.full_name}.{new}", "42701", node)
+            raise self.exists(f"the column {table.full_name}.{new}", "42701", node)
         checks = tuple(msgspec.structs.replace(check, sql=defaults.renamed(check.sql, old, new))
                        for check in table.meta.checks)  # fmt: skip
         self.put(msgspec.structs.replace(table.meta, checks=checks))
@@ -419,16 +431,20 @@ class Definer:
 
     def _rename_table(self, table: Table, name: str, node: exp.Expr) -> None:
         if (table.meta.schema_id, self._new_name(name, node)) in self.catalog.tables:
-            raise self._exists(f"the table {name}", "42P07", node)
+            raise self.exists(f"the table {name}", "42P07", node)
         old = entries_of(table.meta)[1][0]
-        self._writer.records(entries_of(msgspec.structs.replace(table.meta, table_name=name)), [old])
+        self.writer.records(entries_of(msgspec.structs.replace(table.meta, table_name=name)), [old])
 
     def _alter_column(self, table: Table, node: exp.AlterColumn) -> None:
-        column = table.column(name_of(node.this), position_of(node, self._statement))
+        column = table.column(name_of(node.this), position_of(node, self.statement))
         if node.args.get("dtype") is not None:
-            raise UnsupportedError(
-                f"the type of {table.full_name}.{column.name} cannot be changed in place",
-                hint="add a column of the new type, UPDATE it from the old one, drop that, and rename the new one")
+            from ontolake.sql import migrating
+
+            if node.args.get("collate"):
+                raise UnsupportedError("COLLATE is not supported", position=position_of(node, self.statement))
+            migrating.change_type(self, table, column, types.from_sql(node.args["dtype"]),
+                                  node.args.get("using") or None)
+            return
         changed = column
         if node.args.get("default") is not None:
             changed = msgspec.structs.replace(column, default_expr=node.args["default"].sql(DIALECT))
@@ -451,19 +467,19 @@ class Definer:
     def _has_nulls(self, table: Table, column: ColumnMeta) -> bool:
         from ontolake.sql.vectors import decode_rows
 
-        batches = self._session.keyspace.scan(table.span)
+        batches = self.session.keyspace.scan(table.span)
         return any(decode_rows(batch.values, [column.wanted])[0].null_count for batch in batches)
 
     # records
 
     def put(self, record: Any) -> None:
         """Write a record of the catalog."""
-        self._writer.records(entries_of(record))
+        self.writer.records(entries_of(record))
 
     def _remove(self, record: Any) -> None:
         found = [key for key, _ in entries_of(record)]
-        there = self._session.keyspace.get_many(found)
-        self._writer.records([], [key for key in found if key in there])
+        there = self.session.keyspace.get_many(found)
+        self.writer.records([], [key for key in found if key in there])
 
 
 def _owner() -> str:

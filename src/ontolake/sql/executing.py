@@ -79,6 +79,8 @@ def settled(table: pa.Table) -> pa.Table:
             type = pa.binary()
         elif pa.types.is_integer(type):
             type = pa.int64()
+        elif pa.types.is_timestamp(type) and type.tz:
+            type = pa.timestamp(type.unit, "UTC")
         elif pa.types.is_dictionary(type):
             type = type.value_type
         fields.append(pa.field(field.name, type))

@@ -47,7 +47,7 @@ def create(session: Session, statement: Statement, database: str | None, schema:
         definer = Definer(session, transaction, statement, database, schema)
         definer.put(msgspec.structs.replace(table.meta, next_index_id=index.index_id + 1))
         if at_once:
-            _fill_all(session, transaction, table, index)
+            fill_all(session, transaction, table, index)
             definer.put(index)
             return True
         definer.put(msgspec.structs.replace(index, state=WRITE_ONLY, builder=me()))
@@ -96,7 +96,8 @@ def _declared(
     return table, index
 
 
-def _fill_all(session: Session, transaction: Transaction, table: Table, index: IndexMeta) -> None:
+def fill_all(session: Session, transaction: Transaction, table: Table, index: IndexMeta) -> None:
+    """Put the entries of all rows into a new index, in one transaction. Raises `UniqueError`."""
     writer = Writer(session.keyspace, transaction)
     start = table.span.start
     while True:

@@ -37,6 +37,7 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("use", rf"USE\s+{_NAME}(?:\s*\.\s*{_NAME})?"),
     )
 )  # fmt: skip
+_ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"EXPLAIN\s+(ANALYZE\s+)?(?=\S)", re.IGNORECASE)
 
 
@@ -230,6 +231,8 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
 def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
     try:
         tree = sqlglot.parse_one(sql, dialect=DIALECT)
+        if isinstance(tree, exp.Command) and _ADD_CHECK.search(sql):  # which it reads only with a name
+            tree = sqlglot.parse_one(_ADD_CHECK.sub(r'\1 CONSTRAINT "" CHECK', sql), dialect=DIALECT)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         mark = first.get("highlight") or ""
@@ -334,7 +337,8 @@ def literal(value: Any) -> exp.Expr:
     if isinstance(value, bytes | bytearray | memoryview):
         return exp.HexString(this=bytes(value).hex())
     if isinstance(value, datetime):
-        return exp.cast(exp.Literal.string(value.isoformat(" ")), "TIMESTAMP", dialect=DIALECT)
+        kind = "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
+        return exp.cast(exp.Literal.string(value.isoformat(" ")), kind, dialect=DIALECT)
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect=DIALECT)
     if isinstance(value, list | tuple | set | frozenset):

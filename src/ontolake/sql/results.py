@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
@@ -81,5 +82,8 @@ def python_values(column: pa.Array) -> list[Any]:
     type = from_arrow(column.type)
     if type is not None and type.kind == Kind.TIMESTAMP_NS:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+        if type.zoned:
+            naive = column.cast(pa.timestamp("us")).to_pylist()
+            return [None if value is None else value.replace(tzinfo=UTC) for value in naive]
     values: list[Any] = column.to_pylist()
     return values

@@ -88,8 +88,8 @@ class Session:
             raise
 
     def connect(self, url: str) -> apsw.Connection:
-        """A connection to a database that holds a range."""
-        return LAYOUT.open(url, branch="main", readonly=self.readonly, takeover=self._takeover,
+        """A connection to a database that holds a range, on the branch of that name."""
+        return LAYOUT.open(url, branch=self.branch, readonly=self.readonly, takeover=self._takeover,
                        synchronous=self._synchronous)  # fmt: skip
 
     def reroute(self) -> None:

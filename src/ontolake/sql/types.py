@@ -6,6 +6,7 @@ nanoseconds and a date its days since 1970, a decimal its digits as an integer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
@@ -47,19 +48,25 @@ WIDTHS = {Kind.BOOLEAN: 1, Kind.INT64: 8, Kind.TIMESTAMP_NS: 8, Kind.DECIMAL: 16
 
 
 class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
-    """A column type. `bits` bounds integers, `length` text and bytes; decimals have `precision` and `scale`."""
+    """A column type. `bits` bounds integers, `length` text and bytes; decimals have `precision` and `scale`.
+
+    A `zoned` timestamp is a moment, kept in UTC; the others are what a clock shows somewhere.
+    """
 
     kind: int
     precision: int = 0
     scale: int = 0
     length: int = 0
     bits: int = 64
+    zoned: bool = False
 
     @cached_property
     def arrow(self) -> pa.DataType:
         """The Arrow type of a column."""
         if self.kind == Kind.DECIMAL:
             return pa.decimal128(self.precision, self.scale)
+        if self.zoned:
+            return pa.timestamp("ns", "UTC")
         return _ARROW[Kind(self.kind)]
 
     @cached_property
@@ -88,7 +95,9 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             return f"DECIMAL({self.precision}, {self.scale})"
         if self.kind == Kind.UTF8:
             return f"VARCHAR({self.length})" if self.length else "TEXT"
-        names = {Kind.TIMESTAMP_NS: "TIMESTAMP", Kind.BYTES: "BYTEA", Kind.DOUBLE: "DOUBLE PRECISION"}
+        if self.kind == Kind.TIMESTAMP_NS:
+            return "TIMESTAMPTZ" if self.zoned else "TIMESTAMP"
+        names = {Kind.BYTES: "BYTEA", Kind.DOUBLE: "DOUBLE PRECISION"}
         return names.get(Kind(self.kind)) or str(Kind(self.kind).name)
 
 
@@ -184,10 +193,10 @@ def _timestamp(type: Type, value: Any) -> int:
 
 
 def _parse_timestamp(type: Type, text: str) -> datetime | int:
-    whole, dot, digits = text.strip().partition(".")
+    parts = re.fullmatch(r"(.*[0-9])\.([0-9]{7,9})(|Z|[+-][0-9:]+)", text.strip())
     try:
-        if dot and digits.isdigit() and 6 < len(digits) <= 9:
-            return _timestamp(type, datetime.fromisoformat(whole)) + int(digits.ljust(9, "0"))
+        if parts is not None:
+            return _timestamp(type, datetime.fromisoformat(parts[1] + parts[3])) + int(parts[2].ljust(9, "0"))
         return datetime.fromisoformat(text.strip())
     except ValueError:
         raise DataError(f"{text!r} cannot be read as {type}", sqlstate="22007",
@@ -260,7 +269,8 @@ _STORE: dict[Kind, Callable[[Type, Any], Stored]] = {
 
 def _load_timestamp(type: Type, stored: int) -> datetime:
     """A `datetime` has no nanoseconds: what is finer is cut off. Arrow keeps it."""
-    return EPOCH + timedelta(microseconds=stored // 1000)
+    found = EPOCH + timedelta(microseconds=stored // 1000)
+    return found.replace(tzinfo=UTC) if type.zoned else found
 
 
 def _load_decimal(type: Type, stored: int) -> Decimal:
@@ -276,12 +286,14 @@ _LOAD: dict[Kind, Callable[[Type, Any], Any]] = {
 
 
 BOOLEAN, BIGINT, TEXT = Type(Kind.BOOLEAN), Type(Kind.INT64), Type(Kind.UTF8)
+TIMESTAMPTZ = Type(Kind.TIMESTAMP_NS, zoned=True)
 TIMESTAMP, DOUBLE, DATE, BYTES = Type(Kind.TIMESTAMP_NS), Type(Kind.DOUBLE), Type(Kind.DATE), Type(Kind.BYTES)
 
 _NAMES = {
     "BOOLEAN": BOOLEAN, "SMALLINT": Type(Kind.INT64, bits=16), "INT": Type(Kind.INT64, bits=32), "BIGINT": BIGINT,
-    "TEXT": TEXT, "VARCHAR": TEXT, "TIMESTAMP": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP, "DOUBLE": DOUBLE,
-    "FLOAT": DOUBLE, "DATE": DATE, "VARBINARY": BYTES, "BINARY": BYTES, "BLOB": BYTES, "DECIMAL": Type(Kind.DECIMAL),
+    "TEXT": TEXT, "VARCHAR": TEXT, "TIMESTAMP": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP,
+    "TIMESTAMPTZ": TIMESTAMPTZ, "DOUBLE": DOUBLE, "FLOAT": DOUBLE, "DATE": DATE,
+    "VARBINARY": BYTES, "BINARY": BYTES, "BLOB": BYTES, "DECIMAL": Type(Kind.DECIMAL),
 }  # fmt: skip
 
 
@@ -301,7 +313,7 @@ def from_sql(node: exp.DataType) -> Type:
         written = node.sql("postgres")
         raise UnsupportedError(f"columns of the type {written} are not supported",
                                hint="there are BOOLEAN, SMALLINT, INTEGER, BIGINT, DECIMAL(p, s), DOUBLE PRECISION, "
-                                    "TEXT, VARCHAR(n), BYTEA, DATE and TIMESTAMP")  # fmt: skip
+                                    "TEXT, VARCHAR(n), BYTEA, DATE, TIMESTAMP and TIMESTAMPTZ")  # fmt: skip
     numbers = [int(each.name) for each in node.expressions if each.name.isdigit()]
     if found.kind == Kind.DECIMAL:
         return decimal(*(numbers[:2] or (38, 9)))
@@ -317,10 +329,12 @@ def from_arrow(arrow: pa.DataType) -> Type | None:
     """The column type that holds an Arrow type, or None."""
     if pa.types.is_decimal(arrow):
         return Type(Kind.DECIMAL, arrow.precision, arrow.scale) if arrow.precision <= 38 else None
+    if pa.types.is_timestamp(arrow):
+        return TIMESTAMPTZ if arrow.tz else TIMESTAMP
     tests: tuple[tuple[Callable[[pa.DataType], bool], Type], ...] = (
         (pa.types.is_boolean, BOOLEAN), (pa.types.is_integer, BIGINT), (pa.types.is_floating, DOUBLE),
         (pa.types.is_string, TEXT), (pa.types.is_large_string, TEXT), (pa.types.is_string_view, TEXT),
-        (pa.types.is_timestamp, TIMESTAMP), (pa.types.is_date, DATE), (pa.types.is_binary, BYTES),
+        (pa.types.is_date, DATE), (pa.types.is_binary, BYTES),
         (pa.types.is_large_binary, BYTES), (pa.types.is_binary_view, BYTES), (pa.types.is_fixed_size_binary, BYTES),
     )  # fmt: skip
     return next((type for test, type in tests if test(arrow)), None)

@@ -280,6 +280,18 @@ class Writer:
             self._keyspace.delete(self._version, entries)
             faults.reach("sql: index written")
 
+    def rewrite(self, found: Sequence[bytes], new: Rows) -> None:
+        """Give rows other values under the keys that they have. Their index entries stay."""
+        self._keyspace.put(self._version, list(zip(found, self._checked_values(new), strict=True)))
+        faults.reach("sql: rows written")
+        self._transaction.touch(found)
+
+    def remove(self, found: Sequence[bytes]) -> None:
+        """Leave tombstones for rows. Their index entries stay."""
+        self._keyspace.delete(self._version, found)
+        faults.reach("sql: rows written")
+        self._transaction.touch(found)
+
     def records(self, put: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes] = ()) -> None:
         """Write and remove records of the catalog."""
         there = self._keyspace.get_many([key for key, _ in put])

@@ -1,0 +1,69 @@
+"""Rules that are added to a table that has rows, or taken away: UNIQUE and CHECK."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlglot import exp
+
+from ontolake.sql import defaults, indexing
+from ontolake.sql.catalog import IndexMeta, Table, now
+from ontolake.sql.ddl import Definer, Definition
+from ontolake.sql.errors import DefinitionError, UnknownNameError, nearest
+from ontolake.sql.parsing import position_of
+from ontolake.sql.writing import decoded
+
+
+def add(definer: Definer, table: Table, node: exp.AddConstraint) -> None:
+    """Run ADD CONSTRAINT. Raises `UniqueError` or `CheckError` if rows break it, `DuplicateNameError`."""
+    found = Definition()
+    for each in node.expressions:
+        definer.constraint(each, None, found)
+    if found.primary_key:
+        raise DefinitionError(f"{table.full_name} has a primary key",
+                              hint="make another table with another key, and copy the rows")
+    add_all(definer, table, found, node)
+
+
+def add_all(definer: Definer, table: Table, found: Definition, node: exp.Expr) -> None:
+    """Add the UNIQUE and CHECK rules of a definition to a table."""
+    taken = [*(check.name for check in table.meta.checks), *(index.name for index in table.indexes if index.constraint)]
+    for name in [name for name, _ in (*found.checks, *found.unique) if name]:
+        if name in taken:
+            raise definer.exists(f"the constraint {name} of {table.full_name}", "42710", node)
+    checks = definer.named_checks(table.name, found.checks, table.by_name, taken)
+    if checks:
+        for batch in definer.session.keyspace.scan(table.span):
+            defaults.check(table.full_name, checks, decoded(table, batch.values).arrow())
+        definer.put(msgspec.structs.replace(table.meta, checks=(*table.meta.checks, *checks)))
+    for given, names in found.unique:
+        _add_unique(definer, definer.catalog.by_id[table.id], given, names, node)
+
+
+def _add_unique(definer: Definer, table: Table, given: str | None, names: list[str], node: exp.Expr) -> None:
+    ids = tuple(table.column(name, position_of(node, definer.statement)).column_id for name in names)
+    if len(set(ids)) != len(ids):
+        raise DefinitionError("a UNIQUE rule names a column twice", sqlstate="42701")
+    name, number = given or f"{table.name}_{'_'.join(names)}_key", 1
+    while given is None and definer.has_index(table, name):
+        name, number = f"{table.name}_{'_'.join(names)}_key{number}", number + 1
+    definer.check_index_name(table, name, node)
+    index = IndexMeta(table.meta.next_index_id, table.id, name, ids, True, now(), (False,) * len(ids), constraint=True)
+    definer.put(msgspec.structs.replace(table.meta, next_index_id=index.index_id + 1))
+    indexing.fill_all(definer.session, definer.transaction, table, index)
+    definer.put(index)
+
+
+def drop(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr) -> None:
+    """Run DROP CONSTRAINT. Raises `UnknownNameError`, and `DefinitionError` for the primary key."""
+    kept = tuple(check for check in table.meta.checks if check.name != name)
+    unique = {index.name: index for index in table.indexes if index.constraint}
+    if len(kept) != len(table.meta.checks):
+        definer.put(msgspec.structs.replace(table.meta, checks=kept))
+    elif name in unique:
+        definer.drop_index(unique[name])
+    elif name == f"{table.name}_pkey":
+        raise DefinitionError(f"{table.full_name} cannot be without its primary key", sqlstate="2BP01")
+    elif not exists:
+        known = [*(check.name for check in table.meta.checks), *unique]
+        raise UnknownNameError(f"{table.full_name} has no constraint {name}", sqlstate="42704",
+                               position=position_of(node, definer.statement), hint=nearest(name, known))  # fmt: skip
