@@ -1,0 +1,146 @@
+"""What things cost, counted in requests: the same however long the history and however big the tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from graph_requests import Reads, Requests, counting
+from graph_support import TYPES, Customer, Order, customers
+
+from ontolake.graph import Graph
+from ontolake.objects import open_store
+from ontolake.objects.testing import SeaweedServer
+
+pytestmark = pytest.mark.xdist_group("graph costs")
+QUICK, LONG = (10, 60), (10, 100, 1000)
+
+
+@pytest.fixture(scope="module")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Path]]:
+    """Graphs after so many commits of one row, optimized; each is made when it is asked for."""
+    folder = tmp_path_factory.mktemp("histories")
+
+    class Histories(dict[int, Path]):
+        def __missing__(self, count: int) -> Path:
+            for number in range(len(list(graph.commits())), count):
+                graph.load(Order, [{"id": number}])
+            graph.optimize()
+            self[count] = folder / str(count)
+            shutil.copytree(folder / "growing", self[count])
+            return self[count]
+
+    with Graph.init(f"{folder}/growing/", TYPES) as graph:
+        yield Histories()
+
+
+@pytest.fixture
+def bucket(seaweed: SeaweedServer, seaweed_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Requests]]:
+    """A fresh prefix on SeaweedFS, and what is asked of it."""
+    with counting(seaweed.endpoint) as (address, requests):
+        for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+            monkeypatch.setenv(name, address)
+        yield seaweed_url, requests
+
+
+def upload(folder: Path, url: str) -> str:
+    """The same graph in a bucket: nothing in it depends on where it is."""
+    store = open_store(url)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda path: store.put(path.relative_to(folder).as_posix(), path.read_bytes()), files))
+    store.close()
+    return url
+
+
+def costs(url: str, counts: Reads | Requests) -> dict[str, Counter[str]]:
+    """What a cold open, a warm read and the writing of one row ask for."""
+    found = {}
+    with Graph.open(url, read_only=True) as graph:
+        assert graph.snapshot().get(Order, 5) == {"id": 5, "total": 0.0}
+        found["cold open and read"] = counts.taken(graph)
+        assert graph.snapshot().get(Order, 5) is not None
+        found["warm read"] = counts.taken(graph)
+    with Graph.open(url) as graph:
+        graph.snapshot()
+        found["cold open for writing"] = counts.taken(graph)
+        graph.load(Order, [{"id": -1}])
+        found["first row"] = counts.taken(graph)
+        graph.load(Order, [{"id": -2}])
+        found["another row"] = counts.taken(graph)
+        graph.snapshot()
+        found["warm look"] = counts.taken(graph)
+    return found
+
+
+def compare(found: dict[int, dict[str, Counter[str]]]) -> None:
+    """That costs after a long history are those after a short one, but for a page more of a bigger file."""
+    short, *longer = found.values()
+    assert all(sum(cost.values()) > 0 for name, cost in short.items() if name != "warm look")
+    for long in longer:
+        for name, cost in long.items():
+            # The first commit of a handle also looks at a few that others may have made just now.
+            more = 50 if name == "first row" else 6
+            for what in cost.keys() | short[name].keys():
+                assert cost[what] <= short[name][what] + more, (name, what, found)
+
+
+@pytest.mark.parametrize("sizes", [QUICK, pytest.param(LONG, marks=pytest.mark.slow)], ids=["quick", "long"])
+def test_on_a_directory_costs_do_not_follow_the_number_of_commits(
+    histories: dict[int, Path], sizes: tuple[int, ...]
+) -> None:
+    found = {size: costs(f"{histories[size]}/", Reads()) for size in sizes}
+    compare(found)
+
+
+@pytest.mark.slow
+def test_on_a_bucket_costs_do_not_follow_the_number_of_commits(
+    histories: dict[int, Path], bucket: tuple[str, Requests]
+) -> None:
+    url, requests = bucket
+    found = {}
+    for size in LONG:
+        place = upload(histories[size], f"{url}/{size}")
+        requests.taken()
+        found[size] = costs(place, requests)
+    compare(found)
+
+
+@pytest.mark.slow
+def test_a_diff_and_a_merge_ask_for_what_changed(tmp_path: Path, bucket: tuple[str, Requests]) -> None:
+    """The same change in tables of which one is ten times the other."""
+    url, requests = bucket
+    found: dict[int, dict[str, Counter[str]]] = {}
+    received: dict[int, dict[str, int]] = {}
+    for size in (20_000, 200_000):
+        folder = tmp_path / str(size)
+        names = np.char.add("k", np.arange(size).astype(str))
+        with Graph.init(f"{folder}/", TYPES) as graph:
+            graph.load(Customer, pa.table({"id": names, "name": names}))
+            graph.optimize()
+            graph.branches.create("try")
+            graph.load(Customer, customers("k5", "k77", "fresh"), branch="try")
+            graph.delete(Customer, "k6", branch="try")
+            graph.load(Customer, customers("k1000"))
+        place = upload(folder, f"{url}/{size}")
+        found[size], received[size] = {}, {}
+        with Graph.open(place) as graph:
+            def measure(name: str, size: int = size) -> None:
+                found[size][name] = requests.taken()
+                received[size][name], requests.received = requests.received, 0
+
+            measure("open")
+            assert len(list(graph.diff("main", "try"))) == 5
+            measure("diff")
+            assert graph.merge("try").tables["node/Customer"] == (1, 2, 1)
+            measure("merge")
+    for name in ("diff", "merge"):
+        small, big = (sum(found[size][name].values()) for size in found)
+        assert big <= small + 6, (name, found)
+        assert received[200_000][name] <= 2 * received[20_000][name], received
