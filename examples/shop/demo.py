@@ -217,7 +217,7 @@ def main(rows: int, keep: Path) -> None:
         from ontolake.spark.quiet import quiet
 
         with quiet():
-            spark = session("shop", settings={"spark.ui.showConsoleProgress": "false"})
+            spark = session("shop", short_lived=True, settings={"spark.ui.showConsoleProgress": "false"})
         stack.callback(spark.stop)
         url = f"{folder}/shop.db"
         report = first_delivery(spark, url, folder)

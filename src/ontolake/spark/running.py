@@ -25,12 +25,12 @@ from ontolake.spark import report as reports
 from ontolake.spark.auditing import audited, check_auditable
 from ontolake.spark.checking import PLACE, PROBLEM, checked, own_columns
 from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedError
-from ontolake.spark.expecting import Tables, expect
-from ontolake.spark.frames import stage_frame
+from ontolake.spark.expecting import expect
 from ontolake.spark.pipeline import Pipeline, Target, unused
 from ontolake.spark.report import Report, TableReport
 from ontolake.spark.sources import AT, FILE, first_line
 from ontolake.spark.starting import session
+from ontolake.spark.tables import Tables, staging
 from ontolake.spark.validation import same
 
 if TYPE_CHECKING:
@@ -144,6 +144,9 @@ class Run:
             again = bool(self.pipeline.expectations) or any(
                 target.info.kind == "relation" for target in self.pipeline.targets)
             self._tables.append(tables := Tables(self.spark, store, view, self.branch, again=again))
+            with self._step("look at the store"):
+                for target in self.pipeline.targets:  # one after the other: a store is not for several threads
+                    tables.latest(target.info)
             read = self._read()
             loaded = self._each(lambda target: self._load(tables, target, read[target.source.name]),
                                 self.pipeline.targets)
@@ -251,10 +254,11 @@ class Run:
 
     # 4: stage
     def _stage(self, one: Loaded) -> list[Fragment]:
-        if one.told.inserts + one.told.updates == 0:
+        rows = one.told.inserts + one.told.updates
+        if rows == 0:
             return []
         with self._step(f"stage {one.target.info.name}"):
-            return stage_frame(one.changed, self.url, one.told.table, job=self.report.run)
+            return staging(one.changed, rows, self.url, one.told.table, job=self.report.run)
 
     # 5: expectations
     def _expect(self, tables: Tables, fragments: Mapping[str, Sequence[Fragment]]) -> None:
@@ -330,11 +334,12 @@ def _compared(target: Target, found: DataFrame, latest: DataFrame | None) -> Dat
 
 
 def _counts(target: Target, compared: DataFrame) -> dict[str, int]:
-    keys = [f"`{column.stored}`" for column in target.info.keys]
+    keys = [F.col(f"`{column.stored}`") for column in target.info.keys]
     state, good = F.col(STATE), F.col(STATE) != "bad"
+    key = keys[0] if len(keys) == 1 else F.struct(*keys)
     return compared.agg(
         F.count("*").alias("all"), F.count_if(good).alias("good"),
-        F.count_distinct(F.when(good, F.struct(*keys))).alias("keys"),
+        F.count_distinct(F.when(good, key)).alias("keys"),
         *[F.count_if(state == name).alias(name) for name in ("insert", "update", "unchanged")],
     ).collect()[0].asDict()  # fmt: skip
 

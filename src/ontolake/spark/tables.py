@@ -1,0 +1,121 @@
+"""The tables of a store as a run finds them, and as they will be with what it has staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from ontolake import urls
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.versioned import table_of
+from ontolake.parallel import Fragment, Parallel, View, beside, stage
+from ontolake.spark.auditing import holds_graph
+from ontolake.spark.frames import frame, local_path, stage_frame, staged_frame
+from ontolake.spark.native import one_machine
+from ontolake.spark.types import arrow_schema, fitted, spark_schema
+
+FEW = 250_000
+"""Up to so many rows go through the driver where Spark cannot read or write by itself: starting workers takes long."""
+
+
+class Tables:
+    """The tables of a store at the commit that a run has read.
+
+    What Python has to read is read once and kept if it is asked about `again`; `release` lets go of it.
+    """
+
+    def __init__(
+        self, spark: SparkSession, store: Parallel | None, view: View, branch: str | None, *, again: bool
+    ) -> None:  # fmt: skip
+        self.spark = spark
+        self._store = store
+        self._view = view
+        self._branch = branch
+        self._graph = holds_graph(store)
+        self._by_spark = store is not None and not self._graph and (
+            urls.parse(store.url).place is urls.Place.DIRECTORY and one_machine(spark))
+        self._again = again and not self._by_spark
+        self._found: dict[str, DataFrame | None] = {}
+        self._kept: list[DataFrame] = []
+
+    def name(self, info: TypeInfo) -> str:
+        """What the store calls the table of a type."""
+        if not self._graph:
+            return table_of(info)
+        return f"{'node' if info.kind == 'entity' else 'edge'}/{info.name}"
+
+    def latest(self, info: TypeInfo) -> DataFrame | None:
+        """The rows of a type as they are now; None if there are none yet."""
+        table = self.name(info)
+        if table not in self._found:
+            self._found[table] = self._read(table)
+        return self._found[table]
+
+    def _read(self, table: str) -> DataFrame | None:
+        store, view = self._store, self._view
+        if store is None or not view.commit:
+            return None
+        splits = store.splits(table, view, parts=1)
+        if not splits:
+            return None
+        if self._by_spark or sum(split.rows for split in splits) > FEW:
+            return self._once(frame(self.spark, store, table, view, branch=self._branch))
+        return few(self.spark, (batch for split in splits for batch in split.read()), store.schema(table))
+
+    def after(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame | None:
+        """The rows of a type as they will be; None if there are none."""
+        latest = self.latest(info)
+        names = [f"`{column.stored}`" for column in info.all_columns]
+        if not fragments:
+            return None if latest is None else latest.select(*names)
+        new = self.staged(fragments).select(*names)
+        if latest is None:
+            return new
+        keys = [column.stored for column in info.keys]
+        return latest.select(*names).join(new.select(*[f"`{key}`" for key in keys]), keys, "left_anti").select(
+            *names).unionByName(new)
+
+    def staged(self, fragments: Sequence[Fragment]) -> DataFrame:
+        """What was staged for a table."""
+        table = f"staged {fragments[0].table}"
+        found = self._found.get(table)
+        if found is None:
+            if local_path(fragments[0].place) is not None and one_machine(self.spark):
+                found = staged_frame(self.spark, fragments)
+            elif sum(fragment.rows for fragment in fragments) > FEW:
+                found = self._once(staged_frame(self.spark, fragments))
+            else:
+                read = [fragment.read() for fragment in fragments]
+                found = few(self.spark, (batch for one in read for batch in one.to_batches()), read[0].schema)
+            self._found[table] = found
+        return found
+
+    def _once(self, found: DataFrame) -> DataFrame:
+        if self._again:
+            found = found.persist(StorageLevel.MEMORY_AND_DISK)
+            self._kept.append(found)
+        return found
+
+    def release(self) -> None:
+        for one in self._kept:
+            one.unpersist()
+        self._kept.clear()
+        self._found.clear()
+
+
+def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
+    """Some rows that the driver has read as a DataFrame. Spark knows how many they are, and joins them accordingly."""
+    wanted = spark_schema(schema)
+    rows = pa.Table.from_batches([fitted(batch, wanted) for batch in batches], arrow_schema(wanted))
+    return spark.createDataFrame(rows, wanted)
+
+
+def staging(df: DataFrame, rows: int, url: str, table: str, *, job: str) -> list[Fragment]:
+    """Stage rows beside a store: by Spark where it can, through the driver where they are few, else on workers."""
+    if rows > FEW or (local_path(beside(url)) is not None and one_machine(df.sparkSession)):
+        return stage_frame(df, url, table, job=job)
+    fragment = stage(url, table, df.toArrow().to_batches(), job=job)
+    return [] if fragment is None else [fragment]
