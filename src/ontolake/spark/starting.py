@@ -45,7 +45,8 @@ def session(
 ) -> SparkSession:  # fmt: skip
     """A SparkSession that knows `format("ontolake")`: the one that runs, or a new one.
 
-    `master` is two tasks at a time on this machine unless given, each tried three times. `settings` go over ours.
+    `master` is two tasks at a time on this machine unless given, each tried three times; to the workers of another one
+    the variables `AWS_*` of this process are handed on. `settings` go over ours.
     `quick_start` keeps an archive of Java classes in the user's cache folder, which halves the time to start;
     `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java or PySpark is missing.
     """
@@ -56,8 +57,7 @@ def session(
         java = check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        own = SETTINGS if master is None or master.startswith("local") else {
-            key: value for key, value in SETTINGS.items() if key not in _ONE_MACHINE}
+        own = SETTINGS if master is None or master.startswith("local") else _for_a_cluster()
         chosen = {**own, **{key: str(value) for key, value in (settings or {}).items()}}
         options = chosen.get("spark.driver.extraJavaOptions", "")
         if short_lived:
@@ -77,6 +77,12 @@ def session(
         found.sparkContext.setLogLevel(log_level)
     register(found)
     return found
+
+
+def _for_a_cluster() -> dict[str, str]:
+    """Our settings where workers are on other machines: they need the way to buckets, and to find the driver."""
+    reach = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return {key: value for key, value in SETTINGS.items() if key not in _ONE_MACHINE} | reach
 
 
 def running() -> SparkSession | None:
