@@ -24,7 +24,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["native", "objects in memory"])
-def quick(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """One place of each kind, the quickest."""
     return place(str(request.param), tmp_path)
 

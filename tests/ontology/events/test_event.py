@@ -39,7 +39,7 @@ class Everything(Event):
     declared: Field[int] = Field(default=3, ge=0)
 
 
-def test_what_goes_in_comes_out(native: str, engine: str) -> None:
+def test_what_goes_in_comes_out(either: str, engine: str) -> None:
     given = Everything(
         text="\0ä\U0001f600", number=-(2**60), part=math.inf, when=datetime(2024, 5, 1, 12, tzinfo=UTC),
         day=date(2024, 5, 1), raw=b"\0\xff", price=Decimal("1.10"), ident=UUID(int=5), colour=Colour.RED,
@@ -51,7 +51,7 @@ def test_what_goes_in_comes_out(native: str, engine: str) -> None:
     def look(context: HandlerContext[Everything]) -> None:
         got.append(context.event)
 
-    session = opened(native, engine)
+    session = opened(either, engine)
     session.commit(event=given)
     session.run([look], until_idle=True)
     assert got == [given]

@@ -60,7 +60,7 @@ def test_what_a_handler_does_is_one_commit(url: str, engine: str) -> None:
         assert statuses(session)[event.event_id] == "done"
 
 
-def test_the_lowest_priority_goes_first_and_events_in_the_order_they_were_queued(native: str) -> None:
+def test_the_lowest_priority_goes_first_and_events_in_the_order_they_were_queued(either: str) -> None:
     calls: list[tuple[str, int]] = []
 
     def calling(name: str, priority: int) -> Any:
@@ -70,7 +70,7 @@ def test_the_lowest_priority_goes_first_and_events_in_the_order_they_were_queued
         return on_event(Ping, priority=priority, name=name)(function)
 
     handlers = [calling("late", 101), calling("usual", 100), calling("usual too", 100), calling("first", -5)]
-    with session_at(native) as session:
+    with session_at(either) as session:
         session.commit(event=[Ping(n=n) for n in range(3)])
         session.run(handlers, until_idle=True)
         order = ["first", "usual", "usual too", "late"]
@@ -78,7 +78,7 @@ def test_the_lowest_priority_goes_first_and_events_in_the_order_they_were_queued
         assert session.events.select(EventSelection())[0].handled == tuple(order)
 
 
-def test_a_handler_that_is_through_is_not_called_again_when_a_later_one_fails(native: str, engine: str) -> None:
+def test_a_handler_that_is_through_is_not_called_again_when_a_later_one_fails(either: str, engine: str) -> None:
     calls: list[str] = []
 
     @on_event(Ordered, priority=1)
@@ -94,7 +94,7 @@ def test_a_handler_that_is_through_is_not_called_again_when_a_later_one_fails(na
         if context.attempt < 3:
             raise ValueError("not yet")
 
-    with session_at(native, engine) as session:
+    with session_at(either, engine) as session:
         session.commit(event=Ordered(item="x"))
         report = session.run([good, bad], until_idle=True)
         assert calls == ["good", "bad 1", "bad 2", "bad 3"]
@@ -164,7 +164,7 @@ def test_an_event_that_never_works_is_a_dead_letter_that_can_be_tried_again(url:
         assert [one.times for one in session.query().entities(Parcel).collect()] == [1], "the first was through"
 
 
-def test_handlers_can_be_told_of_dead_letters(native: str) -> None:
+def test_handlers_can_be_told_of_dead_letters(either: str) -> None:
     told: list[EventDeadLetter] = []
 
     @on_event(Ordered)
@@ -176,7 +176,7 @@ def test_handlers_can_be_told_of_dead_letters(native: str) -> None:
         told.append(context.event)
         raise RuntimeError("this too")
 
-    with session_at(native, event_max_attempts=1) as session:
+    with session_at(either, event_max_attempts=1) as session:
         event = Ordered(item="x")
         session.commit(event=event)
         session.run([fail, mourn], until_idle=True)
@@ -186,12 +186,12 @@ def test_handlers_can_be_told_of_dead_letters(native: str) -> None:
         assert told[0] == letters[0]
 
 
-def test_errors_name_the_handler_and_the_event(native: str) -> None:
+def test_errors_name_the_handler_and_the_event(either: str) -> None:
     @on_event(Ping)
     def fail(context: HandlerContext[Ping]) -> None:
         raise KeyError("key")
 
-    with session_at(native) as session:
+    with session_at(either) as session:
         event = Ping()
         session.commit(event=event)
         with pytest.raises(HandlerError, match=f"{fail.name} failed at Ping {event.event_id}: KeyError") as caught:
@@ -210,25 +210,25 @@ class Unspeakable(Exception):
     ("error", "kept"),
     [(ValueError("\ud800 \0 ä"), "\\ud800 \0 ä"), (Unspeakable(), "cannot be shown"), (ValueError("x" * 99_999), "x")],
 )
-def test_any_error_can_be_kept(native: str, error: Exception, kept: str) -> None:
+def test_any_error_can_be_kept(either: str, error: Exception, kept: str) -> None:
     @on_event(Ping)
     def fail(context: HandlerContext[Ping]) -> None:
         raise error
 
-    with session_at(native, event_max_attempts=1) as session:
+    with session_at(either, event_max_attempts=1) as session:
         session.commit(event=Ping())
         assert session.run([fail], until_idle=True).dead == 1
         assert kept in session.dead_letters()[0].error
         assert len(session.dead_letters()[0].error) < 11_000
 
 
-def test_a_handler_that_ends_the_process_has_made_an_attempt(native: str) -> None:
+def test_a_handler_that_ends_the_process_has_made_an_attempt(either: str) -> None:
     @on_event(Ping)
     def leave(context: HandlerContext[Ping]) -> None:
         context.ensure(Stock(id="x"))
         raise SystemExit(3)
 
-    with session_at(native, event_max_attempts=2) as session:
+    with session_at(either, event_max_attempts=2) as session:
         session.commit(event=Ping())
         for attempt in (1, 2):
             with pytest.raises(SystemExit):
@@ -238,7 +238,7 @@ def test_a_handler_that_ends_the_process_has_made_an_attempt(native: str) -> Non
         assert stock(session) == {}
 
 
-def test_what_does_not_fit_fails_like_any_error(native: str, engine: str) -> None:
+def test_what_does_not_fit_fails_like_any_error(either: str, engine: str) -> None:
     class Other(Stock):
         pass
 
@@ -256,7 +256,7 @@ def test_what_does_not_fit_fails_like_any_error(native: str, engine: str) -> Non
         else:
             context.emit(Ping(n=9, event_id="taken"))
 
-    with session_at(native, engine, event_max_attempts=1, max_batch_size=8) as session:
+    with session_at(either, engine, event_max_attempts=1, max_batch_size=8) as session:
         session.commit(event=[Shipped(order="x", event_id="taken"), *(Ping(n=n) for n in range(5))])
         session.run([wrong], until_idle=True)
         errors = [letter.error for letter in session.dead_letters()]
@@ -276,7 +276,7 @@ def test_a_payload_that_does_not_fit_any_more_is_a_failure(native: str) -> None:
         assert "Ordered" in session.dead_letters()[0].error
 
 
-def test_commit_is_the_last_thing_that_a_handler_does(native: str, engine: str) -> None:
+def test_commit_is_the_last_thing_that_a_handler_does(either: str, engine: str) -> None:
     seen: list[Any] = []
 
     @on_event(Ordered)
@@ -287,7 +287,7 @@ def test_commit_is_the_last_thing_that_a_handler_does(native: str, engine: str) 
             context.ensure(Stock(id="y"))
         raise RuntimeError("too late to matter")
 
-    with session_at(native, engine) as session:
+    with session_at(either, engine) as session:
         session.commit(event=Ordered(item="x"))
         assert session.run([handle], until_idle=True).handled == 1
         assert seen == [1]
@@ -295,14 +295,14 @@ def test_commit_is_the_last_thing_that_a_handler_does(native: str, engine: str) 
         assert set(statuses(session).values()) == {"done"}
 
 
-def test_a_refused_commit_cannot_be_overlooked(native: str) -> None:
+def test_a_refused_commit_cannot_be_overlooked(either: str) -> None:
     @on_event(Ordered)
     def handle(context: HandlerContext[Ordered]) -> None:
         context.ensure([Stock(id=str(n)) for n in range(9)])
         with contextlib.suppress(Exception):
             context.commit()
 
-    with session_at(native, event_max_attempts=1, max_batch_size=8) as session:
+    with session_at(either, event_max_attempts=1, max_batch_size=8) as session:
         session.commit(event=Ordered(item="x"))
         assert session.run([handle], until_idle=True).dead == 1
         assert "max_batch_size" in session.dead_letters()[0].error
@@ -328,11 +328,11 @@ def test_a_handler_is_called_again_if_what_it_read_has_changed(url: str, engine:
         assert stock(session) == {"x": 31}
 
 
-def test_a_commit_of_a_session_knows_nothing_of_expected_heads(native: str) -> None:
+def test_a_commit_of_a_session_knows_nothing_of_expected_heads(either: str) -> None:
     from ontolake.ontology.committing import commit_difference
     from ontolake.ontology.intents import Intents
 
-    with session_at(native) as session:
+    with session_at(either) as session:
         session.ensure(Stock(id="x"))
         session.commit()
         intents = Intents()
@@ -356,8 +356,8 @@ def multiply(context: HandlerContext[Loop]) -> None:
     context.emit(Loop(n=context.event.n + 1) for _ in range(3))
 
 
-def test_events_that_cause_events_for_ever_are_stopped(native: str, engine: str) -> None:
-    with session_at(native, engine, max_event_depth=5) as session:
+def test_events_that_cause_events_for_ever_are_stopped(either: str, engine: str) -> None:
+    with session_at(either, engine, max_event_depth=5) as session:
         session.commit(event=Loop(n=0))
         with pytest.raises(EventLoopLimitError, match="max_event_depth is 5"):
             session.run([go_round])
@@ -367,8 +367,8 @@ def test_events_that_cause_events_for_ever_are_stopped(native: str, engine: str)
         assert session.run([go_round], until_idle=True).handled == 0, "the loop is cut"
 
 
-def test_events_that_cause_too_many_events_are_stopped(native: str) -> None:
-    with session_at(native, max_chain_events=20) as session:
+def test_events_that_cause_too_many_events_are_stopped(either: str) -> None:
+    with session_at(either, max_chain_events=20) as session:
         session.commit(event=Loop(n=0))
         with pytest.raises(EventLoopLimitError, match="max_chain_events = 20"):
             session.run([multiply])
@@ -378,13 +378,13 @@ def test_events_that_cause_too_many_events_are_stopped(native: str) -> None:
             session.run([multiply])
 
 
-def test_a_run_ends_when_it_is_told_to(native: str) -> None:
+def test_a_run_ends_when_it_is_told_to(either: str) -> None:
     @on_event(Ping)
     def stop(context: HandlerContext[Ping]) -> None:
         if context.event.n == 1:
             session.stop()
 
-    with session_at(native) as session:
+    with session_at(either) as session:
         session.commit(event=[Ping(n=n) for n in range(4)])
         assert session.run([stop]).handled == 2, "the event at hand is finished"
         assert session.run([stop], max_iterations=1).handled == 1
@@ -398,7 +398,7 @@ def test_a_run_ends_when_it_is_told_to(native: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_run_after_the_event_at_hand(native: str, number: signal.Signals) -> None:
+def test_a_signal_ends_a_run_after_the_event_at_hand(either: str, number: signal.Signals) -> None:
     before = signal.getsignal(number)
 
     @on_event(Ping)
@@ -406,7 +406,7 @@ def test_a_signal_ends_a_run_after_the_event_at_hand(native: str, number: signal
         os.kill(os.getpid(), number)
         context.ensure(Stock(id="done"))
 
-    with session_at(native) as session:
+    with session_at(either) as session:
         session.commit(event=[Ping(), Ping()])
         assert session.run([interrupted]).handled == 1
         assert stock(session) == {"done": 0}
@@ -414,7 +414,7 @@ def test_a_signal_ends_a_run_after_the_event_at_hand(native: str, number: signal
     assert signal.getsignal(number) == before
 
 
-def test_a_second_interrupt_gives_the_event_back(native: str) -> None:
+def test_a_second_interrupt_gives_the_event_back(either: str) -> None:
     @on_event(Ping)
     def interrupted(context: HandlerContext[Ping]) -> None:
         context.ensure(Stock(id="never"))
@@ -422,7 +422,7 @@ def test_a_second_interrupt_gives_the_event_back(native: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         wait_for(lambda: False)
 
-    with session_at(native) as session:
+    with session_at(either) as session:
         session.commit(event=Ping())
         with pytest.raises(KeyboardInterrupt):
             session.run([interrupted])
@@ -431,8 +431,8 @@ def test_a_second_interrupt_gives_the_event_back(native: str) -> None:
         assert stock(session) == {}
 
 
-def test_runners_are_listed_while_they_run(native: str) -> None:
-    with session_at(native, namespace="n") as session:
+def test_runners_are_listed_while_they_run(either: str) -> None:
+    with session_at(either, namespace="n") as session:
         seen: list[Any] = []
 
         @on_event(Ping)
@@ -446,8 +446,8 @@ def test_runners_are_listed_while_they_run(native: str) -> None:
         assert seen[0].metadata["handlers"] == [look.name]
 
 
-def test_a_session_keeps_what_it_declared_itself(native: str) -> None:
-    with session_at(native) as session:
+def test_a_session_keeps_what_it_declared_itself(either: str) -> None:
+    with session_at(either) as session:
         session.commit(event=Ordered(item="x"))
         session.ensure(Stock(id="mine"))
         finish(session)

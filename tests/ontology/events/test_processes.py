@@ -18,14 +18,15 @@ from ..processes import FORKS, Process, process
 from .story import Ordered, Parcel, Stock, finish, opened, parcels, session_at, statuses, stock
 
 SWEEP = FORKS + """
+    import ontolake.ontology.repository.s3_events, ontolake.ontology.repository.s3_opening  # once, not in every child
     from ontolake import faults
     from ontology.events import test_processes as tests
 
-    def work(url, story, step):
-        session = tests.opened(url, event_lease=0.05, event_max_attempts=1000)
+    def work(url, story, step, lease):
+        session = tests.opened(url, event_lease=float(lease), event_max_attempts=1000)
         hook = faults.At(int(step), faults.kill)
         # The steps of the storage beneath are swept by its own tests.
-        with faults.arm(lambda name: hook(name) if name.startswith("ontology") else None):
+        with faults.arm(lambda name: hook(name) if name.startswith("ontology:") else None):
             tests.STORIES[story].end(session)
         session.close()
 
@@ -134,7 +135,7 @@ STORIES: dict[str, Any] = {"orders": Orders, "letters": Letters, "ticks": Ticks}
 @pytest.mark.parametrize(
     ("story", "kind", "engine"),
     [("orders", "native", "v1"), ("orders", "native", "v2"), ("orders", "page file", "v2"), ("letters", "native", "v2"),
-     ("ticks", "native", "v2")],
+     ("ticks", "native", "v2"), ("orders", "objects", "v2"), ("letters", "objects", "v2"), ("ticks", "objects", "v1")],
 )  # fmt: skip
 def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(
     tmp_path: Path, story: str, kind: str, engine: str
@@ -142,12 +143,14 @@ def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(
     told = STORIES[story]
     with process(SWEEP) as forks:
         for step in range(200):
-            url = str(tmp_path / f"s{step}.db") if kind == "native" else f"file://{tmp_path}/s{step}.db"
+            url = {"native": f"{tmp_path}/s{step}.db", "page file": f"file://{tmp_path}/s{step}.db",
+                   "objects": f"file://{tmp_path}/s{step}"}[kind]
             with session_at(url, engine) as session:
                 told.begin(session)
-            ended = int(forks.ask(f"{url}\t{story}\t{step}"))
+            lease = 0.6 if kind == "objects" else 0.05  # so long that a live runner never loses its claim
+            ended = int(forks.ask(f"{url}\t{story}\t{step}\t{lease}"))
             assert ended in (0, -signal.SIGKILL)
-            takeover = {} if kind == "native" else {"connect": {"takeover": True}}
+            takeover = {"connect": {"takeover": True}} if kind == "page file" else {}
             with session_at(url, event_max_attempts=1000, **takeover) as session:
                 told.check_half_way(session)
                 if ended != 0:
@@ -159,7 +162,7 @@ def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(
     raise AssertionError("it never came to its end")
 
 
-def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(native: str) -> None:
+def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(shared: str) -> None:
     program = FORKS + """
     from ontolake import faults
     from ontolake.ontology import on_event
@@ -171,10 +174,10 @@ def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(native: str) -> 
 
     each(lambda url: opened(url, event_lease=0.05, event_max_attempts=2).run([die]))
     """
-    with session_at(native, event_max_attempts=2) as session, process(program) as forks:
+    with session_at(shared, event_max_attempts=2) as session, process(program) as forks:
         session.commit(event=Ordered(item="x"))
         for _ in range(2):
-            assert int(forks.ask(native)) == -signal.SIGKILL
+            assert int(forks.ask(shared)) == -signal.SIGKILL
         finish(session)
         (letter,) = session.dead_letters()
         assert letter.attempts == 2
@@ -196,11 +199,11 @@ SHARE = """
 
 
 @pytest.mark.parametrize("engine", ["v2"])
-def test_processes_share_a_queue_and_handle_each_event_once(native: str, engine: str) -> None:
-    session = opened(native, engine)
+def test_processes_share_a_queue_and_handle_each_event_once(shared: str, engine: str) -> None:
+    session = opened(shared, engine)
     events = [Ordered(item=f"item {n % 3}", count=n) for n in range(1, 41)]
     session.commit(event=events)
-    runners = [Process(SHARE, native) for _ in range(3)]
+    runners = [Process(SHARE, shared) for _ in range(3)]
     for runner in runners:
         assert runner.line() == "ready"
     for runner in runners:
@@ -241,8 +244,8 @@ def quick(context: HandlerContext[Ordered]) -> None:
     context.ensure(Stock(id="x", count=2))
 
 
-def test_a_claim_is_kept_for_as_long_as_the_handler_works(native: str) -> None:
-    with session_at(native) as session, process(SLOW, native, "1", "3") as slow:
+def test_a_claim_is_kept_for_as_long_as_the_handler_works(shared: str) -> None:
+    with session_at(shared) as session, process(SLOW, shared, "1", "3") as slow:
         event = Ordered(item="x")
         session.commit(event=event)
         assert slow.line() == "began"
@@ -255,8 +258,8 @@ def test_a_claim_is_kept_for_as_long_as_the_handler_works(native: str) -> None:
         assert stock(session) == {"x": 1}
 
 
-def test_a_handler_that_lost_its_claim_commits_nothing(native: str, engine: str) -> None:
-    with session_at(native, engine) as session, process(SLOW, native, "1", "0.3") as slow:
+def test_a_handler_that_lost_its_claim_commits_nothing(shared: str, engine: str) -> None:
+    with session_at(shared, engine) as session, process(SLOW, shared, "1", "0.3") as slow:
         session.commit(event=Ordered(item="x"))
         assert slow.line() == "began"
         slow.signal(signal.SIGSTOP)
@@ -270,8 +273,8 @@ def test_a_handler_that_lost_its_claim_commits_nothing(native: str, engine: str)
         assert session.events.select(EventSelection())[0].attempts == 2
 
 
-def test_a_claim_that_ran_out_is_refused_even_if_nobody_else_took_the_event(native: str, engine: str) -> None:
-    with session_at(native, engine) as session, process(SLOW, native, "1", "0.2") as slow:
+def test_a_claim_that_ran_out_is_refused_even_if_nobody_else_took_the_event(shared: str, engine: str) -> None:
+    with session_at(shared, engine) as session, process(SLOW, shared, "1", "0.2") as slow:
         session.commit(event=Ordered(item="x"))
         assert slow.line() == "began"
         slow.signal(signal.SIGSTOP)
@@ -284,10 +287,10 @@ def test_a_claim_that_ran_out_is_refused_even_if_nobody_else_took_the_event(nati
         assert stock(session) == {"x": 2}
 
 
-def test_a_commit_may_take_longer_than_the_claim_lasts(native: str, engine: str) -> None:
+def test_a_commit_may_take_longer_than_the_claim_lasts(shared: str, engine: str) -> None:
     from ontolake import faults
 
-    with session_at(native, engine, event_lease=0.1) as session:
+    with session_at(shared, engine, event_lease=0.1) as session:
         session.commit(event=Ordered(item="x"))
 
         def dawdle(step: str) -> None:
@@ -315,8 +318,8 @@ INTERRUPT = """
 """
 
 
-def test_an_idle_runner_stops_at_once_on_ctrl_c(native: str) -> None:
-    with session_at(native) as session, process(INTERRUPT, native) as runner:
+def test_an_idle_runner_stops_at_once_on_ctrl_c(shared: str) -> None:
+    with session_at(shared) as session, process(INTERRUPT, shared) as runner:
         assert runner.line() == "ready"
         session.commit(event=Ordered(item="x"))
         wait_for(lambda: list(statuses(session).values()) == ["done", "done"])

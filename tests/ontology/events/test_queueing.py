@@ -64,8 +64,8 @@ def test_a_commit_that_fails_queues_nothing(native: str, engine: str) -> None:
         assert session.repository.head() == 1
 
 
-def test_an_id_is_queued_once(native: str, engine: str) -> None:
-    with session_at(native, engine) as session:
+def test_an_id_is_queued_once(either: str, engine: str) -> None:
+    with session_at(either, engine) as session:
         event = Ordered(item="x", event_id="mine")
         session.commit(event=[event, event])
         session.commit(event=event)
@@ -79,8 +79,8 @@ def test_an_id_is_queued_once(native: str, engine: str) -> None:
         assert statuses(session)["mine"] == "done", "and handled once"
 
 
-def test_namespaces_do_not_see_each_other(native: str, engine: str) -> None:
-    with session_at(native, engine) as plain, session_at(native, namespace="shop") as shop:
+def test_namespaces_do_not_see_each_other(either: str, engine: str) -> None:
+    with session_at(either, engine) as plain, session_at(either, namespace="shop") as shop:
         plain.commit(event=Ordered(item="plain"))
         shop.commit(event=Ordered(item="shop"))
         assert shop.run(HANDLERS, until_idle=True).handled == 2
@@ -158,10 +158,10 @@ def test_a_queue_of_another_layout_is_left_alone(native: str) -> None:
         assert db.execute("SELECT what FROM events").fetchall() == [("theirs",)]
 
 
-def test_a_reader_can_look_at_the_queue_but_not_change_it(native: str) -> None:
-    with session_at(native) as session:
+def test_a_reader_can_look_at_the_queue_but_not_change_it(either: str) -> None:
+    with session_at(either) as session:
         session.commit(event=Ordered(item="x"))
-    with session_at(native, readonly=True) as reader:
+    with session_at(either, readonly=True) as reader:
         assert queue(reader) == ["x"]
         with pytest.raises(StorageBackendError, match="reading only"):
             reader.commit(event=Ordered(item="y"))
@@ -169,8 +169,8 @@ def test_a_reader_can_look_at_the_queue_but_not_change_it(native: str) -> None:
             reader.run(HANDLERS)
 
 
-def test_events_are_purged_by_what_they_are(native: str) -> None:
-    with session_at(native) as session:
+def test_events_are_purged_by_what_they_are(either: str) -> None:
+    with session_at(either) as session:
         store = session.events
         session.commit(event=[Ordered(item="x"), Ordered(item="y")])
         session.run(HANDLERS, max_iterations=1)
@@ -186,17 +186,17 @@ def test_events_are_purged_by_what_they_are(native: str) -> None:
         assert parcels(session) == {claim.event.id: 1}
 
 
-def test_text_that_cannot_be_stored_is_refused(native: str) -> None:
-    with session_at(native) as session:
+def test_text_that_cannot_be_stored_is_refused(either: str) -> None:
+    with session_at(either) as session:
         session.ensure(Stock(id="x"))
         with pytest.raises(Invalid, match="not Unicode"):
             session.commit(event=[Ordered(item="fine"), Ordered(item="\ud800")])
         assert (statuses(session), session.repository.head(), session.pending) == ({}, 0, 1)
 
 
-def test_wrong_settings_are_refused(native: str) -> None:
+def test_wrong_settings_are_refused(either: str) -> None:
     for setting, value in (("event_lease", 0), ("event_poll", -1), ("event_max_attempts", 0), ("max_event_depth", -1)):
         with pytest.raises(Invalid):
-            opened(native, **{setting: value})  # type: ignore[arg-type]
+            opened(either, **{setting: value})  # type: ignore[arg-type]
     with pytest.raises(SchemaValidationError):
         Ordered()  # type: ignore[call-arg]

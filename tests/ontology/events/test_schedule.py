@@ -65,13 +65,13 @@ def test_missed_ticks_fire_once_for_the_last_of_them(url: str, engine: str) -> N
         assert fired(again, schedule) == 0, "nor after reopening"
 
 
-def test_schedules_are_known_by_all_they_are_made_of_or_by_their_name(native: str) -> None:
+def test_schedules_are_known_by_all_they_are_made_of_or_by_their_name(either: str) -> None:
     same = [Schedule(Nightly, "@daily"), Schedule(Nightly(), "@daily")]
     assert same[0].schedule_id == same[1].schedule_id
     different = [*same[:1], Schedule(Nightly(what="x"), "@daily"), Schedule(Nightly, "@hourly"),
                  Schedule(Nightly, "@daily", timezone="Asia/Tokyo"), Schedule(Nightly, "@daily", name="mine")]
     assert len({schedule.schedule_id for schedule in different}) == len(different)
-    with session_at(native) as session, pytest.raises(Invalid, match="two schedules are called"):
+    with session_at(either) as session, pytest.raises(Invalid, match="two schedules are called"):
         session.run([], schedules=same)
 
 
@@ -128,8 +128,8 @@ def test_what_else_is_wrong_with_a_schedule_is_refused() -> None:
             Schedule(wrong, "@daily")  # type: ignore[arg-type]
 
 
-def test_one_of_two_processes_moves_a_schedule(native: str) -> None:
-    with session_at(native) as one, session_at(native) as two:
+def test_one_of_two_processes_moves_a_schedule(either: str) -> None:
+    with session_at(either) as one, session_at(either) as two:
         schedule = Schedule(Nightly, "@daily")
         start = datetime(2024, 1, 1, tzinfo=UTC)
         rewind(one, schedule, start)
@@ -160,10 +160,10 @@ FIRE = """
 """
 
 
-def test_processes_never_fire_a_tick_twice(native: str) -> None:
-    with session_at(native) as session:
+def test_processes_never_fire_a_tick_twice(shared: str) -> None:
+    with session_at(shared) as session:
         began = datetime.now(UTC)
-        running = [Process(FIRE, native) for _ in range(3)]
+        running = [Process(FIRE, shared) for _ in range(3)]
         for one in running:
             assert one.line() == "ready"
         for one in running:
