@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from ontolake import parallel
@@ -317,3 +318,85 @@ def test_splits_of_random_histories_are_what_the_store_says(place: tuple[str, st
                 told = [(c.commit, c.key, c.kind.value) for c in session.changes(since, commit)]
                 assert sorted((row["commit_id"], row["id"], row["change"]) for row in changed.to_pylist()
                               ) == sorted(told)  # fmt: skip
+
+
+class Plain(Entity):
+    id: Field[str] = Field(primary_key=True)
+    name: Field[str | None] = Field(default=None)
+    size: Field[int]
+    at: Field[datetime]
+
+
+def _plain(start: int, stop: int, size: int = 0) -> pa.Table:
+    count = range(start, stop)
+    return pa.table({"id": [f"p{n:07}" for n in count], "name": [None if n % 3 else f"n{n}" for n in count],
+                     "size": pa.array([n + size for n in count], pa.int64()),
+                     "at": pa.array([n * 1_000_003 for n in count], pa.timestamp("us", tz="UTC"))})  # fmt: skip
+
+
+def _shaped(store: Parallel, url: str, *tables: pa.Table) -> list[parallel.Fragment]:
+    found = [parallel.stage(url, "entity/Plain", table.to_batches(), job="j", shape=store.shape("entity/Plain"),
+                            part=number) for number, table in enumerate(tables)]  # fmt: skip
+    return [one for one in found if one is not None]
+
+
+def _files(url: str) -> list[str]:
+    folder = Path(url.removeprefix("file://"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))
+
+
+def test_files_of_new_keys_become_part_of_the_commit_as_they_are(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/lake"
+    with parallel.open_parallel(url, write=True, types=[Plain]) as store:
+        shuffled = _plain(0, 20_000).take(pa.array(random.Random(3).sample(range(20_000), 20_000)))
+        fragments = _shaped(store, url, shuffled, _plain(20_000, 40_000))
+        assert all(one.shaped for one in fragments)
+        assert _files(url) == []
+        done = store.publish(fragments, metadata={"run": "r"}, expected=0)
+        assert (done.commit, done.written) == (1, {"entity/Plain": 40_000})
+        assert len(_files(url)) == 2  # those that were staged, under names of the commit
+        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 40_000))
+        again = _shaped(store, url, _plain(39_000, 49_000, size=1))  # keys that are there: what differs is written
+        assert store.publish(again).written == {"entity/Plain": 10_000}
+        assert store.publish(again).commit is None
+        more = _shaped(store, url, _plain(50_000, 60_000))
+        assert store.publish(more, expected=2).commit == 3
+        assert any(name.endswith("-part1.parquet") and "commits/3-" in name for name in _files(url))
+        assert parallel.clean(url, older=0, dry_run=False).items == 4
+    with Session(url, entity_types=[Plain]) as session:
+        assert session.query().entities(Plain).count() == 59_000
+        assert session.query().entities(Plain).where(Plain.id == "p0000007").first().size == 7  # type: ignore[union-attr]
+        session.ensure(Plain(id="p0000007", size=1, at=datetime(2024, 1, 1, tzinfo=UTC)))
+        assert session.commit() == 4
+        assert session.query().entities(Plain).where(Plain.id == "p0000007").first().size == 1  # type: ignore[union-attr]
+        assert session.query().entities(Plain).as_of(1).count() == 40_000
+        found = read(open_parallel(url, types=[Plain]), "entity/Plain", mode="changes", since=3)
+        assert found.column("change").to_pylist() == ["update"]
+
+
+def test_staged_files_that_are_not_what_they_should_be_go_the_long_way(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/lake"
+    with parallel.open_parallel(url, write=True, types=[Plain]) as store:
+        early = _shaped(store, url, _plain(0, 5_000))
+        twice = _shaped(store, url, _plain(5_000, 10_000), _plain(9_999, 15_000))
+        with pytest.raises(SchemaValidationError, match="twice"):
+            store.publish(twice)
+        double = _plain(0, 5_000).set_column(0, "id", pa.array(["same"] * 5_000))
+        with pytest.raises(SchemaValidationError, match="same"):
+            store.publish(_shaped(store, url, double))
+        empty = _plain(0, 5_000).set_column(2, "size", pa.array([None] * 5_000, pa.int64()))
+        with pytest.raises(SchemaValidationError, match="missing"):
+            store.publish(_shaped(store, url, empty))
+        assert store.head() == 0
+        overlapping = [_plain(0, 20_000).filter(pa.array([n % 2 == part for n in range(20_000)])) for part in (0, 1)]
+        assert store.publish(_shaped(store, url, *overlapping)).written == {"entity/Plain": 20_000}
+        assert store.publish(early).commit is None  # staged for another commit: compared instead
+        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 20_000))
+        late = _shaped(store, url, _plain(20_000, 30_000))
+        with Session(url, entity_types=[Plain]) as session:
+            session.ensure(Plain(id="x", size=1, at=datetime(2024, 1, 1, tzinfo=UTC)))
+        with pytest.raises(Conflict):
+            store.publish(late, expected=1)
+        assert store.publish(late).written == {"entity/Plain": 10_000}
+        same(read(store, "entity/Plain", ["id"]).filter(pc.not_equal(
+            read(store, "entity/Plain", ["id"]).column("id"), "x")), _plain(0, 30_000).select(["id"]))  # fmt: skip

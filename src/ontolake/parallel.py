@@ -78,6 +78,8 @@ class Fragment(NamedTuple):
     key: str
     rows: int
     bytes: int
+    shaped: bool = False
+    """Whether it has the form of files of the store itself."""
 
     def read(self) -> pa.Table:
         """The rows. Raises `NotFound` if they were cleaned up meanwhile."""
@@ -89,6 +91,14 @@ class Fragment(NamedTuple):
             return pq.read_table(pa.BufferReader(store.get(self.key).data))
         finally:
             store.close()
+
+
+class Shape(Protocol):
+    """The form that files of a store have, for whoever stages rows that are to become such files."""
+
+    def file(self, rows: pa.Table, part: int) -> bytes | None:
+        """The rows of task number `part` as a file; None if they do not fit."""
+        ...
 
 
 class Published(NamedTuple):
@@ -140,6 +150,10 @@ class Parallel(Protocol):
 
     def commits(self, *, since: int = 0, until: int | None = None) -> Iterator[Commit[int]]:
         """The commits in `(since, until]` with their metadata, newest first."""
+        ...
+
+    def shape(self, table: str) -> Shape | None:
+        """The form in which rows can be staged so that they are published as they are; None where there is none."""
         ...
 
     def publish(
@@ -246,8 +260,21 @@ def new_job() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def stage(url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str) -> Fragment | None:
-    """Write batches as one file of a job, on a worker. None if there are no rows."""
+def stage(
+    url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str, shape: Shape | None = None, part: int = 0
+) -> Fragment | None:  # fmt: skip
+    """Write batches as one file of a job, on a worker. None if there are no rows.
+
+    With a `shape` the file has the form of the store's own, if the rows fit; `part` is the number of the task.
+    """
+    if shape is not None:
+        import pyarrow as pa
+
+        some = [batch for batch in batches if batch.num_rows]
+        data = shape.file(pa.Table.from_batches(some), part) if some else None
+        if data is not None:
+            return _put(url, table, data, sum(batch.num_rows for batch in some), job, shaped=True)
+        batches = some
     import pyarrow.parquet as pq
 
     sink, writer, rows = io.BytesIO(), None, 0
@@ -261,9 +288,11 @@ def stage(url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str) 
     finally:
         if writer is not None:
             writer.close()
-    if writer is None:
-        return None
-    place, key, data = beside(url), f"{job}/staged/{table}/{uuid.uuid4().hex}.parquet", sink.getvalue()
+    return None if writer is None else _put(url, table, sink.getvalue(), rows, job)
+
+
+def _put(url: str, table: str, data: bytes, rows: int, job: str, *, shaped: bool = False) -> Fragment:
+    place, key = beside(url), f"{job}/staged/{table}/{uuid.uuid4().hex}.parquet"
     store = _store(place)
     try:
         reach("parallel: before a fragment is staged")
@@ -271,10 +300,10 @@ def stage(url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str) 
         reach("parallel: fragment staged")
     finally:
         store.close()
-    return Fragment(table, place, key, rows, len(data))
+    return Fragment(table, place, key, rows, len(data), shaped)
 
 
-def staged(url: str, table: str, *, job: str) -> list[Fragment]:
+def staged(url: str, table: str, *, job: str, shaped: bool = False) -> list[Fragment]:
     """The files that somebody else has written for a table of a job, such as Spark by itself."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -291,7 +320,7 @@ def staged(url: str, table: str, *, job: str) -> list[Fragment]:
                 except (pa.ArrowInvalid, OSError):  # the directory is longer than what was read of it
                     rows = pq.ParquetFile(pa.BufferReader(store.get(info.key).data)).metadata.num_rows
                 if rows:
-                    found.append(Fragment(table, place, info.key, rows, info.size))
+                    found.append(Fragment(table, place, info.key, rows, info.size, shaped))
         return found
     finally:
         store.close()

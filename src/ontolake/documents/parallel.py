@@ -22,7 +22,20 @@ from ontolake.documents.feed import TABLE
 from ontolake.documents.operations import Delete, HeadIs, Operation, Set
 from ontolake.documents.space import Space
 from ontolake.errors import Conflict, NotFound
-from ontolake.parallel import BATCH, CHANGE, Filter, Fragment, Mode, Published, Split, View, check_mode, chosen, number
+from ontolake.parallel import (
+    BATCH,
+    CHANGE,
+    Filter,
+    Fragment,
+    Mode,
+    Published,
+    Shape,
+    Split,
+    View,
+    check_mode,
+    chosen,
+    number,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,6 +172,9 @@ class DocumentsParallel:
         return [IdRange(self.url, self.branch, view, wanted, step, max(first or "", low), _least(last, high))
                 for first, last in itertools.pairwise(edges)
                 if (last is None or last > low) and (high is None or (first or "") < high)]
+
+    def shape(self, table: str) -> Shape | None:
+        return None
 
     def publish(
         self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None

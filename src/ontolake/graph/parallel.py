@@ -24,6 +24,7 @@ from ontolake.parallel import (
     Fragment,
     Mode,
     Published,
+    Shape,
     Split,
     View,
     check_mode,
@@ -171,6 +172,9 @@ class GraphParallel:
                 for some in (steps[start : start + share] for start in range(0, len(steps), share))]
 
     # writing
+    def shape(self, table: str) -> Shape | None:
+        return None
+
     def publish(
         self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
     ) -> Published:  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -27,6 +27,7 @@ from ontolake.ontology.errors import HeadMismatchError, SchemaValidationError, U
 from ontolake.ontology.parallel_filters import conditions_of
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
+from ontolake.ontology.repository.protocol import Transaction
 from ontolake.ontology.repository.sqlite_arrow import arrow_schema, typed_array
 from ontolake.ontology.repository.sqlite_base import SqliteRepository
 from ontolake.ontology.repository.sqlite_latest import quoted
@@ -39,12 +40,12 @@ from ontolake.parallel import (
     Fragment,
     Mode,
     Published,
+    Shape,
     Split,
     View,
     check_mode,
     chosen,
     number,
-    read_by_table,
 )
 
 if TYPE_CHECKING:
@@ -319,38 +320,62 @@ class TypedParallel:
     def publish(
         self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
     ) -> Published:  # fmt: skip
-        return self.publish_tables(read_by_table(fragments), metadata=metadata, expected=expected)
+        by_table: dict[str, list[Fragment]] = {}
+        for fragment in fragments:
+            by_table.setdefault(fragment.table, []).append(fragment)
+        return self._publish({self.info(name): _Staged(self.info(name), some) for name, some in by_table.items()},
+                             metadata, expected)
 
     def publish_tables(
         self, tables: Mapping[str, pa.Table], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
     ) -> Published:  # fmt: skip
         """`publish` for rows that are at hand. Raises `SchemaValidationError` if a key is there twice."""
-        from ontolake.ontology.arrow_rows import rows_from_arrow
+        return self._publish({self.info(name): _Staged(self.info(name), (), table) for name, table in tables.items()},
+                             metadata, expected)
 
-        rows: dict[TypeInfo, Sequence[tuple[Any, ...]]] = {}
-        for name, table in sorted(tables.items()):  # entities come before relations
-            info = self.info(name)
-            rows[info], unique = rows_from_arrow(info, _fields_only(info, table))
-            if not unique:
-                raise SchemaValidationError("a key is there twice", type_name=info.name, key=_twice(info, rows[info]),
-                                            hint="keep one row of each key")
-        for attempt in range(_TRIES):
+    def _publish(
+        self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any] | None, expected: int | None
+    ) -> Published:  # fmt: skip
+        ordered = dict(sorted(staged.items(), key=lambda item: table_of(item[0])))  # entities come before relations
+        attempts = 0
+        while True:
             try:
-                return self._published(rows, dict(metadata or {}), expected)
+                done = self._published(ordered, dict(metadata or {}), expected)
             except HeadMismatchError:
-                if expected is not None or attempt + 1 == _TRIES:
+                attempts += 1
+                if expected is not None or attempts == _TRIES:
                     raise
-        raise AssertionError("unreachable")
+            else:
+                if done is not None:
+                    return done
 
     def _published(
-        self, rows: Mapping[TypeInfo, Sequence[tuple[Any, ...]]], metadata: Mapping[str, Any], expected: int | None
-    ) -> Published:  # fmt: skip
+        self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any], expected: int | None
+    ) -> Published | None:  # fmt: skip
+        """One attempt; None if files cannot be taken as they are and have to be read first."""
+        for one in staged.values():
+            if not one.ready:  # before the lock is taken, so that nobody waits for it
+                one.rows(self.repository.takes_columns)
         with self.repository.transaction(self._owner) as transaction:
             if expected is not None and (head := self.repository.head()) != expected:
                 raise HeadMismatchError(f"commit {head} came after commit {expected}, which was read",
                                         hint="read again and work it out again")
-            written = {table_of(info): transaction.reconcile(info, given) for info, given in rows.items() if given}
+            written = {}
+            for info, one in staged.items():
+                if one.ready:
+                    count = one.attach(self.repository, transaction)
+                    if count is None:
+                        return None
+                else:
+                    rows = one.rows(self.repository.takes_columns)
+                    count = transaction.reconcile(info, rows) if rows else 0
+                written[table_of(info)] = count
             return Published(transaction.finish(metadata) if any(written.values()) else None, written)
+
+    def shape(self, table: str) -> Shape | None:
+        from ontolake.ontology.parallel_attach import shape_of
+
+        return shape_of(self.repository, self.info(table))
 
     def schemas(self) -> list[Schema]:
         """The schemas of all types, those included that are only given."""
@@ -372,6 +397,58 @@ def _fields_only(info: TypeInfo, table: pa.Table) -> pa.Table:
     extra = [name for name in (arrow_schema(info.all_columns).names[-1], change_name(info))
              if name in table.column_names and name not in names]
     return table.drop_columns(extra) if extra else table
+
+
+class _Staged:
+    """Rows of one type that are to be published. They are read once, and only if their files cannot be taken."""
+
+    def __init__(self, info: TypeInfo, fragments: Sequence[Fragment], table: pa.Table | None = None) -> None:
+        self._info = info
+        self._fragments = fragments
+        self._table = table
+        self.ready = bool(fragments) and all(one.shaped for one in fragments)
+        """Whether the files may be taken as they are."""
+        self._rows: Collection[tuple[Any, ...]] | None = None
+
+    def attach(self, repository: Repository, transaction: Transaction) -> int | None:
+        """Publish the files as they are, if they can be. Returns how many rows they have, else None."""
+        from ontolake.ontology.parallel_attach import attach
+
+        found = attach(cast(Any, repository), cast(Any, transaction), self._info, self._fragments)
+        self.ready = found is not None
+        return found
+
+    def rows(self, columns: bool) -> Collection[tuple[Any, ...]]:
+        """The rows, checked; as Arrow columns if the store takes them and the type allows it.
+
+        Raises `SchemaValidationError` for what does not fit, and if a key is there twice.
+        """
+        if self._rows is not None:
+            return self._rows
+        from ontolake.ontology.arrow_columns import columns_from_arrow
+        from ontolake.ontology.arrow_rows import rows_from_arrow
+
+        info, table = self._info, _fields_only(self._info, self._read() if self._table is None else self._table)
+        rows: Collection[tuple[Any, ...]] | None = columns_from_arrow(info, table) if columns else None
+        if rows is None:
+            rows, unique = rows_from_arrow(info, table)
+        else:
+            named = table.select([column.stored if column.stored in table.column_names else column.name
+                                  for column in info.keys])
+            unique = bool(named.group_by(named.column_names).aggregate([]).num_rows == len(named))
+        if not unique:
+            raise SchemaValidationError("a key is there twice", type_name=info.name, key=_twice(info, rows),
+                                        hint="keep one row of each key")
+        self._rows = rows
+        return rows
+
+    def _read(self) -> pa.Table:
+        import pyarrow as pa
+
+        from ontolake.ontology.parallel_attach import unshaped
+
+        parts = [unshaped(self._info, one.read()) if one.shaped else one.read() for one in self._fragments]
+        return pa.concat_tables(parts, promote_options="default")
 
 
 def _twice(info: TypeInfo, rows: Iterable[tuple[Any, ...]]) -> Any:

@@ -21,6 +21,7 @@ from ontolake.parallel import (
     Mode,
     Parallel,
     Published,
+    Shape,
     View,
     absolute,
     beside,
@@ -31,7 +32,7 @@ from ontolake.parallel import (
     stage,
     staged,
 )
-from ontolake.spark.native import native_frame, one_machine
+from ontolake.spark.native import GROUP, native_frame, one_machine, shaped_frame
 from ontolake.spark.source import PARTS
 from ontolake.spark.starting import register
 from ontolake.spark.types import spark_schema
@@ -39,7 +40,7 @@ from ontolake.spark.types import spark_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint"
+_FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint, shaped boolean"
 
 
 def table(
@@ -93,7 +94,7 @@ def save(
         prepared = fitting(df, store, name)
         job = new_job()
         try:
-            fragments = stage_frame(prepared, url, name, job=job)
+            fragments = stage_frame(prepared, url, name, job=job, shape=store.shape(name))
             return store.publish(fragments, metadata={"run": job, **(metadata or {})}, expected=expected)
         finally:
             discard(url, job)
@@ -120,18 +121,29 @@ def local_path(place: str) -> str | None:
     return unquote(place.removeprefix("file://")) if place.startswith("file://") else None
 
 
-def stage_frame(df: DataFrame, url: str, name: str, *, job: str) -> list[Fragment]:
-    """Write the rows of a DataFrame as files of a job, beside the store. Nobody sees them yet."""
+def stage_frame(
+    df: DataFrame, url: str, name: str, *, job: str, shape: Shape | None = None
+) -> list[Fragment]:  # fmt: skip
+    """Write the rows of a DataFrame as files of a job, beside the store. Nobody sees them yet.
+
+    With a `shape` they have the form of the store's own files, if the columns are of the right types.
+    """
     path = local_path(beside(url))
     if path is not None and one_machine(df.sparkSession):
-        df.write.mode("append").parquet(f"{path}/{job}/staged/{name}")
-        return staged(url, name, job=job)
+        shaped = None if shape is None else shaped_frame(df, shape)
+        writer = (df if shaped is None else shaped).write.mode("append")
+        if shaped is not None:
+            writer = writer.option("parquet.block.row.count.limit", GROUP)
+        writer.parquet(f"{path}/{job}/staged/{name}")
+        return staged(url, name, job=job, shaped=shaped is not None)
     target = absolute(url)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
+        from pyspark import TaskContext
 
-        found = stage(target, name, batches, job=job)
+        task = TaskContext.get()
+        found = stage(target, name, batches, job=job, shape=shape, part=task.partitionId() if task else 0)
         if found is not None:
             yield pa.RecordBatch.from_pylist([found._asdict()])
 

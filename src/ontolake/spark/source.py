@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
@@ -177,11 +178,14 @@ class Writer(ds.DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
         with options.open(write=bool(options.types())) as store:
             store.schema(options.table)  # refuse a table that is not there before any task runs
+            self._shape = store.shape(options.table)
         self._options = options
         self._job = options.run or new_job()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job))
+        task = TaskContext.get()
+        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job, shape=self._shape,
+                            part=task.partitionId() if task else 0))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         with self._options.open(write=True) as store:

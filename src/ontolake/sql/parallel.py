@@ -20,6 +20,7 @@ from ontolake.parallel import (
     Fragment,
     Mode,
     Published,
+    Shape,
     Split,
     View,
     check_mode,
@@ -136,6 +137,9 @@ class SqlParallel:
                     for part in _parts(keyspace.connection, piece, share)]
 
     # writing
+    def shape(self, table: str) -> Shape | None:
+        return None
+
     def publish(
         self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
     ) -> Published:  # fmt: skip

@@ -157,6 +157,11 @@ class S3Transaction:
         self._adopted[info] = (files, next_row)
         return sum(file.row_count for file in files)
 
+    def attach(self, info: TypeInfo, files: Sequence[DataFile], *, next_row: int) -> None:
+        """Add files that others have written, sorted and apart by key, with keys that the type does not have yet."""
+        self.register(info)
+        self._adopted[info] = (files, next_row)
+
     def finish_queue(self, queue: QueueChange) -> None:
         self._repository.lock.check()
         self._repository.events.alone(queue, self._began)
@@ -169,7 +174,8 @@ class S3Transaction:
         files: list[CommitFile] = []
         for info, version in self._versions.items():
             key = type_key(info.kind, info.name)
-            if key not in types or info in self._rewritten or (info in self._changed and len(self._changed[info].rows)):
+            changed = info in self._adopted or (info in self._changed and len(self._changed[info].rows))
+            if key not in types or info in self._rewritten or changed:
                 state = self._extended(info, version, files)
                 states[key] = state
                 types[key] = TypeEntry(version, state.activation_commit_id, path)
@@ -202,11 +208,11 @@ class S3Transaction:
         faults.reach("ontology: commit durable")
         for file, table in self._tables.values():
             repository.files.remember(file, table)
-        changed = self._schemas is not self._moment.schemas
+        evolved = self._schemas is not self._moment.schemas
         if schemas is not None:
             repository.records.remember(schemas, self._schemas)
-        merged = [key for key, state in states.items() if changed or (state.runs and state.runs[-1].level)]
-        repository.after_commit(manifest, self._schemas if changed else None, merged)
+        merged = [key for key, state in states.items() if evolved or (state.runs and state.runs[-1].level)]
+        repository.after_commit(manifest, self._schemas if evolved else None, merged)
         if joined is not None:
             repository.events.joined(joined)
         return self.commit_id
