@@ -123,6 +123,82 @@ def test_delete_syncs_the_directory(tmp_path: Path, events: list[str]) -> None:
     assert sum(event == f"synced {tmp_path}/d" for event in events) == 1, "once for all"
 
 
+MANY = {"d/x/one": NEW, "d/x/two": OLD, "e/three": b"3"}
+
+
+def test_many_objects_are_synced_with_their_directories_before_it_returns(tmp_path: Path, events: list[str]) -> None:
+    store = prepared(tmp_path)
+    events.clear()
+    store.put_all(MANY)
+    assert {key: store.get(key).data for key in MANY} == MANY
+    wanted = [*MANY, "d/x", "d", "e"]
+    assert {f"synced {tmp_path}/{one}" for one in wanted} | {f"synced {tmp_path}"} == set(events)
+    assert len(events) == len(set(events)), "each once"
+
+
+def test_what_is_made_ready_ahead_only_needs_its_swap(tmp_path: Path, events: list[str]) -> None:
+    store = prepared(tmp_path)
+    tag = store.get("d/old").tag
+    events.clear()
+    store.put_all({"d/one": b"1"}, {"d/old": NEW})
+    assert sum(f"{tmp_path}/.ontolake/temp/" in event for event in events) == 1
+    assert store.get("d/old").data == OLD, "nothing of it is visible"
+    events.clear()
+    store.put_if_match("d/old", NEW, tag)
+    assert events == [f"synced {tmp_path}/d"]
+    assert store.get("d/old").data == NEW
+    store.put_all({"d/two": b"2"}, {"d/old": OLD})
+    with pytest.raises(PreconditionFailed):
+        store.put_if_match("d/old", OLD, tag)
+    store.put_all({"d/three": b"3"}, {"d/old": OLD})
+    store.forget({"d/old": OLD})
+    assert store.get("d/old").data == NEW
+    assert list((tmp_path / ".ontolake" / "temp").iterdir()) == []
+
+
+def test_a_kill_while_many_are_written_changes_nothing_else_and_they_can_be_written_again(tmp_path: Path) -> None:
+    def write(store: DirectoryStore) -> None:
+        store.put_all(MANY, {"d/old": NEW})
+
+    steps = steps_of(tmp_path / "dry", write)
+    assert len(steps) > 8
+    for n in range(len(steps)):
+        path = tmp_path / str(n)
+        prepared(path)
+        killed_at(n, lambda path=path: write(DirectoryStore(path)))  # type: ignore[misc]
+        store = DirectoryStore(path)
+        assert {store.get(key).data for key in ("d/old", "d/bystander")} == {OLD}
+        store.put_all(MANY)
+        assert {key: store.get(key).data for key in MANY} == MANY
+
+
+def test_one_of_many_that_cannot_be_written_or_synced_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = prepared(tmp_path)
+    with pytest.raises(Invalid, match="d/old/below"):
+        store.put_all({"e/one": b"1", "d/old/below": b"2"})
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("e/two"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(Transient, match="'e/two'"):
+        store.put_all({"e/one": b"1", "e/two": b"2", "e/three": b"3"})
+
+
+def test_what_can_be_made_anew_is_written_whole_without_syncing(tmp_path: Path, events: list[str]) -> None:
+    store = prepared(tmp_path)
+    events.clear()
+    store.put_unsynced("d/old", NEW)
+    assert store.get("d/old").data == NEW
+    assert events == []
+    assert list((tmp_path / ".ontolake" / "temp").iterdir()) == []
+
+
 def test_new_directories_are_synced_into_their_parents(tmp_path: Path, events: list[str]) -> None:
     DirectoryStore(tmp_path / "a" / "lake").put("x/y/z", b"1")
     for parent in (tmp_path, tmp_path / "a", tmp_path / "a/lake", tmp_path / "a/lake/x", tmp_path / "a/lake/x/y"):

@@ -1,7 +1,8 @@
 """Objects as files under a local directory, with a compare-and-swap that holds between processes.
 
 Contents appear whole or not at all, and file and directory are synced before a write returns. What a crash
-leaves behind are temporary files under `.ontolake/`, which no listing shows and a later opening removes.
+leaves behind are temporary files under `.ontolake/`, which no listing shows and a later opening removes. Many objects
+that nobody knows yet are synced at the same time, which takes about as long as one.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Never
 
 import xxhash
@@ -23,6 +26,9 @@ from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed
 from ontolake.objects.keys import RESERVED, check, check_prefix, check_range, problem
 from ontolake.objects.ranges import Fetch, read_ranges
 from ontolake.objects.store import Object, ObjectInfo, Range
+
+SYNCS = 8
+"""How many files and directories are synced at the same time."""
 
 LEFTOVER_AGE = 3600.0
 """Seconds after which a temporary file must belong to a process that is gone: a write takes far less."""
@@ -37,6 +43,8 @@ class DirectoryStore:
         self.url = Path(self._root).as_uri()
         self._own = os.path.join(self._root, RESERVED)
         self._synced: set[str] = set()
+        self._ready: dict[tuple[str, bytes], str] = {}
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
         if os.path.exists(self._root) and not os.path.isdir(self._root):
             raise Invalid(f"{self.url} is a file, not a directory", hint="choose another path")
         self._remove_leftovers()
@@ -85,13 +93,64 @@ class DirectoryStore:
     def put_if_match(self, key: str, data: bytes, tag: str) -> str:
         path = self._path(key)
         with _writing(key, self.url):
-            self._compare(key, tag)
+            if (path, data) not in self._ready:
+                self._compare(key, tag)
             with self._temp_file(path, data) as temp:
                 with self._lock(path):
                     self._compare(key, tag)
                     _rename(temp, path)
                 self._sync_directory(os.path.dirname(path))
         return _tag(data)
+
+    def put_all(self, objects: Mapping[str, bytes], ahead: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """Write objects under keys that nobody knows yet; all are durable when it returns.
+
+        They are synced with their directories, all at the same time. Until then, and after a crash, some may be missing
+        or there in part. `ahead` is what conditional writes bring next: it is made ready with the rest, so that only
+        the swap is left to do, and kept until that or until `forget`.
+        """
+        syncs: dict[str, str] = {}
+        there: set[str] = set()
+        for key, data in objects.items():
+            with _writing(key, self.url):
+                path = self._path(key)
+                folders, known = self._make_folders(os.path.dirname(path))
+                faults.reach("directory: before an object of many")
+                _write(path, data)
+                faults.reach("directory: object of many written")
+                syncs |= {path: key, **dict.fromkeys(folders, key)}
+                there |= known
+        for key, data in ahead.items():
+            with _writing(key, self.url):
+                temp = self._ready.setdefault((self._path(key), data), self._temp_name())
+                _write(temp, data)
+                syncs[temp] = key
+        faults.reach("directory: many objects written")
+        self._sync_all(syncs)
+        faults.reach("directory: many objects synced")
+        self._synced |= there
+
+    def forget(self, ahead: Mapping[str, bytes]) -> None:
+        """What was made ready, and was not used, is not needed any more."""
+        for key, data in ahead.items():
+            temp = self._ready.pop((self._path(key), data), None)
+            if temp is not None:
+                with suppress(OSError):
+                    os.unlink(temp)
+
+    def put_unsynced(self, key: str, data: bytes) -> None:
+        """Write what can be made anew: after a crash it may be the old one, missing or cut short."""
+        path = self._path(key)
+        with _writing(key, self.url):
+            self._make_directory(os.path.dirname(path))
+            temp = self._temp_name()
+            try:
+                _write(temp, data)
+                with self._lock(path):
+                    _rename(temp, path)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temp)
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         check_prefix(prefix)
@@ -118,7 +177,10 @@ class DirectoryStore:
             self._sync_directory(folder)
 
     def close(self) -> None:
-        """Nothing to let go of: files are open only while they are read or written."""
+        """Files are open only while they are read or written; there are threads if many were written at once."""
+        pool, self._pool = self._pool, None
+        if pool is not None and pool[0] == os.getpid():
+            pool[1].shutdown()
 
     # Reading
 
@@ -167,12 +229,14 @@ class DirectoryStore:
     @contextmanager
     def _temp_file(self, path: str, data: bytes) -> Iterator[str]:
         """A synced temporary file holding `data`, next to a directory for `path` that is there and synced too."""
-        folder = os.path.join(self._own, "temp")
-        self._make_directory(folder)
+        ready = self._ready.pop((path, data), None)
+        temp = ready or self._temp_name()
         self._make_directory(os.path.dirname(path))
-        temp = os.path.join(folder, secrets.token_hex(16))
         faults.reach("directory: before temporary file")
         try:
+            if ready is not None:
+                yield temp
+                return
             with open(temp, "xb", buffering=0) as file:
                 faults.reach("directory: temporary file made")
                 view = memoryview(data)
@@ -189,6 +253,49 @@ class DirectoryStore:
             with suppress(FileNotFoundError):
                 os.unlink(temp)
         faults.reach("directory: temporary file removed")
+
+    def _temp_name(self) -> str:
+        folder = os.path.join(self._own, "temp")
+        self._make_directory(folder)
+        return os.path.join(folder, secrets.token_hex(16))
+
+    def _make_folders(self, path: str) -> tuple[set[str], set[str]]:
+        """Make a directory and those above it where missing, without syncing.
+
+        Returns what has to be synced before a new name in it is durable, and which directories will be durable then
+        that others may have made.
+        """
+        syncs, there, missing = {path}, set(), []
+        while path not in self._synced and len(path) > len(self._root):
+            if os.path.isdir(path):
+                there.add(path)
+            else:
+                missing.append(path)
+            path = os.path.dirname(path)
+            syncs.add(path)
+        self._make_directory(path)
+        for folder in reversed(missing):
+            _make(folder)
+        return syncs, there
+
+    def _sync_all(self, wanted: Mapping[str, str]) -> None:
+        """Sync files and directories at the same time. Each is given with a key to name if it fails."""
+        if self._pool is None or self._pool[0] != os.getpid():  # threads do not follow into a forked process
+            self._pool = (os.getpid(), ThreadPoolExecutor(SYNCS, thread_name_prefix="ontolake-sync"))
+        (first, key), *others = wanted.items()
+        futures = [self._pool[1].submit(self._sync, path, one) for path, one in others]
+        failed: BaseException | None = None
+        try:
+            self._sync(first, key)
+        finally:
+            for future in futures:
+                failed = failed or future.exception()
+        if failed is not None:
+            raise failed
+
+    def _sync(self, path: str, key: str) -> None:
+        with _writing(key, self.url):
+            _sync(path)
 
     def _compare(self, key: str, tag: str) -> None:
         try:
@@ -231,23 +338,13 @@ class DirectoryStore:
             parent = os.path.dirname(path)
             self._make_directory(parent)
             if not there:
-                faults.reach("directory: before making a directory")
-                try:
-                    os.mkdir(path)
-                except FileExistsError:
-                    if not os.path.isdir(path):
-                        raise NotADirectoryError(errno.ENOTDIR, "an object is in the way", path) from None
-                faults.reach("directory: directory made")
+                _make(path)
             self._sync_directory(parent)
         self._synced.add(path)
 
     def _sync_directory(self, path: str) -> None:
         faults.reach("directory: before syncing the directory")
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path)
         faults.reach("directory: directory synced")
 
     def _remove_leftovers(self) -> None:
@@ -256,6 +353,33 @@ class DirectoryStore:
                 with suppress(OSError):
                     if entry.stat().st_mtime < time.time() - LEFTOVER_AGE:
                         os.unlink(entry.path)
+
+
+def _make(path: str) -> None:
+    """Make a directory, unless it is there."""
+    faults.reach("directory: before making a directory")
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise NotADirectoryError(errno.ENOTDIR, "an object is in the way", path) from None
+    faults.reach("directory: directory made")
+
+
+def _write(path: str, data: bytes) -> None:
+    """Write a file that nobody else writes. What an earlier try has left is replaced."""
+    with open(path, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _rename(temp: str, path: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ontolake.errors import Invalid
 
 RESERVED = ".ontolake"
@@ -9,6 +11,8 @@ RESERVED = ".ontolake"
 
 _MAX_KEY_BYTES = 1000  # S3 takes 1024 with the prefix, file systems 255 a part
 _MAX_PART_BYTES = 255
+# SeaweedFS takes a backslash for a slash, and control characters do not survive XML listings.
+_UNFIT = re.compile(r"[\x00-\x1f\\\x7f\ud800-\udfff]")
 
 
 def problem(key: str) -> str | None:
@@ -21,8 +25,7 @@ def problem(key: str) -> str | None:
         return "starts with /"
     if key.endswith("/"):
         return "ends in /"
-    # SeaweedFS takes a backslash for a slash, and control characters do not survive XML listings.
-    if any(ord(c) < 32 or c in "\\\x7f" or 0xD800 <= ord(c) <= 0xDFFF for c in key):
+    if _UNFIT.search(key):
         return "has a backslash, a control character or half a surrogate pair in it"
     if len(key.encode()) > _MAX_KEY_BYTES:
         return f"is longer than {_MAX_KEY_BYTES} bytes"

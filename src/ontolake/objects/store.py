@@ -6,7 +6,7 @@ response is decided in one place, `ontolake.objects.cas`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ontolake.errors import StorageError
@@ -82,3 +82,21 @@ class ObjectStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Together(Protocol):
+    """A store in which many writes at once cost about as much as one: a directory, where syncing takes the time."""
+
+    def put_all(self, objects: Mapping[str, bytes], ahead: Mapping[str, bytes] = ...) -> None:
+        """Write objects under keys that nobody knows yet, all durable when it returns; until then they may be there in
+        part. `ahead` is what conditional writes bring next: it is made ready as far as that goes."""
+        ...
+
+    def forget(self, ahead: Mapping[str, bytes]) -> None:
+        """What was made ready, and was not used, is not needed any more."""
+        ...
+
+    def put_unsynced(self, key: str, data: bytes) -> None:
+        """Write what can be made anew: after a crash it may be the old one, missing or cut short."""
+        ...

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ontolake import faults
 from ontolake.errors import NotFound, Transient
 from ontolake.objects import Object, ObjectStore, Range
+from ontolake.objects.store import Together
 from ontolake.ontology.errors import StorageBackendError
 
 TRIES = 4
@@ -35,7 +37,7 @@ class Access:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.url = store.url
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="ontolake-objects")  # starts none yet
 
     def find(self, key: str) -> Object | None:
         """An object; None if it is not there."""
@@ -91,19 +93,54 @@ class Access:
             for key, data in objects.items():
                 self._put(key, data)
         else:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="ontolake-objects")
-            failed: BaseException | None = None
-            for future in [self._pool.submit(self._put, key, data) for key, data in objects.items()]:
-                failed = failed or future.exception()
-            if failed is not None:
-                raise failed
+            self.wait([self.begin(key, data) for key, data in objects.items()])
         faults.reach("ontology objects: written")
+
+    @contextmanager
+    def written(self, fresh: Mapping[str, bytes], others: Mapping[str, bytes], ahead: Mapping[str, bytes]
+                ) -> Iterator[None]:  # fmt: skip
+        """A block that begins when all these objects are durable, in which what is `ahead` is put by a swap.
+
+        Those that are `fresh` have keys that nobody knows before that swap.
+        """
+        store = self.store
+        if not isinstance(store, Together):
+            self.write({**fresh, **others})
+            yield
+            return
+        if others:
+            self.write(others)
+        faults.reach("ontology objects: before writing")
+        try:
+            again(lambda: store.put_all(fresh, ahead))
+            faults.reach("ontology objects: written")
+            yield
+        finally:
+            store.forget(ahead)
+
+    def write_advisory(self, objects: Mapping[str, bytes]) -> None:
+        """Write what can be made anew, and need not survive a crash."""
+        if not isinstance(self.store, Together):
+            self.write(objects)
+            return
+        for key, data in objects.items():
+            self.store.put_unsynced(key, data)
+
+    def begin(self, key: str, data: bytes) -> Future[None]:
+        """Write an object in the background; `wait` says when it is durable."""
+        return self._pool.submit(self._put, key, data)
+
+    def wait(self, begun: Iterable[Future[None]]) -> None:
+        """Until all of these are written. Raises what the first one raised that failed."""
+        failed: BaseException | None = None
+        for future in begun:
+            failed = failed or future.exception()
+        if failed is not None:
+            raise failed
 
     def _put(self, key: str, data: bytes) -> None:
         again(lambda: self.store.put(key, data))
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._pool.shutdown()
         self.store.close()

@@ -29,7 +29,7 @@ def write_advisory(
         if key in manifest.types and key in manifest.states:
             objects |= index_object(key, manifest.types[key], manifest.states[key], known, manifest.commit_id)
     if objects:
-        repository.access.write(objects)
+        repository.access.write_advisory(objects)
 
 
 def all_advisory(moment: Moment) -> dict[str, bytes]:

@@ -194,18 +194,27 @@ class S3Repository(SingleRows, ABC):
     def release_lease(self, owner: str) -> None:
         self.lock.release(owner)
 
-    def move_head(self, moment: Moment, manifest: Manifest, path: str) -> None:
+    def publish(self, moment: Moment, manifest: Manifest, path: str, objects: Mapping[str, bytes]) -> None:
+        """Write the objects of a commit, and make its manifest the newest one. Raises what `move_head` raises."""
+        head = Head(manifest.commit_id, path, now_text(), self.runtime_id, new_nonce().decode(), moment.head.fence)
+        fresh = {key: data for key, data in objects.items() if key.startswith(layout.FRESH)}
+        others = {key: data for key, data in objects.items() if key not in fresh}
+        with self.access.written(fresh, others, {layout.HEAD: layout.compact(head)}):
+            faults.reach("ontology: commit written, not yet durable")
+            self.move_head(moment, manifest, head)
+
+    def move_head(self, moment: Moment, manifest: Manifest, head: Head) -> None:
         """The commit point: make a manifest, all of which is durable, the newest one.
 
         Raises `HeadMismatchError` if the head is no longer at `moment`, `LeaseExpiredError` if a lock that was held
         has run out, and `DurabilityUnconfirmed` if it cannot be told what happened.
         """
+        path = head.manifest_path
+        assert path is not None
         self.lock.check()
-        nonce = new_nonce()
-        head = Head(manifest.commit_id, path, now_text(), self.runtime_id, nonce.decode(), moment.head.fence)
         faults.reach("ontology objects: before the head is moved")
         try:
-            tag = replace(self.access.store, layout.HEAD, layout.compact(head), moment.tag, nonce)
+            tag = replace(self.access.store, layout.HEAD, layout.compact(head), moment.tag, head.nonce.encode())
         except PreconditionFailed as error:
             self.lock.beaten()
             raise HeadMismatchError(f"another commit came first at {self.uri!r}",
@@ -250,15 +259,17 @@ class S3Repository(SingleRows, ABC):
                 before = moment.manifest
                 if restated is None or before is None:
                     return None
-                manifest, path = self._restated(moment, before, restated)
+                manifest, path, objects = self._restated(moment, before, restated)
                 with contextlib.suppress(HeadMismatchError):
-                    self.move_head(moment, manifest, path)
+                    self.publish(moment, manifest, path, objects)
                     changed = restated.schemas if restated.schemas is not moment.schemas else None
                     self.after_commit(manifest, changed, [*restated.states])
                     return manifest
         raise HeadMismatchError(f"others keep committing to {self.uri!r}", hint="try again")
 
-    def _restated(self, moment: Moment, before: Manifest, restated: Restated) -> tuple[Manifest, str]:
+    def _restated(
+        self, moment: Moment, before: Manifest, restated: Restated
+    ) -> tuple[Manifest, str, dict[str, bytes]]:  # fmt: skip
         types, states, schemas, dropped = restated
         folder = layout.commit_folder(before.commit_id, layout.new_attempt())
         path = f"{folder}/{layout.MANIFEST}"
@@ -276,8 +287,7 @@ class S3Repository(SingleRows, ABC):
             dropped, before.queue,
         )  # fmt: skip
         objects[path] = layout.compact(manifest)
-        self.access.write(objects)
-        return manifest, path
+        return manifest, path, objects
 
     def after_commit(self, manifest: Manifest, schemas: Schemas | None, changed: Sequence[str]) -> None:
         """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""

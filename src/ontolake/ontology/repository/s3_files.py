@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
@@ -40,6 +41,12 @@ SMALL = 65_536
 GROUP = 16_384
 """Rows of a row group: what looking up one key of a big file reads."""
 
+BATCH = 8192
+"""Values that Arrow hands to Parquet at a time: with fewer it takes longer."""
+
+_TOLD = ("str", "int", "date", "datetime")
+"""Columns whose least and greatest values are kept, as filters look at them."""
+
 ROOM = 256 << 20
 """How many bytes of tables are kept."""
 
@@ -51,20 +58,25 @@ class Ranges(NamedTuple):
     high: list[Any]
 
 
-def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: int = 0, updates: int = 0
-               ) -> tuple[DataFile, bytes]:  # fmt: skip
-    """A table as a file sorted by key, which is to be written to `path`."""
-    table = by_key(info, table)
+def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: int = 0, updates: int = 0,
+               ordered: bool = False) -> tuple[DataFile, bytes]:  # fmt: skip
+    """A table as a file sorted by key, which is to be written to `path`. `ordered` says that it is sorted already."""
+    if not ordered:
+        table = by_key(info, table)
     if VERSION not in table.column_names:
         table = table.append_column(VERSION, pa.array(np.full(len(table), version, np.int64)))
+    columns = {place(column): column for column in (*info.keys, *info.columns)}
     keys = {place(column) for column in info.keys}
     # Numbers and keys seldom repeat, and looking for repetitions takes long.
     plain = [field.name for field in table.schema
              if field.name in (COMMIT, VERSION) or (field.type == pa.string() and field.name not in keys)]
-    sink = io.BytesIO()
-    pq.write_table(table, sink, row_group_size=GROUP, compression="snappy", write_page_checksum=True,
-                   use_dictionary=plain, column_encoding={ROW: "DELTA_BINARY_PACKED"}, store_schema=False)
-    data = sink.getvalue()
+    # So do statistics, and of other columns nobody looks at them.
+    told = [name for name, column in columns.items() if column.scalar in _TOLD and name in table.column_names]
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=GROUP, write_batch_size=BATCH, compression="lz4",
+                   write_page_checksum=True, use_dictionary=plain, column_encoding={ROW: "DELTA_BINARY_PACKED"},
+                   write_statistics=told, store_schema=False)
+    data = sink.getvalue().to_pybytes()
     found = described(info, table, path, version)
     return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,
                    level=level), data  # fmt: skip
@@ -75,7 +87,7 @@ def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
     low, high = encoded(info.keys[0], table.take([0, len(table) - 1]))
     if info.keys[0].scalar == "datetime":  # with and without a zone they sort otherwise as text
         low = high = None
-    later = max(table.column(SUPERSEDED).to_pylist()) if SUPERSEDED in table.column_names else None
+    later = pc.max(table.column(SUPERSEDED)).as_py() if SUPERSEDED in table.column_names else None
     return DataFile(path, len(table), 0, version, *_bounds(table.column(COMMIT)), low=low, high=high, superseded=later)
 
 
@@ -85,8 +97,6 @@ def parquet_table(data: bytes) -> pa.Table:
 
 
 def _bounds(values: pa.ChunkedArray) -> tuple[int, int]:
-    import pyarrow.compute as pc
-
     found = pc.min_max(values)
     return int(found["min"].as_py()), int(found["max"].as_py())
 

@@ -22,6 +22,9 @@ CATALOG = "meta/type_layout_catalog.json"
 REGISTRY, DROPPED = "meta/schema/registry.json", "meta/schema/dropped.json"
 MANIFEST = "manifest.json"
 SCHEMAS = "schemas.json"
+FRESH = ("commits/", "snapshots/")
+"""Below these every attempt has names of its own, which nobody knows before the head leads to them."""
+
 PLURAL: dict[str, str] = {"entity": "entities", "relation": "relations"}
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -133,9 +133,9 @@ class _Merge:
         self._past = [part for number, part in enumerate(self._past) if number not in chosen] + [merged]
 
     def _new(self, what: str, table: pa.Table, level: int, updates: int) -> Part:
-        file, data = write_file(self._info, table, self._place(what), self._state.schema_version_id, level=level,
-                                updates=updates)
         table = by_key(self._info, table)
+        file, data = write_file(self._info, table, self._place(what), self._state.schema_version_id, level=level,
+                                updates=updates, ordered=True)
         self._made[file.path] = (file, table, data)
         return Part(file, table)
 

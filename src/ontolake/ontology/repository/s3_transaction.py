@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,7 @@ class S3Transaction:
         self._adopted: dict[Type, tuple[Sequence[DataFile], int]] = {}
         self._schemas = moment.schemas
         self._objects: dict[str, bytes] = {}
+        self._begun: list[Future[None]] = []
         self._tables: dict[str, tuple[DataFile, pa.Table]] = {}
         self.created_at: datetime | None = None
         """When the commit was made, if it is a copy of one; else now."""
@@ -202,9 +203,8 @@ class S3Transaction:
             joined.pointer if joined is not None else before.queue if before else None,
         )  # fmt: skip
         self._objects[path] = layout.compact(manifest)
-        repository.access.write(self._objects)
-        faults.reach("ontology: commit written, not yet durable")
-        repository.move_head(self._moment, manifest, path)
+        repository.access.wait(self._begun)
+        repository.publish(self._moment, manifest, path, self._objects)
         faults.reach("ontology: commit durable")
         for file, table in self._tables.values():
             repository.files.remember(file, table)
@@ -236,8 +236,7 @@ class S3Transaction:
         rows = repository.physical(info, version, rows)
         table = by_key(info, rows)
         fresh: dict[str, pa.Table] = {}
-        for part, (file, data) in self._files(info, version, table, change.updates):
-            self._objects[file.path] = data
+        for part, file in self._files(info, version, table, change.updates):
             files.append(CommitFile(info.kind, info.name, file.path, len(part), version, file.content_sha256))
             self._tables[file.path] = (file, part)
             fresh[file.path] = part
@@ -252,10 +251,8 @@ class S3Transaction:
         self._tables |= merged.tables
         return merged.state
 
-    def _files(
-        self, info: Type, version: int, table: pa.Table, updates: int
-    ) -> Iterator[tuple[pa.Table, tuple[DataFile, bytes]]]:  # fmt: skip
-        """The rows of a commit as files: one, or several that are made at the same time if there are many."""
+    def _files(self, info: Type, version: int, table: pa.Table, updates: int) -> Iterator[tuple[pa.Table, DataFile]]:
+        """The rows of a commit as files: one, or if there are many, several that are made and written at once."""
         path = self._repository.data_path(self._folder, info.kind, info.name, version)
         parts = [table.slice(start, PART) for start in range(0, len(table), PART)]
         paths = [path, *(f"{path.removesuffix('.parquet')}-part{n}.parquet" for n in range(2, len(parts) + 1))]
@@ -263,9 +260,15 @@ class S3Transaction:
         def made(number: int) -> tuple[DataFile, bytes]:
             rows = parts[number]
             return write_file(info, rows, paths[number], version, level=level_of(len(rows)),
-                              updates=min(updates, len(rows)))
+                              updates=min(updates, len(rows)), ordered=True)
+
+        def begun(number: int) -> DataFile:
+            file, data = made(number)
+            self._begun.append(self._repository.access.begin(file.path, data))
+            return file
 
         if len(parts) == 1:
-            return iter([(parts[0], made(0))])
+            file, self._objects[path] = made(0)
+            return iter([(parts[0], file)])
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return zip(parts, [*pool.map(made, range(len(parts)))], strict=True)
+            return zip(parts, [*pool.map(begun, range(len(parts)))], strict=True)
