@@ -10,7 +10,7 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import SchemaValidationError, StorageBackendError
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite_raw import raw_columns
+from ontolake.ontology.repository.sqlite_raw import raw_columns, raw_keys, written_twice
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.protocol import Transaction
@@ -46,19 +46,24 @@ class SingleRows:
         self, type_name: str, key: Any, fields: Mapping[str, Any], commit_id: int,
         schema_version_id: int | None = None,
     ) -> None:  # fmt: skip
-        """Write one row of the current version of a type. Raises `SchemaValidationError` for any other version."""
-        self._insert("entity", type_name, (key,), fields, schema_version_id)
+        """Write one row of the current version of a type.
+
+        Raises `SchemaValidationError` for any other version, for a key that is empty, of another type or has a row in
+        this commit already, and for fields that do not fit.
+        """
+        self._insert("entity", type_name, {"entity_key": key}, fields, schema_version_id)
 
     def insert_relation(
         self, type_name: str, left_key: Any, right_key: Any, fields: Mapping[str, Any], commit_id: int,
         schema_version_id: int | None = None, *, instance_key: str = "",
     ) -> None:  # fmt: skip
-        self._insert("relation", type_name, (left_key, right_key, instance_key), fields, schema_version_id)
+        keys = {"left_key": left_key, "right_key": right_key, "instance_key": instance_key}
+        self._insert("relation", type_name, keys, fields, schema_version_id)
 
-    def _insert(self, kind: Kind, name: str, keys: tuple[Any, ...], fields: Mapping[str, Any], version: int | None
+    def _insert(self, kind: Kind, name: str, given: Mapping[str, Any], fields: Mapping[str, Any], version: int | None
                 ) -> None:  # fmt: skip
         repository: Any = self
-        self._begun()
+        commit_id = self._begun().commit_id
         known = repository.schemas().get((kind, name))
         if version is None and repository.versions_apart:
             raise SchemaValidationError("schema_version_id is required", type_name=name)
@@ -68,9 +73,12 @@ class SingleRows:
             raise SchemaValidationError(f"schema_version_id {version} is not the current one, "
                                         f"{known.schema_version_id}", type_name=name)
         stored = StoredType(known.schema)
-        values = raw_columns(known.schema, fields)
-        row = (*keys[: len(stored.keys)], *(values[column.column] for column in stored.columns))
-        self._inserted.setdefault((kind, name), {})[row[: len(stored.keys)]] = row
+        keys = raw_keys(known.schema, given)
+        rows = self._inserted.setdefault((kind, name), {})
+        if tuple(keys.values()) in rows:
+            raise written_twice(name, keys, commit_id)
+        values = {**keys, **raw_columns(known.schema, fields)}
+        rows[tuple(keys.values())] = tuple(values[column.column] for column in (*stored.keys, *stored.columns))
 
     def commit_transaction(self) -> None:
         """Make the commit."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ontolake.model.codecs import json_text
 from ontolake.model.columns import Column
+from ontolake.model.field import UNSET
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.repository.s3_base import S3Repository
 from ontolake.ontology.repository.s3_layout import PLURAL, TypeState
@@ -25,7 +26,7 @@ from ontolake.ontology.repository.s3_rows import (
     table_of,
 )
 from ontolake.ontology.repository.s3_scan import Adapt
-from ontolake.ontology.repository.sqlite_v1 import fields_text
+from ontolake.ontology.repository.sqlite_v1 import encoded_default, fields_text
 
 _PYTHON: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "datetime": (str,), "date": (str,),
@@ -60,7 +61,10 @@ class S3RepositoryV1(S3Repository):
         values = [json.loads(text) for text in rows.column(names[0]).to_pylist()]
         columns = (*info.keys, *info.columns)
         parts = [[_key(column, row.get(column.stored)) for row in values] for column in info.keys]
-        parts += [[_stored(column, row.get(column.stored)) for row in values] for column in info.columns]
+        for column in info.columns:
+            default = encoded_default(column)
+            parts.append([(None if default is UNSET else default) if (value := row.get(column.stored)) is None
+                          else _stored(column, value) for row in values])
         found = table_of(info, list(zip(*parts, strict=True)))
         for column in columns:
             if found.column(place(column)).type != physical_type(column):
@@ -96,8 +100,6 @@ def _key(column: Column, value: Any) -> Any:
 
 def _stored(column: Column, value: Any) -> Any:
     """A value out of the JSON as a column holds it; None for one that is of another type."""
-    if value is None:
-        return None
     if column.scalar is None:
         return json_text(value)
     if isinstance(value, bool) != (column.scalar == "bool") or not isinstance(value, _PYTHON[column.scalar]):

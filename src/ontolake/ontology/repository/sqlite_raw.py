@@ -48,8 +48,13 @@ def refuse_twice(db: apsw.Connection, table: str, type_name: str, where: Mapping
     """Raise `SchemaValidationError` if a commit has a row of this key already: which would be the latest?"""
     same = " AND ".join(f"{name} = ?" for name in where)
     if db.execute(f"SELECT 1 FROM {table} WHERE {same} AND commit_id = ?", (*where.values(), commit_id)).get:
-        raise SchemaValidationError(f"commit {commit_id} has a row of this key already", type_name=type_name,
-                                    key=tuple(where.values()))
+        raise written_twice(type_name, where, commit_id)
+
+
+def written_twice(type_name: str, keys: Mapping[str, Any], commit_id: int) -> SchemaValidationError:
+    """What to raise for a key that a commit has a row of already."""
+    return SchemaValidationError(f"commit {commit_id} has a row of this key already", type_name=type_name,
+                                 key=tuple(keys.values()))
 
 
 def _encoded(column: Column, value: Any, type_name: str) -> Any:

@@ -207,15 +207,21 @@ def _value(column: Column) -> str:
 
 def _filled(column: Column, value: str) -> str:
     """The same with the default where a row of an older schema has no such field, as objects have it then."""
+    default = encoded_default(column)
+    return value if default is UNSET else f"coalesce({value}, {_constant(default)})"
+
+
+def encoded_default(column: Column) -> Any:
+    """What rows of an older schema, which lack a field, are shown with; `UNSET` if there is nothing to show."""
     default = column.default
     if isinstance(default, Factory) and default.make in (list, dict, set, frozenset):
         default = default.make()
     if column.nullable or default is UNSET or isinstance(default, Factory):
-        return value
+        return UNSET
     try:
-        return f"coalesce({value}, {_constant(column.encode(default, ''))})"
+        return column.encode(default, "")
     except SchemaValidationError:  # a default that the field would not take
-        return value
+        return UNSET
 
 
 def _constant(value: Any) -> str:
