@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from msgspec.structs import replace
 
-from ontolake.ontology import Config, EventSelection, LeaseExpiredError, SqliteRepositoryV2, open_repository
+from ontolake.ontology import Config, EventSelection, LeaseExpiredError, open_repository
 from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
+from ontolake.ontology.repository import s3_maintenance as maintenance
+from ontolake.ontology.repository import s3_queue_tidy
+from ontolake.ontology.repository.s3_queue_view import View
 from ontolake.ontology.repository.sqlite_control import now_text, parse_time
 
 NAMESPACES = ["", "n"]
@@ -34,18 +40,27 @@ class Naive:
 class QueueMachine(RuleBasedStateMachine):
     claims: Bundle[Claim] = Bundle("claims")
 
+    repository: Any
+    store: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.url = str(Path(self.folder.name) / "queue.db")
+        self.url = self.place()
         self.open()
         self.naive: list[Naive] = []
         self.number = 0
 
+    def place(self) -> str:
+        return str(Path(self.folder.name) / "queue.db")
+
     def open(self) -> None:
-        repository = open_repository(self.url, config=Config(lock_timeout=60))
-        assert isinstance(repository, SqliteRepositoryV2)
-        self.repository, self.store = repository, repository.events
+        self.repository = open_repository(self.url, config=Config(lock_timeout=60))
+        self.store = self.repository.events
+
+    def expire(self, claim: Claim) -> None:
+        self.repository.db.execute("UPDATE event_claims SET expires_at = ? WHERE claim_id = ?",
+                                   (in_seconds(-1), claim.claim_id))
 
     def teardown(self) -> None:
         self.repository.close()
@@ -86,8 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
     def run_out(self, claim: Claim) -> None:
         """The runner is gone, and its claim with it."""
         one = self.of(claim)
-        self.repository.db.execute("UPDATE event_claims SET expires_at = ? WHERE claim_id = ?",
-                                   (in_seconds(-1), claim.claim_id))
+        self.expire(claim)
         if one is not None:
             one.status, one.claim = "ready", None
 
@@ -95,8 +109,8 @@ class QueueMachine(RuleBasedStateMachine):
     def run_out_unnoticed(self, claim: Claim) -> None:
         self.run_out(claim)
 
-    @rule(claim=claims, last=st.booleans(), emits=st.integers(0, 2), rolled_back=st.booleans())
-    def handle(self, claim: Claim, last: bool, emits: int, rolled_back: bool) -> None:
+    @rule(claim=claims, last=st.booleans(), emits=st.integers(0, 2), rolled_back=st.booleans(), commits=st.booleans())
+    def handle(self, claim: Claim, last: bool, emits: int, rolled_back: bool, commits: bool) -> None:
         one = self.of(claim)
         handler = f"h{len(one.handled) if one else 0}"
         emitted = tuple(self.made(claim.event.namespace, "B") for _ in range(emits))
@@ -105,7 +119,10 @@ class QueueMachine(RuleBasedStateMachine):
             with self.repository.transaction("me") as transaction:
                 if rolled_back:
                     raise ZeroDivisionError
-                transaction.finish_queue(change)
+                if commits:
+                    transaction.finish({}, queue=change)
+                else:
+                    transaction.finish_queue(change)
         except ZeroDivisionError:
             return
         except LeaseExpiredError:
@@ -159,7 +176,23 @@ class QueueMachine(RuleBasedStateMachine):
         self.naive = [one for one in self.naive if one not in gone]
 
     @rule()
+    def copy(self) -> None:
+        """The queue of a copy looks the same, and takes the place of its source."""
+        kept = self.store.kept()
+        assert [(one.event.id, one.attempts, list(one.handled)) for one in kept.events] == [
+            (one.event.id, one.attempts, one.handled) for one in self.naive]
+        with tempfile.TemporaryDirectory() as folder:
+            for url in (f"{folder}/copy.db", f"memory://copy-{uuid.uuid4().hex}"):
+                other = open_repository(url)
+                other.events.restore(kept)
+                other.events.restore(kept)
+                assert other.events.kept() == kept
+                assert not list(other.check())
+                other.close()
+
+    @rule()
     def reopen(self) -> None:
+        assert not list(self.repository.check())
         self.repository.close()
         self.open()
 
@@ -172,5 +205,38 @@ class QueueMachine(RuleBasedStateMachine):
         assert sorted(letter.failed_event_id for letter in self.store.dead_letters()) == sorted(dead)
 
 
+class ObjectsMachine(QueueMachine):
+    """The same on objects, with room for so little that events move into pages and out of them all the time."""
+
+    def __init__(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        for name, value in {"MOST": 4, "STAYING": 2, "PAGE": 4}.items():
+            self.patch.setattr(s3_queue_tidy, name, value)
+        super().__init__()
+
+    def place(self) -> str:
+        return f"memory://queue-{uuid.uuid4().hex}"
+
+    def expire(self, claim: Claim) -> None:
+        def run_out(view: View) -> None:
+            item = view.find([claim.event.id]).get(claim.event.id)
+            if item is not None and item.state.held is not None and item.state.held.claim_id == claim.claim_id:
+                held = replace(item.state.held, expires_at=in_seconds(-1))
+                view.put(item, replace(item.state, held=held))
+
+        self.store.queue.change("claim run out", run_out)
+
+    @rule()
+    def collect_garbage(self) -> None:
+        found = maintenance.garbage(self.repository, grace=-1.0)
+        maintenance.collect(self.repository, found.token, grace=-1.0)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.patch.undo()
+
+
 TestQueue = QueueMachine.TestCase
 TestQueue.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestQueueOnObjects = ObjectsMachine.TestCase
+TestQueueOnObjects.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
