@@ -62,19 +62,29 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left, as Python values."""
+        if self._rows is None and self._stored is not None:  # the few rows of a point get, without a generator
+            self._rows = iter(())
+            return self._loaded(self._stored)
         return list(iter(self))
 
     def _tuples(self) -> Iterator[tuple[Any, ...]]:
         if self._stored is not None:
-            loads = [(n, type.load) for n, type in enumerate(self._types) if not type.loads_as_stored]
-            for row in self._stored:
-                values = list(row)
-                for n, load in loads:
-                    values[n] = load(values[n])
-                yield tuple(values)
+            yield from self._loaded(self._stored)
         elif self._table is not None:
             for batch in self._table.to_batches():
                 yield from zip(*map(python_values, batch.columns), strict=True) if batch.num_columns else ()
+
+    def _loaded(self, stored: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        loads = [(n, type.load) for n, type in enumerate(self._types) if not type.loads_as_stored]
+        if not loads:
+            return [tuple(row) for row in stored]
+        found = []
+        for row in stored:
+            values = list(row)
+            for n, load in loads:
+                values[n] = load(values[n])
+            found.append(tuple(values))
+        return found
 
 
 def python_values(column: pa.Array) -> list[Any]:

@@ -325,47 +325,68 @@ def decode_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type]
 
     `types` may tell the types of all columns by id; then those of fixed width are passed over without a look.
     """
-    count = len(values)
-    if not count:
+    if not len(values):
         return [pa.array([], each.type.arrow) for each in wanted]
-    data = np.concatenate([values.data, np.zeros(_PAD, np.uint8)])
-    starts = values.offsets[:-1]
-    if (data[starts] != rows.VERSION).any() or data[starts + 1].any():
-        raise Corruption("a row value does not begin as one")
-    shorts = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
-    longs = np.ndarray((len(data) - 3,), ">u4", data, strides=(1,))
-    counts = shorts[starts + 2].astype(np.int64)
-    widths = shorts[starts + 4].astype(np.int64)
-    cursor = starts + 6 + widths
-    fewest, bitmap = int(counts.min()), int(widths.max())
+    try:
+        return _decoded_rows(values, wanted, types)
+    except IndexError:
+        raise Corruption("a row value ends too early") from None
+
+
+def _decoded_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type]) -> list[pa.Array]:
+    count, data, starts = len(values), values.data, values.offsets[:-1]
     by_place: dict[int, list[int]] = {}
     for number, each in enumerate(wanted):
         by_place.setdefault(each.place, []).append(number)
+    last = max(by_place, default=-1)
+    if int(np.diff(values.offsets).min()) < 6:
+        raise Corruption("a row value does not begin as one")
+    shorts, longs = _view(data, ">u2"), _view(data, ">u4")
+    if (shorts[starts] != rows.VERSION << 8).any():
+        raise Corruption("a row value does not begin as one")
+    heads = longs[starts + 2]
+    if (heads == heads[0]).all():  # how many columns, and how long the bitmap is
+        fewest, bitmap = int(heads[0]) >> 16, int(heads[0]) & 0xFFFF
+        counts, widths = np.full(1, fewest), np.full(1, bitmap)
+    else:
+        counts, widths = (heads >> 16).astype(np.int64), (heads & 0xFFFF).astype(np.int64)
+        fewest, bitmap = int(counts.min()), int(widths.max())
+    cursor = starts + 6 + widths
+    if fewest <= last or any(data[starts + 6 + n].any() for n in range(min(bitmap, last // 8 + 1))):
+        data = np.concatenate([data, np.zeros(_PAD, np.uint8)])  # so that what is not there can be read
+        longs = _view(data, ">u4")
     columns: list[pa.Array] = [None] * len(wanted)
     bits = np.zeros(count, np.uint8)
-    for place in range(max(by_place, default=-1) + 1):
+    for place in range(last + 1):
         if place % 8 == 0:
             bits = data[starts + 6 + min(place // 8, bitmap)]
             if int(widths.min()) <= place // 8:
                 bits = np.where(place // 8 < widths, bits, 0).astype(np.uint8)
             seen = int(np.bitwise_or.reduce(bits))
         nulls = (bits & np.uint8(1 << place % 8)).astype(np.bool_) if seen >> place % 8 & 1 else None
-        late = counts <= place if place >= fewest else None
+        late = np.broadcast_to(counts <= place, count) if place >= fewest else None
         missing = nulls if late is None else late if nulls is None else nulls | late
         width = WIDTHS.get(Kind(types[place].kind)) if place < len(types) else None
         if width is not None and missing is None and place not in by_place:
             cursor = cursor + (4 + width)
             continue
-        lengths = longs[np.minimum(cursor, len(longs) - 1)].astype(np.int64)
+        lengths = longs[cursor if missing is None else np.minimum(cursor, len(longs) - 1)].astype(np.int64)
         if missing is not None:
             lengths[missing] = 0
-        following = cursor + lengths + (4 if missing is None else np.where(missing, 0, 4))
-        if (following > values.offsets[1:]).any():
-            raise Corruption("a row value ends too early")
         for number in by_place.get(place, ()):
             columns[number] = _column(wanted[number], data, longs, cursor, lengths, missing, late)
-        cursor = following
+        cursor = cursor + lengths + (4 if missing is None else np.where(missing, 0, 4))
+        if width is None and (cursor > values.offsets[1:]).any():
+            raise Corruption("a row value ends too early")
+    if (cursor > values.offsets[1:]).any():
+        raise Corruption("a row value ends too early")
     return columns
+
+
+def _view(data: Octets, dtype: str) -> Numbers:
+    """Numbers that may begin at any byte."""
+    width = int(dtype[-1])
+    return np.ndarray((max(len(data) - width + 1, 0),), dtype, data, strides=(1,))
 
 
 def _column(
@@ -381,7 +402,7 @@ def _column(
             block = np.lib.stride_tricks.sliding_window_view(data, 16)[places]
             column = _fixed(type, np.ascontiguousarray(block[:, ::-1]), missing)
         else:
-            view = np.ndarray((len(data) - width + 1,), _DTYPES[kind], data, strides=(1,))
+            view = _view(data, _DTYPES[kind])
             column = _fixed(type, view[cursor + 4].astype(_NATIVE.get(kind, "u1")), missing)
     else:
         sizes = longs[cursor + 4].astype(np.int64)
