@@ -1,0 +1,115 @@
+"""The driver of the tests on a cluster: does what it is told, a line of JSON each, and says what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.model import Entity, Field
+from ontolake.ontology.upgraders import Upgrader
+from ontolake.spark import jobs, save, session
+from ontolake.spark.jobs.workers import OnSpark
+
+
+class Part(Entity):
+    id: Field[str] = Field(primary_key=True)
+    size: Field[int]
+
+
+class Wider(Entity):
+    id: Field[str] = Field(primary_key=True)
+    size: Field[int]
+    double: Field[int]
+
+
+Wider.__name__ = "Part"
+COLUMNS = "id string, size bigint"
+
+
+def held(gate: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Lets the first two tasks through, and the others once the gate is open."""
+
+    def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        number = context.partitionId()
+        Path(gate, f"begun-{number}-{os.getpid()}").touch()
+        deadline = time.monotonic() + 120
+        while number > 1 and not Path(gate, "go").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield from batches
+
+    return hold
+
+
+def doubled(rows: pa.Table) -> pa.Table:
+    return rows.append_column("double", pc.multiply(rows.column("size"), 2))
+
+
+class Driver:
+    """What it can be told to do."""
+
+    def __init__(self, master: str) -> None:
+        self.spark = session("cluster", master=master, short_lived=True, settings={
+            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
+            "spark.driver.memory": "1g", "spark.executor.cores": 1, "spark.cores.max": 2,
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": 2, "spark.locality.wait": "0s",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        })  # fmt: skip
+
+    def where(self) -> Any:
+        """What tasks see: their processes, and where the bucket is."""
+        return OnSpark(self.spark).run(_seen, list(range(6)), code=[_seen])
+
+    def load(self, url: str, rows: int, gate: str | None = None) -> Any:
+        frame = self.spark.range(0, rows, 1, 6).selectExpr("concat('p', lpad(id, 6, '0')) AS id", "id AS size")
+        if gate is not None:
+            frame = frame.mapInArrow(held(gate), COLUMNS)
+        return save(frame, url, "entity/Part", types=[Part])._asdict()
+
+    def stream(self, source: str, target: str, checkpoint: str) -> Any:
+        changes = self.spark.readStream.format("ontolake").option("url", source).option("table", "entity/Part").option(
+            "max_commits", 1).load().select("id", "size")
+        query = changes.writeStream.format("ontolake").option("url", target).option("table", "entity/Part").option(
+            "stream", "copy").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        return not query.isActive
+
+    def migrate(self, url: str) -> Any:
+        upgraders = [Upgrader(doubled, "Part", 1, True)]
+        return jobs.migrate(url, [Wider], spark=self.spark, upgraders=upgraders, force=True).commit_id
+
+    def verify(self, url: str) -> Any:
+        return jobs.verify(url, spark=self.spark)
+
+
+def _seen(number: int) -> tuple[int, str | None]:
+    return os.getppid(), os.environ.get("AWS_ENDPOINT_URL")
+
+
+def main() -> None:
+    driver = Driver(sys.argv[1])
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        told = json.loads(line)
+        try:
+            said = getattr(driver, told.pop("do"))(**told)
+        except Exception as error:
+            said = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()
