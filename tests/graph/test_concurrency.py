@@ -7,11 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from graph_support import Customer, Order, Placed, customers, held, start
+from graph_support import Customer, Order, Placed, customers, entity, held, start
 
 from ontolake import faults
 from ontolake.graph import EndpointError, ExpectedVersionMismatch, Graph, GraphError, UnknownBranchError
-from ontolake.model import Entity, Field
 
 
 def test_of_two_writers_of_one_table_one_wins(graph: Graph, url: str) -> None:
@@ -119,11 +118,7 @@ def test_branches_deleted_under_a_live_reader(graph: Graph, url: str) -> None:
 @pytest.mark.slow
 def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
     url, each = f"{tmp_path}/many/", 5
-    types = []
-    for number in range(8):
-        namespace = {"__annotations__": {"id": Field[str]}, "__module__": __name__, "id": Field(primary_key=True)}
-        types.append(type(Entity)(f"T{number}", (Entity,), namespace))
-    with Graph.init(url, types) as graph:
+    with Graph.init(url, [entity(f"T{number}") for number in range(8)]) as graph:
         writers = [start("graph_writer.py", url, f"T{number}", f"w{number}", str(each), stdin=-1)
                    for number in range(8)]
         for writer in writers:

@@ -97,26 +97,26 @@ def _files(fragment: Any) -> tuple[str, ...]:
     return tuple(file.path for file in fragment.metadata.files)
 
 
-def touched(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> Touched:
-    """The rows that may differ between any two versions of a table, with all columns of `kind`."""
+def touched_keys(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> pa.Table:
+    """The keys of rows that may differ between any two versions of a table."""
     branch, version = _parted(tables, kind, before, after)
     base = Pin(branch, version, -1, after.schema)
     keys = pa.concat_tables([_touched_keys(tables, kind, base, before), _touched_keys(tables, kind, base, after)])
     if keys.num_rows > 1:
         _, first = np.unique(codes(*(keys.column(name) for name in kind.keys)), return_index=True)
         keys = keys.take(pa.array(np.sort(first)))
+    return keys
+
+
+def touched(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> Touched:
+    """The rows that may differ between any two versions of a table with the same columns."""
+    keys = touched_keys(tables, kind, before, after)
     return Touched(keys, rows_at(tables, kind, before, keys), rows_at(tables, kind, after, keys))
 
 
 def rows_at(tables: Tables, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Table:
-    """The rows of a version with these keys; columns that it does not have are empty."""
-    dataset = tables.at(kind, pin)
-    there = set(dataset.schema.names)
-    names = [field.name for field in kind.fields if field.name in there]
-    found = tables.lookup(kind, dataset, keys, names)
-    columns = [found.column(field.name).cast(field.arrow_type) if field.name in there
-               else pa.nulls(found.num_rows, field.arrow_type) for field in kind.fields]
-    return pa.table(dict(zip((field.name for field in kind.fields), columns, strict=True)))
+    """The rows of a version with these keys."""
+    return tables.lookup(kind, tables.at(kind, pin), keys).cast(kind.schema)
 
 
 def positions(kind: GraphType, keys: pa.Table, table: pa.Table) -> Any:
@@ -164,14 +164,27 @@ def diff_tables(tables: Tables, before: Snapshot, after: Snapshot) -> Iterator[R
             if (old.branch, old.version) == (new.branch, new.version):
                 continue
             kind = after.types[key]
-            if before.types[key].keys == kind.keys:
+            if before.types[key].schema == kind.schema:
                 yield from _changes(kind, touched(tables, kind, old, new), after.commit)
-                continue
+            else:
+                yield from _other_columns(before, after, key)
+            continue
         snapshot = after if old is None else before
         kind = snapshot.types[key]
         for row_key_, row in snapshot.rows(key):
             yield RowChange.of(after.commit, kind.table, row_key_, None if old is None else row,
                                row if old is None else None)
+
+
+def _other_columns(before: Snapshot, after: Snapshot, key: str) -> Iterator[RowChange[str]]:
+    """The same for a table whose columns are others: every row is."""
+    rows, table = dict(after.rows(key)), after.types[key].table
+    for row_key_, row in before.rows(key):
+        now = rows.pop(row_key_, None)
+        if now != row:
+            yield RowChange.of(after.commit, table, row_key_, row, now)
+    for row_key_, row in rows.items():
+        yield RowChange.of(after.commit, table, row_key_, None, row)
 
 
 def _changes(kind: GraphType, found: Touched, commit: str) -> Iterator[RowChange[str]]:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake.graph.errors import GraphSchemaError, RowError
-from ontolake.graph.filters import literal
 from ontolake.graph.manifest import Pin, State
-from ontolake.graph.rows import check_values, refuse_duplicates
+from ontolake.graph.merging_types import RENAMES
+from ontolake.graph.rows import check_values, defaults, refuse_duplicates
 from ontolake.graph.types import GraphField, GraphType, check_types, graph_type
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
 
 _ALLOWED = frozenset({"Merge", "Project", "UpdateConfig", "Rewrite"})
-_SQL = {
-    "str": "string", "UUID": "string", "json": "string", "int": "bigint", "float": "double", "bool": "boolean",
-    "datetime": "timestamp", "date": "date", "bytes": "binary",
-}  # fmt: skip
-
 Renames = Mapping[str, Mapping[str, str]]
 
 
@@ -140,13 +135,14 @@ def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> S
         for key, kind in added.items():
             pins[key] = Pin(None, graph._tables.create(kind).version, 0, kind.hash)
         for key, kind in changed.items():
-            pins[key] = _reshape(graph, state, key, kind, made.renames.get(kind.name, {}), operation)
+            pins[key] = reshape(graph, state, key, kind, made.renames.get(kind.name, {}), operation)
         return pins
 
+    renames = {key: made.renames[kind.name] for key, kind in changed.items() if made.renames.get(kind.name)}
+    told = {"schema": [str(step) for step in made.steps], **({RENAMES: renames} if renames else {})}
     published = graph._writer.operate(
         state, dict.fromkeys((*changed, *added), 1), move, kind="schema", actor=actor,
-        types=(*changed.values(), *added.values()), dropped=dropped,
-        extra={"schema": [str(step) for step in made.steps]})  # fmt: skip
+        types=(*changed.values(), *added.values()), dropped=dropped, extra=told)  # fmt: skip
     if hard:
         _remove(graph, state, published, dropped, [key for key in changed if any(
             step.action == "drop_column" and step.table == changed[key].table for step in made.steps)])
@@ -174,9 +170,10 @@ def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: 
                                hint="change the rows first") from error
 
 
-def _reshape(
+def reshape(
     graph: Graph, state: State, key: str, kind: GraphType, renames: Mapping[str, str], operation: str
 ) -> Pin:  # fmt: skip
+    """Give a table of a branch another type. Returns where it is then; nobody sees it yet."""
     old, pin = state.types[key], state.pins[key]
     back = {new: name for name, new in renames.items()}
     gone = [field.name for field in old.fields if renames.get(field.name, field.name) not in kind.by_name]
@@ -191,11 +188,11 @@ def _reshape(
             alterations: list[Any] = [{"path": name, "name": new} for name, new in renames.items()]
             dataset.alter_columns(*alterations)
         for field in wide:
-            dataset.add_columns({f"{field.name}__wide": f"CAST(`{field.name}` AS {_SQL[field.type]})"})
+            dataset.add_columns({f"{field.name}__wide": f"CAST(`{field.name}` AS double)"})
             dataset.drop_columns([field.name])
             back_again: Any = {"path": f"{field.name}__wide", "name": field.name}
             dataset.alter_columns(back_again)
-        _add(dataset, fresh)
+        _add(dataset, kind, fresh)
 
     moved = graph._tables.rework(old, pin, state.branch, operation, act, _ALLOWED)
     if moved is None:
@@ -203,23 +200,22 @@ def _reshape(
     return Pin(graph._tables.line(state.branch), moved.version, pin.rows, kind.hash)
 
 
-def _add(dataset: LanceDataset, fields: list[GraphField]) -> None:
+def _add(dataset: LanceDataset, kind: GraphType, fields: list[GraphField]) -> None:
     import pyarrow as pa
+    from lance import batch_udf
 
-    filled = [field for field in fields if field.default is not None and field.type in _SQL]
+    filled = [field for field in fields if field.default is not None and dataset.count_rows()]
     empty = [field for field in fields if field not in filled]
     if empty:
         dataset.add_columns(pa.schema([field.to_arrow() for field in empty]))
-    for field in filled:
-        if dataset.count_rows() == 0:
-            dataset.add_columns(pa.schema([field.to_arrow()]))
-        else:
-            dataset.add_columns({field.name: f"arrow_cast({literal(field.default)}, '{_arrow_name(field)}')"})
+    if filled:
+        schema = pa.schema([field.to_arrow() for field in filled])
 
+        @batch_udf(output_schema=schema)
+        def fill(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return pa.record_batch([defaults(kind, field, batch.num_rows) for field in filled], schema=schema)
 
-def _arrow_name(field: GraphField) -> str:
-    return {"str": "Utf8", "UUID": "Utf8", "json": "Utf8", "int": "Int64", "float": "Float64", "bool": "Boolean",
-            "datetime": 'Timestamp(Microsecond, Some("UTC"))', "date": "Date32", "bytes": "Binary"}[field.type]
+        dataset.add_columns(fill, read_columns=[kind.keys[0]])
 
 
 def _remove(graph: Graph, old: State, new: State, dropped: tuple[str, ...], reshaped: list[str]) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ontolake.errors import Invalid
 from ontolake.graph.constraints import Checker
-from ontolake.graph.differ import positions, rows_at, same, touched
+from ontolake.graph.differ import positions, rows_at, same, touched, touched_keys
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -19,8 +19,10 @@ from ontolake.graph.errors import (
     MergeConflictError,
     UnknownCommitError,
 )
-from ontolake.graph.lineage import merge_base
+from ontolake.graph.evolving import reshape
+from ontolake.graph.lineage import ancestors, merge_base
 from ontolake.graph.manifest import Pin, State
+from ontolake.graph.merging_types import RENAMES, check_whole, renames_since, translated
 from ontolake.graph.rows import check_values, key_at
 from ontolake.graph.tables import Change
 from ontolake.graph.types import GraphType, resolve_table
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
 
 Strategy = Literal["ours", "theirs"]
+_Side = tuple[Pin, GraphType, dict[str, str]]
+"""Where a side's rows are, of which type, and how its columns are called in the type that the merge gives them."""
 _STRATEGIES = ("ours", "theirs")
 _TRIES = 5
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
@@ -94,26 +98,31 @@ class _Merge:
         self, graph: Graph, ours: State, theirs: State, strategy: Strategy | Mapping[Any, Strategy] | None
     ) -> None:  # fmt: skip
         self.graph, self.ours, self.theirs = graph, ours, theirs
-        self.strategies = _strategies(strategy, ours)
+        self.strategies = _strategies(strategy, {**theirs.pins, **ours.pins})
+        self.known, self.their_commits = graph._manifest.commits(ours.branch), graph._manifest.commits(theirs.branch)
+        self.commits = {**self.their_commits, **self.known}
+        self.history = {**theirs.history, **ours.history}
         self.conflicts: list[MergeConflict] = []
         self.changes: dict[str, Change] = {}
         self.counts: dict[str, Counts] = {}
+        self.added: dict[str, GraphType] = {}
+        self.reshaped: dict[str, GraphType] = {}
+        """Tables of the target that get the type of the source, with how the target's columns are renamed for it."""
+        self.renames: dict[str, dict[str, str]] = {}
+        self.dropped: list[str] = []
 
     def run(self, dry_run: bool, actor: str | None) -> MergeResult:
         source, into = self.theirs.branch, self.ours.branch
-        known, theirs = self.graph._manifest.commits(into), self.graph._manifest.commits(source)
-        commits = {**theirs, **known}
-        base_id = merge_base(commits, self.theirs.head.id, self.ours.head.id)
+        base_id = merge_base(self.commits, self.theirs.head.id, self.ours.head.id)
         if base_id is None:
             raise UnknownCommitError("", into)
         if base_id == self.theirs.head.id:
             return MergeResult("up_to_date", source, into, base_id)
-        base = commits[base_id].pins
-        for key, pin in self.theirs.pins.items():
-            if base.get(key) != pin:
-                self._table(key, base.get(key), pin)
-        for key in base.keys() - self.theirs.pins.keys():
-            self._schema(key, "the source has dropped the table")
+        base, self.before = self.commits[base_id].pins, ancestors(self.commits, base_id)
+        for key in sorted(base.keys() | self.theirs.pins.keys()):
+            if base.get(key) != self.theirs.pins.get(key):
+                self._table(key, base.get(key), self.theirs.pins.get(key), self.ours.pins.get(key))
+        self._together()
         if not self.conflicts:
             self._check()
         status = "conflicts" if self.conflicts else (
@@ -124,37 +133,127 @@ class _Merge:
         if self.conflicts:
             raise MergeConflictError(source, into, self.conflicts)
         self.graph._writable()
-        published = self.graph._writer.commit(
-            self.ours, self.changes, kind="merge", actor=actor, merge_source=source,
-            merged_parent=self.theirs.head.id, extra={"merged_branch": source}, recheck=self._recheck,
-            lineage=[record.to_json() for id, record in theirs.items() if id not in known])  # fmt: skip
-        result.commit = published.head.as_history()
+        result.commit = self._publish(actor).head.as_history()
         return result
+
+    def _publish(self, actor: str | None) -> State:
+        told: dict[str, Any] = {"merged_branch": self.theirs.branch}
+        lineage = [record.to_json() for id, record in self.their_commits.items() if id not in self.known]
+        writer, merged = self.graph._writer, self.theirs.head.id
+        new = {**self.added, **self.reshaped}
+        if not new and not self.dropped:
+            return writer.commit(self.ours, self.changes, kind="merge", actor=actor, merge_source=self.theirs.branch,
+                                 merged_parent=merged, extra=told, recheck=self._recheck, lineage=lineage)
+        renames = {key: self.renames[key] for key in self.reshaped if self.renames[key]}
+        moves = {key: self.changes[key].steps if key in self.changes else 1 for key in (*new, *self.changes)}
+        return writer.operate(
+            self.ours, moves, lambda operation: {key: self._move(key, operation) for key in moves}, kind="merge",
+            actor=actor, merge_source=self.theirs.branch, merged_parent=merged, types=tuple(new.values()),
+            dropped=tuple(self.dropped), extra={**told, **({RENAMES: renames} if renames else {})}, lineage=lineage,
+            recheck=self._recheck)  # fmt: skip
+
+    def _move(self, key: str, operation: str) -> Pin:
+        """Bring a table to what the merge makes of it: its type, then its rows."""
+        tables = self.graph._tables
+        kind = self.added.get(key) or self.reshaped.get(key) or self.ours.types[key]
+        if key in self.added:
+            pin = Pin(None, tables.create(kind).version, 0, kind.hash)
+        elif key in self.reshaped:
+            pin = reshape(self.graph, self.ours, key, kind, self.renames[key], operation)
+        else:
+            pin = self.ours.pins[key]
+        return tables.apply(kind, pin, self.ours.branch, self.changes[key], operation) if key in self.changes else pin
 
     def _schema(self, key: str, detail: str) -> None:
         self.conflicts.append(MergeConflict("schema", key.replace(":", "/", 1), None, detail))
 
-    def _table(self, key: str, base: Pin | None, theirs: Pin) -> None:
-        ours = self.ours.pins.get(key)
-        if base is None or ours is None:
-            self._schema(key, "the source has added the table; apply the schema to the target first"
-                         if base is None else "the target has dropped the table")
-            return
+    # What becomes of a table and its type
+
+    def _table(self, key: str, base: Pin | None, theirs: Pin | None, ours: Pin | None) -> None:
+        """A table that the source has changed, in its rows or its type."""
+        strategy = self.strategies.get(key)
+        if theirs is None:
+            assert base is not None
+            if ours is not None:
+                if strategy == "theirs" or not self._differs(key, base, ours, self.ours):
+                    self.dropped.append(key)
+                elif strategy is None:
+                    self._schema(key, "the source has dropped the table, the target has changed it")
+        elif ours is None:
+            if base is None or strategy == "theirs":
+                self._add(key, theirs)
+            elif strategy is None and self._differs(key, base, theirs, self.theirs):
+                self._schema(key, "the target has dropped the table, the source has changed it")
+        else:
+            self._both(key, base, theirs, ours)
+
+    def _add(self, key: str, theirs: Pin) -> None:
         kind = self.theirs.types[key]
-        if kind != self.ours.types[key]:
-            self._schema(key, "the types differ; apply the same schema to both first")
+        rows = self.graph._tables.at(kind, theirs).to_table(columns=[field.name for field in kind.fields])
+        self.added[key] = kind
+        self.counts[kind.table] = Counts(rows.num_rows, 0, 0)
+        if rows.num_rows:
+            self.changes[key] = Change(rows.cast(kind.schema), fresh=True)
+
+    def _differs(self, key: str, base: Pin, pin: Pin, state: State) -> bool:
+        """Whether a branch has changed a table since: its type, or any row."""
+        kind = state.types[key]
+        if base.schema != pin.schema or self._names(state, key) is None:
+            return True
+        found = touched(self.graph._tables, kind, base, pin)
+        at_base, at_pin = positions(kind, found.keys, found.before), positions(kind, found.keys, found.after)
+        return not bool(same(kind, found.before, at_base, found.after, at_pin).all())
+
+    def _names(self, state: State, key: str) -> dict[str, str] | None:
+        return renames_since(self.commits, state.head, key, self.before)
+
+    def _both(self, key: str, base: Pin | None, theirs: Pin, ours: Pin) -> None:
+        """A table that all have: its rows, in the type that the merge gives it."""
+        their_type, our_type = self.theirs.types[key], self.ours.types[key]
+        if base is None:
+            if their_type != our_type:
+                self._schema(key, "both branches have added the type, differently")
+                return
+            self._rows(key, our_type, None, (theirs, their_type, {}), (ours, our_type, {}))
             return
+        base_type = self.history[base.schema]
+        their_names, our_names = self._names(self.theirs, key), self._names(self.ours, key)
+        if their_names is None or our_names is None:
+            self._schema(key, "the type was dropped and made anew by "
+                         + ("the source" if their_names is None else "the target"))
+        elif len({kind.keys for kind in (base_type, their_type, our_type)}) > 1:
+            self._schema(key, "its key has another name on one side; rename it on both first")
+        elif their_type in (our_type, base_type):
+            names = {} if their_type == our_type else our_names
+            self._rows(key, our_type, (base, base_type, our_names), (theirs, their_type, names), (ours, our_type, {}))
+        elif our_type == base_type:
+            self.reshaped[key], self.renames[key] = their_type, their_names
+            self._rows(key, their_type, (base, base_type, their_names), (theirs, their_type, {}),
+                       (ours, our_type, their_names))
+        else:
+            self._schema(key, f"both branches have changed the type, differently: {_unlike(their_type, our_type)}")
+
+    def _side(self, side: _Side, kind: GraphType, keys: pa.Table) -> pa.Table:
+        """The rows of one side with these keys, in the type that the merge gives the table."""
+        pin, own, names = side
+        return translated(rows_at(self.graph._tables, own, pin, keys), own, kind, names)
+
+    def _rows(self, key: str, kind: GraphType, base: _Side | None, theirs: _Side, ours: _Side) -> None:
         tables = self.graph._tables
-        found = touched(tables, kind, base, theirs)
-        keys = found.keys
+        if base is not None:
+            keys = touched_keys(tables, theirs[1], base[0], theirs[0])
+        else:
+            keys = tables.at(theirs[1], theirs[0]).to_table(columns=list(kind.keys))
         if keys.num_rows == 0:
             return
-        target = found.before if ours == base else rows_at(tables, kind, ours, keys)
-        at_base, at_theirs = positions(kind, keys, found.before), positions(kind, keys, found.after)
+        before = self._side(base, kind, keys) if base is not None else kind.schema.empty_table()
+        after = self._side(theirs, kind, keys)
+        target = before if base is not None and ours[0] == base[0] else self._side(ours, kind, keys)
+        at_base, at_theirs = positions(kind, keys, before), positions(kind, keys, after)
         at_ours = positions(kind, keys, target)
-        theirs_changed = ~same(kind, found.after, at_theirs, found.before, at_base)
-        ours_changed = ~same(kind, target, at_ours, found.before, at_base)
-        agree = same(kind, found.after, at_theirs, target, at_ours)
+        theirs_changed = ~same(kind, after, at_theirs, before, at_base)
+        ours_changed = ~same(kind, target, at_ours, before, at_base)
+        agree = same(kind, after, at_theirs, target, at_ours)
         take = theirs_changed & ~ours_changed
         clash = theirs_changed & ours_changed & ~agree
         strategy = self.strategies.get(key)
@@ -163,7 +262,7 @@ class _Merge:
         elif strategy is None:
             for index in np.flatnonzero(clash):
                 self._clash(kind, keys, int(index), at_base[index], at_theirs[index], at_ours[index])
-        puts = found.after.take(pa.array(at_theirs[take & (at_theirs >= 0)]))
+        puts = after.take(pa.array(at_theirs[take & (at_theirs >= 0)]))
         gone = take & (at_theirs < 0) & (at_ours >= 0)
         deletes = keys.take(pa.array(np.flatnonzero(gone)))
         self.counts[kind.table] = Counts(int((take & (at_theirs >= 0) & (at_ours < 0)).sum()),
@@ -183,36 +282,74 @@ class _Merge:
             what, detail = "divergent_update", "both branches changed it, differently"
         self.conflicts.append(MergeConflict(what, kind.table, key_at(kind, keys, index), detail))
 
+    # What neither branch did wrong by itself can be wrong together
+
+    def _together(self) -> None:
+        """That the types make a graph."""
+        types = {**self.ours.types, **self.added, **self.reshaped}
+        left = {key: kind for key, kind in types.items() if key not in self.dropped}
+        for key, kind in left.items():
+            for _, end in kind.ends:
+                if end not in left:
+                    self._schema(key, f"it leads to {end.replace(':', '/', 1)}, which "
+                                 + ("the source" if end in self.dropped else "the target") + " has dropped")
+        names = [kind.name.lower() for kind in left.values()]
+        for key, kind in self.added.items():
+            if names.count(kind.name.lower()) > 1:
+                self._schema(key, "the source has added it, and the target has another type of that name")
+
     def _check(self) -> None:
-        """What neither branch did wrong by itself can be wrong together."""
-        for key, change in self.changes.items():
+        tables, types = self.graph._tables, {**self.ours.types, **self.added}
+        for key, kind in self.reshaped.items():
+            if self.ours.pins[key].rows:
+                own = self.ours.types[key]
+                stored = tables.at(own, self.ours.pins[key]).to_table(columns=[field.name for field in own.fields])
+                check_whole(kind, translated(stored, own, kind, self.renames[key]), self.changes.get(key),
+                            self._problem)
+        plain = {key: change for key, change in self.changes.items() if key not in self.reshaped}
+        for key, change in plain.items():
             if change.puts is not None:
                 try:
-                    check_values(self.ours.types[key], change.puts)
+                    check_values(types[key], change.puts)
                 except ConstraintError as error:
                     self.conflicts.append(MergeConflict("value", error.table, error.key, error.reason))
-        checker = Checker(self.graph._tables, self.ours.types, self.ours.pins, self.changes, self._problem)
-        checker.within_tables()
+        pins = self._pins(self.ours)
+        Checker(tables, types, pins, plain, self._problem).within_tables()
+        checker = Checker(tables, types, pins, self.changes, self._problem)
         checker.between_tables()
         self.reads = checker.reads()
+
+    def _pins(self, state: State) -> dict[str, Pin]:
+        """What is shown, and new tables as empty ones."""
+        return {**{key: Pin(None, 0, 0, kind.hash) for key, kind in self.added.items()}, **state.pins}
 
     def _problem(self, error: ConstraintError) -> None:
         self.conflicts.append(MergeConflict(_KINDS.get(error.constraint, "value"), error.table, error.key,
                                             error.reason))
 
     def _recheck(self, state: State) -> None:
+        for key in self.dropped:  # whoever came meanwhile may have made edges to what goes
+            left = [kind for one, kind in state.types.items() if one not in self.dropped]
+            if any(key == end for kind in left for _, end in kind.ends):
+                raise ExpectedVersionMismatch(key, self.ours.pins[key].version, None)
         if any(state.pins.get(key) != self.ours.pins.get(key) for key in self.reads):
-            pins = {**state.pins, **{key: self.ours.pins[key] for key in self.changes}}
-            Checker(self.graph._tables, state.types, pins, self.changes).between_tables()
+            pins = {**self._pins(state), **{key: self.ours.pins[key] for key in self.changes if key in self.ours.pins}}
+            Checker(self.graph._tables, {**state.types, **self.added}, pins, self.changes).between_tables()
 
 
-def _strategies(given: Strategy | Mapping[Any, Strategy] | None, state: State) -> dict[str, Strategy]:
+def _unlike(a: GraphType, b: GraphType) -> str:
+    """Where two types differ, in words."""
+    names = [name for name in dict.fromkeys((*a.by_name, *b.by_name)) if a.by_name.get(name) != b.by_name.get(name)]
+    return ", ".join(names) or "its rules"
+
+
+def _strategies(given: Strategy | Mapping[Any, Strategy] | None, pins: Mapping[str, Pin]) -> dict[str, Strategy]:
     if given is None:
         return {}
     if isinstance(given, str):
-        chosen: dict[str, Strategy] = dict.fromkeys(state.pins, given)
+        chosen: dict[str, Strategy] = dict.fromkeys(pins, given)
     else:
-        chosen = {resolve_table(table, state.pins): strategy for table, strategy in given.items()}
+        chosen = {resolve_table(table, pins): strategy for table, strategy in given.items()}
     for one in chosen.values():
         if one not in _STRATEGIES:
             raise Invalid(f"the strategy {one!r} is not known", hint="ours keeps the target's rows, theirs takes the "

@@ -155,7 +155,7 @@ class Recoverer:
             version -= 1
         if version == move.expected or move.expected == 0:
             return True
-        operation = getattr(transaction_at(base, version), "operation", None)
+        operation: Any = getattr(transaction_at(base, version), "operation", None)
         return type(operation).__name__ == "Restore" and operation.version == move.expected
 
     def _forward(self, sidecar: Sidecar, moved: dict[str, int]) -> Recovery:

@@ -95,7 +95,7 @@ def _from_rows(kind: GraphType, rows: list[Any]) -> pa.Table:
         field = known[name]
         fill = field.default if field.has_default else None
         values = [fill if (value := row.get(name, missing)) is missing else value for row in plain]
-        arrays.append(_array(kind, field, values))
+        arrays.append(array_of(kind, field, values))
     return pa.Table.from_arrays(arrays, names=list(names)) if names else pa.table({})
 
 
@@ -108,7 +108,8 @@ def _from_object(kind: GraphType, row: Any, number: int) -> Mapping[str, Any]:
     return {column.stored: row.__dict__[column.name] for column in info.all_columns}
 
 
-def _array(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
+def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
+    """Plain values as a column. Raises `RowError` for one that does not fit."""
     convert = _decimal if field.digits is not None else _CONVERT.get(field.type)
     if convert is not None or any(isinstance(value, enum.Enum) for value in values):
         step = convert or _enum
@@ -193,8 +194,7 @@ def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray | None, 
     if values is None:
         if size and not field.has_default and not field.nullable:
             raise RowError(kind.table, "the column is missing, and there is no default", column=field.name)
-        return pa.array([field.default if field.has_default else None] * size, wanted) if (
-            field.has_default and field.default is not None) else pa.nulls(size, wanted)
+        return defaults(kind, field, size)
     if values.type == wanted:
         return values
     if field.type == "json" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
@@ -210,6 +210,14 @@ def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray | None, 
     except pa.ArrowException as error:
         raise RowError(kind.table, f"{values.type} does not fit {_said(field)}: {_short(error)}",
                        column=field.name) from error
+
+
+def defaults(kind: GraphType, field: GraphField, size: int) -> pa.Array:
+    """What a field holds where nothing is given, for so many rows."""
+    if field.default is None:
+        return pa.nulls(size, field.arrow_type)
+    one = pa.array([field.default]) if field.type == "json" else array_of(kind, field, [field.default])
+    return pa.repeat(one[0], size)
 
 
 def _textual(kind: pa.DataType) -> bool:

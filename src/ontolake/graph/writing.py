@@ -16,16 +16,23 @@ import pyarrow.compute as pc
 
 from ontolake.errors import Conflict, Invalid
 from ontolake.graph.constraints import Checker
-from ontolake.graph.errors import DuplicateKeyError, RecoveryBlockedError, RowError, UnknownBranchError
+from ontolake.graph.errors import (
+    DuplicateKeyError,
+    ExpectedVersionMismatch,
+    RecoveryBlockedError,
+    RowError,
+    UnknownBranchError,
+)
 from ontolake.graph.filters import to_sql
 from ontolake.graph.keys import contains
-from ontolake.graph.manifest import CommitRecord, Manifest, Pin, State
+from ontolake.graph.lineage import first_parents
+from ontolake.graph.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
 from ontolake.graph.recovery import Recoverer
-from ontolake.graph.rows import key_at, refuse_duplicates, to_table
+from ontolake.graph.rows import array_of, key_at, refuse_duplicates, to_table
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
 from ontolake.graph.staging import STAGED_ROWS, Staged
 from ontolake.graph.tables import Change, Tables
-from ontolake.graph.together import together
+from ontolake.graph.together import Turns, together
 from ontolake.graph.types import GraphType, resolve_table
 from ontolake.graph.ulid import new_ulid
 from ontolake.history import Commit
@@ -41,8 +48,13 @@ _DEFINITE = (Conflict, RowError, UnknownBranchError)
 class Writer:
     """Turns changes of tables into commits: the one way in which anything is ever published."""
 
-    def __init__(self, manifest: Manifest, tables: Tables, sidecars: Sidecars, recoverer: Recoverer) -> None:
+    def __init__(
+        self, manifest: Manifest, tables: Tables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns
+    ) -> None:  # fmt: skip
         self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
+        self.turns = turns
+        self.committed: Callable[[str], None] | None = None
+        """Told of every commit that changes rows, with its branch."""
         self._unsettled = False
 
     def ready(self, branch: str) -> None:
@@ -90,14 +102,27 @@ class Writer:
             dropped=list(dropped), lineage=list(lineage), extra=dict(extra or {}),
         )  # fmt: skip
         expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
-        try:
-            self.sidecars.write(sidecar)
+
+        def publish() -> State:
             pins = move(operation)
             pins |= dict.fromkeys(dropped)
-            published = self.manifest.publish(
+            return self.manifest.publish(
                 state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=types,
                 merged_parent=merged_parent, extra=extra, identity=state.identity, lineage=lineage,
                 recheck=recheck)  # fmt: skip
+
+        with self.turns.writing(state.branch):
+            published = self._under(sidecar, publish)
+        if self.committed is not None and kind not in PASSIVE:
+            self.committed(state.branch)
+        return published
+
+    def _under(self, sidecar: Sidecar, publish: Callable[[], State]) -> State:
+        """Publish under a sidecar, which goes when it is certain what came of it."""
+        operation = sidecar.operation
+        try:
+            self.sidecars.write(sidecar)
+            published = publish()
         except _DEFINITE:
             self.sidecars.leave(operation)
             self.sidecars.remove(operation)
@@ -313,9 +338,35 @@ class Transaction:
         if self._done:
             raise Invalid("the transaction has ended", hint="begin another one")
         self._done = True
+        while True:
+            try:
+                return self._finish(kind, merged_parent, only)
+            except ExpectedVersionMismatch:
+                if only or not self._follow():
+                    raise
+
+    def _follow(self) -> bool:
+        """Go on from where others have only optimized the tables meanwhile; False if they have not, or did more."""
+        manifest, mine = self._graph._manifest, self._state
+        state = self._graph._manifest_state(mine.branch)
+        if state.identity != mine.identity or all(state.pins.get(key) == mine.pins[key] for key in self._pending):
+            return False
+        commits = manifest.commits(mine.branch)
+        for record in first_parents(commits, state.head.id):
+            if record.id == mine.head.id:
+                self._state = state
+                return True
+            before = commits[record.parent].pins if record.parent is not None else {}
+            if record.kind not in PASSIVE and any(record.pins.get(key) != before.get(key) for key in self._pending):
+                break
+        return False
+
+    def _finish(self, kind: str | None, merged_parent: str | None, only: bool) -> Commit[str] | None:
         try:
             if self._graph._manifest.identity(self._state.branch) != self._state.identity:
                 raise UnknownBranchError(self._state.branch)
+            if not only:
+                self._follow()
             changes = self._changes()
             checker = Checker(self._tables, self._state.types, self._state.pins, changes)
             checker.within_tables()
@@ -372,8 +423,6 @@ def keys_table(kind: GraphType, keys: Any) -> pa.Table:
             raise RowError(kind.table, f"a key has {len(kind.keys)} parts ({', '.join(kind.keys)}), not {key!r}",
                            row=number)
         rows.append(parts)
-    from ontolake.graph.rows import _array
-
     columns = zip(*rows, strict=True) if rows else ([] for _ in kind.keys)
-    return pa.table({name: _array(kind, kind.by_name[name], list(values))
+    return pa.table({name: array_of(kind, kind.by_name[name], list(values))
                      for name, values in zip(kind.keys, columns, strict=True)})

@@ -32,6 +32,16 @@ class Placed(Relation[Customer, Order]):
 TYPES = [Customer, Order, Placed]
 
 
+def entity(name: str, key: type = str, /, **fields: Any) -> Any:
+    """A class with an `id` and these fields: name to (type, options)."""
+    namespace: dict[str, Any] = {"__annotations__": {"id": Field[key]}, "__module__": __name__,  # type: ignore[valid-type]
+                                 "id": Field(primary_key=True)}  # fmt: skip
+    for field, (kind, options) in fields.items():
+        namespace["__annotations__"][field] = Field[kind]
+        namespace[field] = Field(**options)
+    return type(Entity)(name, (Entity,), namespace)
+
+
 def customers(*names: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"id": name, "name": name.upper(), **fields} for name in names]
 
