@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ontolake.errors import Invalid
+from ontolake.graph.background import Background
 from ontolake.graph.branching import Branches
 from ontolake.graph.differ import diff_tables
 from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
@@ -33,6 +35,7 @@ from ontolake.graph.recovery import Recoverer, Recovery
 from ontolake.graph.sidecars import Sidecars
 from ontolake.graph.snapshot import Snapshot
 from ontolake.graph.tables import Tables
+from ontolake.graph.together import Turns
 from ontolake.graph.types import GraphType, check_types, graph_type
 from ontolake.graph.ulid import is_ulid, new_ulid
 from ontolake.graph.writing import Mode, Transaction, Writer
@@ -50,9 +53,11 @@ class Graph:
         self._tables = Tables(place)
         self._sidecars = Sidecars(place)
         self._recoverer = Recoverer(place, self._manifest, self._tables, self._sidecars)
-        self._writer = Writer(self._manifest, self._tables, self._sidecars, self._recoverer)
+        self._turns = Turns()
+        self._writer = Writer(self._manifest, self._tables, self._sidecars, self._recoverer, self._turns)
         self._identities: dict[str, str] = {}
         self._snapshots: dict[str, Snapshot] = {}
+        self._background: Background | None = None
         self.branches = Branches(self)
         self.tags = Tags(self)
         self.recovered: list[Recovery] = []
@@ -255,6 +260,19 @@ class Graph:
         self._writable()
         return optimize(self, branch, actor)
 
+    def keep_optimized(self, every: int = 32) -> None:
+        """Optimize in the background from now on, after so many commits of a branch; `close` ends it.
+
+        Writers go on meanwhile. Indexes of very big tables are left to `optimize`. Raises `Invalid`.
+        """
+        self._writable()
+        if every < 2:
+            raise Invalid(f"optimizing after {every} commits makes no sense", hint="choose 2 or more")
+        if self._background is not None:
+            self._background.stop()
+        self._background = Background(self, every)
+        self._writer.committed = self._background.committed
+
     def index(
         self, table: Any, column: str, *, kind: str = "btree", branch: str = MAIN, actor: str | None = None
     ) -> None:  # fmt: skip
@@ -306,7 +324,9 @@ class Graph:
         return graph
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything, after what is being done in the background."""
+        if self._background is not None:
+            self._background.stop()
         self._snapshots.clear()
         self._place.store.close()
 

@@ -49,9 +49,12 @@ COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_del
 
 def optimize(
     graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
-    tables: Collection[str] | None = None,
+    tables: Collection[str] | None = None, index_rows: int | None = None,
 ) -> list[Optimized]:  # fmt: skip
-    """See `Graph.optimize`. Other processes may do the `compacting`; only `tables` are looked at, if any are named."""
+    """See `Graph.optimize`. Other processes may do the `compacting`; only `tables` are looked at, if any are named.
+
+    Indexes of tables with more than `index_rows` rows are left as they are.
+    """
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
     line = graph._tables.line(branch)
@@ -67,7 +70,7 @@ def optimize(
                 before = len(graph._tables.at(kind, pin).get_fragments())
 
                 def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
-                    _optimize_one(dataset, kind, made, compacting)
+                    _optimize_one(dataset, kind, made, compacting, index_rows)
 
                 moved = graph._tables.rework(kind, pin, branch, operation, act, PASSIVE)
                 if moved is not None and moved.version != pin.version:
@@ -100,9 +103,13 @@ def wanted_indexes(kind: GraphType, rows: int) -> list[str]:
     return list(dict.fromkeys(found)) if rows else []
 
 
-def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting) -> None:
+def _optimize_one(
+    dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting, index_rows: int | None
+) -> None:  # fmt: skip
     if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
         compacting(dataset)
+    if index_rows is not None and dataset.count_rows() > index_rows:
+        return
     there = {index.name for index in dataset.describe_indices()}
     if there:
         dataset.optimize.optimize_indices()

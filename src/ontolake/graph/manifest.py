@@ -40,6 +40,9 @@ RECOVERY_ACTOR = "omnigraph:recovery"
 COMPACT_AFTER = 24
 """Fragments of the manifest after which a publish compacts it, so that reading it costs the same for ever."""
 
+PASSIVE = frozenset({"optimize", "index"})
+"""Kinds of commits that change no row."""
+
 _ATTEMPTS = 60
 _IN_FLIGHT = 16
 """So many publishes of others may be on their way to the disk."""

@@ -218,7 +218,7 @@ def _written(operation: Any, folder: str) -> Iterator[str]:
     changed: Iterable[Any] = getattr(operation, "updated_fragments", ())
     for fragment in (*new, *changed):
         if fragment.deletion_file is not None:
-            yield str(fragment.deletion_file.path(fragment.id, folder))
+            yield str(fragment.deletion_file.path(fragment.id))
     indexes = (*getattr(operation, "new_indices", ()), *getattr(operation, "rewritten_indices", ()))
     for index in indexes:
         name = str(getattr(index, "new_id", None) or getattr(index, "uuid", ""))

@@ -267,6 +267,8 @@ class Tables:
             if version < latest.version:
                 self.place.settle(latest.checkout_version((self.line(branch), version)))
         self.place.settle(latest)
+        if pin.branch == self.line(branch):
+            self._known.moved(kind, pin, Change(), latest.version)
         return latest
 
     def _are_new(self, kind: GraphType, pin: Pin, puts: pa.Table) -> bool:

@@ -6,8 +6,11 @@ While a test has armed fault points everything is done one after the other, so t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 from ontolake import faults
@@ -90,3 +93,38 @@ def sync_all(paths: Iterable[str]) -> None:
         wait(futures)
     for future in futures:
         future.result()
+
+
+class Turns:
+    """Who may move the tables of a branch: any number of writers at once, or one who is alone."""
+
+    def __init__(self) -> None:
+        self._free = threading.Condition()
+        self._writers: Counter[str] = Counter()
+        self._alone: dict[str, int] = {}
+
+    @contextmanager
+    def writing(self, branch: str) -> Iterator[None]:
+        with self._free:
+            self._free.wait_for(lambda: self._alone.get(branch, threading.get_ident()) == threading.get_ident())
+            self._writers[branch] += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._writers[branch] -= 1
+                self._free.notify_all()
+
+    @contextmanager
+    def alone(self, branch: str) -> Iterator[None]:
+        """Writers that have begun come to their end first; those that come later wait."""
+        with self._free:
+            self._free.wait_for(lambda: branch not in self._alone)
+            self._alone[branch] = threading.get_ident()
+            self._free.wait_for(lambda: not self._writers[branch])
+        try:
+            yield
+        finally:
+            with self._free:
+                del self._alone[branch]
+                self._free.notify_all()

@@ -1,0 +1,144 @@
+"""What a commit brought is synced before anything points to it, and what is refused leaves no files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from graph_support import TYPES, Customer, Order, Placed, customers, held
+
+from ontolake import faults
+from ontolake.graph import DuplicateKeyError, EndpointError, Graph
+from ontolake.graph.staging import STAGED_ROWS
+
+HINT = "latest_version_hint.json"  # Lance does without it, or with a wrong one
+
+
+@contextmanager
+def synced(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The files and directories that are synced in the block."""
+    seen: set[str] = set()
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        seen.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", noted)
+        yield seen
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.is_file() and path.name != HINT}
+
+
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["at once", "one by one"])
+def test_every_new_file_and_its_directories_are_synced(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_by_one: bool
+) -> None:  # fmt: skip
+    root = tmp_path / "graph"
+    steps: list[str] = []
+    at_publish: set[str] = set()
+
+    def look(step: str) -> None:
+        steps.append(step)
+        if step == "graph: before publishing":
+            at_publish.update(seen)
+
+    for number in range(3):
+        before = files(root)
+        with synced(monkeypatch) as seen:
+            def write(number: int = number) -> None:
+                with graph.transaction() as tx:
+                    tx.load(Customer, customers("a", f"k{number}", tier=str(number)))
+                    tx.load(Order, [{"id": number}])
+                    tx.load(Placed, [{"left_key": "a", "right_key": number}])
+
+            if one_by_one:
+                with faults.arm(look):
+                    write()
+            else:
+                write()
+        new = {path for path in files(root) - before if "/.ontolake/" not in path}
+        assert len(new) >= 12
+        assert new <= seen
+        assert {os.path.dirname(path) for path in new} <= seen
+        if one_by_one:
+            assert {path for path in new if "/__manifest/" not in path} <= at_publish
+    assert not one_by_one or "graph: before publishing" in steps
+
+
+def test_a_directory_that_is_new_is_synced_into_its_parent(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    graph.load(Customer, customers("a", "b"))
+    (folder,) = (path for path in (tmp_path / "graph" / "nodes").iterdir() if (path / "data").exists())
+    assert not (folder / "_deletions").exists()
+    with synced(monkeypatch) as seen:
+        graph.delete(Customer, "a")
+    assert (folder / "_deletions").exists()
+    assert {str(folder), str(folder / "_deletions")} <= seen
+
+
+def many(count: int) -> pa.Table:
+    return pa.table({"id": pa.array(range(count), pa.int64()), "total": pa.array([1.0] * count)})
+
+
+def test_rows_that_were_written_ahead_are_shown_once_or_leave_no_files(graph: Graph, tmp_path: Path) -> None:
+    count = STAGED_ROWS
+    before = files(tmp_path)
+    doubled = pa.concat_tables([many(count), many(1)])
+    with pytest.raises(DuplicateKeyError) as caught:
+        graph.load(Order, doubled, mode="append")
+    assert caught.value.row == count
+    nowhere = pa.table({"left_key": ["nobody"] * count, "right_key": pa.array(range(count), pa.int64())})
+    with pytest.raises(EndpointError):
+        graph.load(Placed, nowhere)
+    given_up = graph.transaction()
+    given_up.load(Order, many(count))
+    given_up.__exit__(RuntimeError, RuntimeError(), None)
+    assert files(tmp_path) == before
+    with graph.transaction() as tx:
+        tx.load(Order, many(count))
+        tx.load(Order, [{"id": 5, "total": 7.0}])
+    assert graph.snapshot().table(Order).count() == count
+    assert graph.snapshot().get(Order, 5) == {"id": 5, "total": 7.0}
+    with pytest.raises(DuplicateKeyError):
+        graph.load(Order, many(count), mode="append")
+    data = [path for path in files(tmp_path) - before if "/data/" in path and "/nodes/" in path]
+    assert len(data) == 1
+
+
+def test_small_commits_tell_new_rows_from_old_ones(url: str) -> None:
+    """Also where another process, a branch or an optimize has moved the table meanwhile."""
+    with Graph.init(url, TYPES) as graph, Graph.open(url) as other:
+        expected: dict[str, Any] = {}
+
+        def load(via: Graph, *names: str, **fields: Any) -> None:
+            via.load(Customer, customers(*names, **fields))
+            expected.update({row["id"]: {"tier": None, "email": None, **row} for row in customers(*names, **fields)})
+
+        load(graph, "a", "b")
+        load(graph, "b", "c", tier="gold")
+        load(other, "d")
+        load(graph, "d", "e", tier="new")
+        graph.delete(Customer, ["a", "e"])
+        expected.pop("a")
+        expected.pop("e")
+        load(graph, "a", tier="again")
+        graph.optimize()
+        load(graph, "a", "f")
+        with pytest.raises(DuplicateKeyError):
+            graph.load(Customer, customers("f"), mode="append")
+        graph.branches.create("try")
+        graph.load(Customer, customers("a", "g"), branch="try")
+        graph.load(Customer, customers("g", tier="x"), branch="try")
+        assert list(held(graph, "try")["node/Customer"]) == [*"abcdfg"]
+        assert held(other)["node/Customer"] == expected
+        assert graph.snapshot().table(Customer).count() == len(expected)

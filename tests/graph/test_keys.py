@@ -1,0 +1,59 @@
+"""Keys by the million are compared as plain sets would compare them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ontolake.graph.keys import KeySet, are_distinct, codes, contains, repeated
+
+VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.one_of(st.integers(-5, 30), st.sampled_from([-2**63, 2**63 - 1, 2**40])),
+    pa.int32(): st.integers(-9, 9), pa.uint64(): st.sampled_from([0, 5, 2**64 - 1]),
+    pa.string(): st.sampled_from("abcdef"), pa.float64(): st.sampled_from([1.5, 2.5, -0.5]),
+}  # fmt: skip
+
+
+def column(values: list[Any], kind: pa.DataType, cut: int) -> pa.ChunkedArray:
+    """The values in two chunks, as what is read often comes."""
+    return pa.chunked_array([pa.array(values[:cut], kind), pa.array(values[cut:], kind)], kind)
+
+
+@st.composite
+def keys(draw: st.DrawFn) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], pa.Table, pa.Table]:
+    """Two lists of keys of one to three columns, and the same as tables."""
+    kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
+    row = st.tuples(*(VALUES[kind] for kind in kinds))
+    first, second = draw(st.lists(row, max_size=12)), draw(st.lists(row, max_size=12))
+    cut = draw(st.integers(0, 12))
+    one, two = (pa.table({f"c{n}": column([row[n] for row in rows], kind, cut) for n, kind in enumerate(kinds)})
+                for rows in (first, second))
+    return first, second, one, two
+
+
+@given(keys())
+def test_codes_repetitions_and_membership(given: Any) -> None:
+    first, second, one, two = given
+    names = one.column_names
+    found = codes(*one.columns).tolist()
+    assert [[a == b for a in found] for b in found] == [[a == b for a in first] for b in first]
+    assert are_distinct(*one.columns) == (len(set(first)) == len(first))
+    places: dict[Any, list[int]] = {}
+    for number, key in enumerate(first):
+        places.setdefault(key, []).append(number)
+    assert repeated(*one.columns) == sorted((at[0], at[1]) for at in places.values() if len(at) > 1)
+    assert contains(one, two, names).to_pylist() == [key in first for key in second]
+    both = KeySet([one.column(0), two.column(0)])
+    assert both.has(two.column(0)).all()
+
+
+def test_keys_far_apart_and_close_together_are_told_apart_alike() -> None:
+    for step in (1, 10**12):
+        there = pa.chunked_array([[number * step for number in range(0, 2000, 2)]])
+        asked = pa.chunked_array([[number * step for number in range(-10, 2010)]])
+        assert KeySet(there).has(asked).tolist() == [0 <= n < 2000 and n % 2 == 0 for n in range(-10, 2010)]
+        assert are_distinct(there, there)
+        assert not are_distinct(pa.chunked_array([*there.chunks, *there.chunks]))
