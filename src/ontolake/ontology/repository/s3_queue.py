@@ -185,22 +185,25 @@ class QueueObjects:
                 replace(self.access.store, names.QUEUE, data, view.tag, nonce)
         except (AlreadyExists, PreconditionFailed):
             return False
-        except DurabilityUnconfirmed:
-            return self._settled(view, nonce)
+        except DurabilityUnconfirmed as error:
+            if not self._settled(view, nonce, error):
+                return False
         self._pages = {ref.path: self._pages[ref.path] for ref in tidied.pages if ref.path in self._pages}
         return True
 
-    def _settled(self, view: View, nonce: bytes) -> bool:
-        """Whether a swap happened whose response was lost. Raises `DurabilityUnconfirmed` if it may yet happen."""
-        found = self.access.find(names.QUEUE)
+    def _settled(self, view: View, nonce: bytes, doubt: DurabilityUnconfirmed) -> bool:
+        """Whether a swap happened whose response was lost. Raises what was in doubt if it may yet happen."""
+        try:
+            found = self.access.find(names.QUEUE)
+        except StorageError:
+            raise doubt from None
         if found is not None and found.tag != view.tag:
             queue = layout.decode(found.data, Queue, names.QUEUE, self.access.url)
             if nonce.decode() in queue.nonces:
                 return True
             if queue.version <= view.queue.version + names.REMEMBERED:
                 return False
-        raise DurabilityUnconfirmed(f"it is not known whether the queue of {self.access.url} was changed",
-                                    hint="look at the queue before deciding again")
+        raise doubt
 
     # what is past
     def _archive(self, items: Collection[Item]) -> None:
@@ -218,19 +221,21 @@ class QueueObjects:
     def _keep(self, event: QueuedEvent, past: Past) -> None:
         """Write about a past event, unless something later is there."""
         path, data, store = names.past_path(event.id), layout.compact(past), self.access.store
+        tag: str | None = None
         while True:
-            found = self.access.find(path)
             try:
-                if found is None:
+                if tag is None:
                     again(lambda: store.put_if_absent(path, data))
                 else:
+                    again(lambda tag=tag: store.put_if_match(path, data, tag))  # type: ignore[misc]
+                break
+            except (AlreadyExists, PreconditionFailed):  # somebody else wrote, or we did and did not hear of it
+                found = self.access.find(path)
+                tag = None if found is None else found.tag
+                if found is not None:
                     there = layout.decode(found.data, Past, path, self.access.url)
                     if (there.seq, there.item is None) >= (past.seq, past.item is None):
                         break
-                    again(lambda tag=found.tag: store.put_if_match(path, data, tag))  # type: ignore[misc]
-            except (AlreadyExists, PreconditionFailed):
-                continue  # somebody else wrote, or we did and did not hear of it
-            break
         if event.root_id != event.id:
             if past.item is None:
                 again(lambda: store.delete([names.chain_path(event)]))
