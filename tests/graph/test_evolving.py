@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
+import pyarrow as pa
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, entity, held
 
-from ontolake.graph import ConstraintError, Graph, GraphSchemaError, Unique, UnknownTableError
+from ontolake.graph import ConstraintError, Graph, GraphSchemaError, Unique, UnknownTableError, Vector
 from ontolake.model import Entity, Field
 
 
@@ -43,6 +46,28 @@ def test_columns_are_added_renamed_widened_and_dropped_in_one_commit(graph: Grap
         with pytest.raises(UnknownTableError):
             again.snapshot().table("Customer")
         assert not again.schema_plan([second])
+
+
+def test_a_new_column_of_any_type_is_filled_with_its_default(graph: Graph) -> None:
+    """The same value wherever it comes from: the change of the type, a load without the column, rows without it."""
+    wanted: dict[str, tuple[Any, Any]] = {
+        "s": (str, "it's"), "i": (int, 7), "f": (float, 1.5), "b": (bool, True), "d": (date, date(2024, 5, 6)),
+        "at": (datetime, datetime(2024, 5, 6, tzinfo=UTC)), "p": (Decimal, Decimal("1.50")), "raw": (bytes, b"\x00\xff"),
+        "j": (list[str], ["a"]), "v": (Vector(2), [1.0, 2.0]), "n": (str | None, None),
+    }  # fmt: skip
+    drop = [kind for kind in graph.types().values() if kind.name == "Order"]
+    graph.schema_apply(graph.schema_plan(drop))
+    graph.load(Order, [{"id": 1}])
+    fields = {name: (kind, {"default": value, **({"max_digits": 10, "decimal_places": 2} if name == "p" else {})})
+              for name, (kind, value) in wanted.items()}  # fmt: skip
+    graph.schema_apply(graph.schema_plan([order(**fields)]))
+    graph.load("Order", pa.table({"id": [2]}))
+    graph.load("Order", [{"id": 3}, {"id": 4, "j": ["other"]}])
+    expected = {name: value for name, (_, value) in wanted.items()}
+    found = held(graph)["node/Order"]
+    for key in (1, 2, 3):
+        assert found[key] == {"id": key, **expected}
+    assert found[4]["j"] == ["other"]
 
 
 def test_types_are_added_and_come_back_after_a_drop(graph: Graph) -> None:

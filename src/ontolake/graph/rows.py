@@ -94,6 +94,8 @@ def _from_rows(kind: GraphType, rows: list[Any]) -> pa.Table:
     for name in names:
         field = known[name]
         fill = field.default if field.has_default else None
+        if field.type == "json" and fill is not None:
+            fill = json.loads(fill)  # it is kept as text
         values = [fill if (value := row.get(name, missing)) is missing else value for row in plain]
         arrays.append(array_of(kind, field, values))
     return pa.Table.from_arrays(arrays, names=list(names)) if names else pa.table({})
