@@ -13,12 +13,14 @@ import pytest
 from ontolake import faults
 from ontolake.documents import open_space
 from ontolake.errors import Invalid
+from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.parallel import Fragment, clean, new_job, open_parallel, stage
 from ontolake.spark.source import OntolakeSource, Options
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.streams import Mark, StreamReader, StreamWriter, last_batch, publish_batch
+from ontolake.sql import open_database
 
 pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
 
@@ -158,9 +160,9 @@ def test_documents_take_batches_too(spark: SparkSession, tmp_path: Path) -> None
         assert space.read("a").document == {"size": 1}
 
 
-def staged(url: str, *sizes: int) -> list[Fragment]:
+def staged(url: str, *sizes: int, table: str = "entity/Thing") -> list[Fragment]:
     batch = pa.record_batch({"id": [f"n{size}" for size in sizes], "size": pa.array(sizes, pa.int64())})
-    found = stage(url, "entity/Thing", [batch], job=new_job())
+    found = stage(url, table, [batch], job=new_job())
     assert found is not None
     return [found]
 
@@ -213,6 +215,28 @@ def test_the_last_batch_of_each_stream_is_known(url: str) -> None:
         assert last_batch(store, "s") == Mark(2, 4)
         assert last_batch(store, "t") == Mark(0, 5)
         assert last_batch(store, "u") is None
+
+
+@pytest.mark.parametrize("kind", ["graph", "sql"])
+def test_graphs_and_sql_tables_publish_a_batch_once_too(tmp_path: Path, kind: str) -> None:
+    place, table = {"graph": ("graph/", "node/Thing"), "sql": ("sql.db", "main.public.thing")}[kind]
+    url = f"{tmp_path}/{place}"
+    if kind == "graph":
+        with Graph.init(url, [Thing]) as graph:
+            graph.load(table, [{"id": "n1", "size": 0}])
+    else:
+        with open_database(url) as database:
+            database.execute("CREATE TABLE thing (id TEXT PRIMARY KEY, size INT)")
+    options = Options({"url": url, "table": table})
+    published = [publish_batch(options, "s", batch, staged(url, 1, batch + 2, table=table)) for batch in (0, 0, 1, 1)]
+    assert [one is None for one in published] == [False, True, False, True]
+    with open_parallel(url) as store:
+        assert last_batch(store, "s") == Mark(1, published[2].commit)  # type: ignore[union-attr,arg-type]
+        found = [row for split in store.splits(table, store.view()) for batch in split.read()
+                 for row in batch.to_pylist()]
+    assert sorted(row["id"] for row in found) == ["n1", "n2", "n3"]
+    with pytest.raises(StreamError, match="batch 1 was published"):
+        publish_batch(options, "s", 0, staged(url, 9, table=table))
 
 
 @pytest.mark.parametrize(("options", "told"), [

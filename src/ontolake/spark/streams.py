@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
-from ontolake.parallel import Fragment, Published, beside, new_job, stage
+from ontolake.parallel import Fragment, Parallel, Published, beside, new_job, stage
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.types import fitted
 
@@ -156,13 +156,12 @@ class Mark(NamedTuple):
     commit: int | str
 
 
-def last_batch(store: Any, stream: str) -> Mark | None:
+def last_batch(store: Parallel, stream: str) -> Mark | None:
     """The newest commit that says it has a batch of this stream in it.
 
     Reads the commits that came since the stream published last; all of them, where it never did.
     """
-    log = getattr(store, "commits", None) or store.repository.commits
-    for commit in log():
+    for commit in store.commits():
         batch = _batch_of(commit, stream)
         if batch is not None:
             return Mark(batch, commit.id)
