@@ -187,7 +187,7 @@ def open_parallel(
     from ontolake.cli.kinds import exact_url, find_store
 
     classes = tuple(types)
-    if _holds_graph(url):
+    if holds_graph(url):
         from ontolake.graph.parallel import GraphParallel
 
         return GraphParallel(absolute(url), branch=branch, write=write)
@@ -217,7 +217,8 @@ def open_parallel(
                        "prefix")
 
 
-def _holds_graph(url: str) -> bool:
+def holds_graph(url: str) -> bool:
+    """Whether there is a graph at a URL."""
     location = urls.parse(url)
     if location.seam or location.place not in (urls.Place.DIRECTORY, urls.Place.BUCKET):
         return False

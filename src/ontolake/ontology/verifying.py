@@ -69,20 +69,31 @@ def _rows(
     repository: Repository, version: SchemaVersion, commits: set[int], done: list[int], progress: Progress
 ) -> Iterator[Damage]:  # fmt: skip
     """The damage in a schema and in all rows that were written under it."""
-    where = f"schema of {version.type_kind} {version.type_name}, version {version.schema_version_id}"
-    if schema_hash(version.schema) != version.schema_hash:
-        yield Damage(where, f"its hash is not {version.schema_hash}")
+    yield from check_schema(version)
     try:
         checks = _Checks(version)
-    except (KeyError, TypeError, ValueError, AttributeError, OntolakeError) as error:
-        yield Damage(where, f"it is not a schema: {error}")
-        return
+    except _NO_SCHEMA:
+        return  # told with the schema
     rows = iter(repository.stored_history(version))
     while batch := list(islice(rows, _BATCH)):
         yield from checks.look_at(batch, commits)
         done[0] += len(batch)
         progress("rows", done[0], None)
     yield from checks.rest()
+
+
+def check_schema(version: SchemaVersion) -> Iterator[Damage]:
+    """The damage in a schema itself."""
+    where = f"schema of {version.type_kind} {version.type_name}, version {version.schema_version_id}"
+    if schema_hash(version.schema) != version.schema_hash:
+        yield Damage(where, f"its hash is not {version.schema_hash}")
+    try:
+        _Checks(version)
+    except _NO_SCHEMA as error:
+        yield Damage(where, f"it is not a schema: {error}")
+
+
+_NO_SCHEMA = (KeyError, TypeError, ValueError, AttributeError, OntolakeError)
 
 
 def check_rows(version: SchemaVersion, rows: list[tuple[Any, ...]], commits: Collection[int]) -> Iterator[Damage]:

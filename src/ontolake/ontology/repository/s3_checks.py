@@ -34,21 +34,14 @@ def check(repository: S3Repository) -> Iterator[Damage]:
     """What is missing, cut short, or has other bytes than it was written with; manifests that do not fit."""
     try:
         moment = repository.moment()
-        below = moment.commit_id + 1
+        yield from check_chain(repository, moment)
         seen: set[str] = set()
-        for path, manifest in manifests(repository, moment):
-            if manifest.commit_id != below - 1:
-                yield Damage(path, f"it is of commit {manifest.commit_id}, where {below - 1} should be")
-            below = manifest.commit_id
+        for _, manifest in manifests(repository, moment):
             for file in manifest.files:
                 yield from _bytes(repository, file.path, file.content_sha256, seen)
-        if below not in (0, 1):
-            yield Damage(moment.head.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
-        yield from check_types(repository, moment)
         for state in live_states(repository, moment):
             for one in (*state.runs, *state.past):
                 yield from _bytes(repository, one.path, one.content_sha256, seen)
-        yield from check_queue(repository, moment)
     except OntolakeError as error:
         yield Damage(layout.HEAD, str(error))
 
@@ -64,8 +57,20 @@ def _bytes(repository: S3Repository, path: str, digest: str, seen: set[str]) -> 
         yield Damage(path, f"its {len(found.data)} bytes are not those that were written")
 
 
-def check_types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
-    """Types of the newest manifest whose schemas or files are not of the version that it says."""
+def check_chain(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+    """Manifests, types and the queue of events where they do not fit to each other, without files of rows."""
+    below = moment.commit_id + 1
+    for path, manifest in manifests(repository, moment):
+        if manifest.commit_id != below - 1:
+            yield Damage(path, f"it is of commit {manifest.commit_id}, where {below - 1} should be")
+        below = manifest.commit_id
+    if below not in (0, 1):
+        yield Damage(moment.head.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
+    yield from _types(repository, moment)
+    yield from check_queue(repository, moment)
+
+
+def _types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
     for key, entry in (moment.manifest.types if moment.manifest else {}).items():
         kind, name = layout.split_key(key)
         known = {one.schema_version_id for one in moment.versions(kind, name)}

@@ -1,6 +1,6 @@
 """`export`: the tables of any store at one commit as Parquet files, written by workers, a split each.
 
-    entity/Customer/part-00000-1f2e3d4c.parquet …, export.json
+    entity/Customer/part-00000-1f2e3d4c-5b6a7988.parquet …, export.json
 
 `export.json` is written last and names every file: an export without it was not finished.
 """
@@ -50,7 +50,7 @@ def export(
     Raises `NotFound` for a table or commit that is not there, `AlreadyExists` if the place has anything in it.
     """
     where, _ = kind_of(url)
-    place = _place(target)
+    place, job = _place(target), secrets.token_hex(4)
     workers = workers_of(spark, parts)
     with open_parallel(where, branch=branch) as store:
         known = store.tables()
@@ -59,14 +59,14 @@ def export(
                 raise NotFound(f"there is no table {name!r} in {url!r}", hint=f"there are {', '.join(known) or 'none'}")
         chosen = [name for name in known if tables is None or name in tables]
         view = store.view(as_of=as_of)
-        items = [ExportPart(place, name, number, split) for name in chosen for number, split in enumerate(
+        items = [ExportPart(place, job, name, number, split) for name in chosen for number, split in enumerate(
             store.splits(name, view, parts=max(workers.parts, 1)))]
     _claim(place, url)
     written = [one for one in workers.run(write_part, items) if one is not None]
     reach("spark: export written")
     found = {name: ExportedTable(sum(one.rows for one in written if one.table == name),
                                  {one.key: one.rows for one in written if one.table == name}) for name in chosen}
-    _finish(place, url, view.commit, found)
+    _finish(place, job, url, view.commit, found)
     return Exported(view.commit, found)
 
 
@@ -89,13 +89,13 @@ def _claim(place: str, url: str) -> None:
                                 hint="name a new or empty place")
 
 
-def _finish(place: str, url: str, commit: Any, tables: dict[str, ExportedTable]) -> None:
-    """Remove what tasks left that were done twice, and say what is there."""
+def _finish(place: str, job: str, url: str, commit: Any, tables: dict[str, ExportedTable]) -> None:
+    """Remove what tasks of this job left that were done twice, and say what is there."""
     from ontolake.objects import open_store
 
     wanted = {key for one in tables.values() for key in one.files}
     with contextlib.closing(open_store(place)) as store:
-        extra = [info.key for info in store.list() if info.key not in wanted]
+        extra = [info.key for info in store.list() if info.key not in wanted and f"-{job}-" in info.key]
         if extra:
             store.delete(extra)
         told = {"source": url, "commit": commit, "tables": {name: one._asdict() for name, one in tables.items()}}
@@ -107,6 +107,7 @@ class ExportPart:
     """A split on its way to a file."""
 
     place: str
+    job: str
     table: str
     number: int
     split: Split
@@ -136,7 +137,7 @@ def write_part(part: ExportPart) -> Written | None:
     if writer is None:
         return None
     writer.close()
-    key = f"{part.table}/part-{part.number:05}-{secrets.token_hex(4)}.parquet"
+    key = f"{part.table}/part-{part.number:05}-{part.job}-{secrets.token_hex(4)}.parquet"
     with contextlib.closing(open_store(part.place)) as store:
         store.put(key, sink.getvalue())
     return Written(part.table, key, rows)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ontolake.ontology.repository.s3_base import S3Repository
     from ontolake.ontology.repository.s3_transaction import S3Transaction
 
-_OWNER = "onto spark migrate"
 
 
 def migrate(
@@ -60,14 +59,14 @@ def migrate(
     `MigrationError`, `LockContentionError` if somebody else writes, `JobError` for a store without types.
     """
     with _migration(url, types, spark, upgraders, parts, write=True) as migration:
-        repository = migration.repository
+        repository, owner = migration.repository, f"onto spark migrate {new_job()}"
         if not migration.on_objects:  # the transaction itself keeps others out
-            return migration.apply(_OWNER, token, force=force)
-        repository.acquire_lease(_OWNER)
+            return migration.apply(owner, token, force=force)
+        repository.acquire_lease(owner)
         try:
-            return migration.apply(_OWNER, token, force=force)
+            return migration.apply(owner, token, force=force)
         finally:
-            repository.release_lease(_OWNER)
+            repository.release_lease(owner)
 
 
 def preview_migration(

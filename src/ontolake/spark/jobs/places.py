@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from ontolake import urls
 from ontolake.errors import Invalid
-from ontolake.parallel import absolute
+from ontolake.parallel import absolute, holds_graph
 from ontolake.spark.jobs.errors import JobError
 from ontolake.spark.jobs.workers import PARTS, Here, OnSpark, Workers
 
@@ -36,7 +36,7 @@ def kind_of(url: str) -> tuple[str, Kind]:
         raise Invalid(f"{url!r} is in the memory of one process, where no worker can read it",
                       hint="use a file, a directory or a bucket")
     where = absolute(url)
-    if location.holds_objects and not location.seam and _holds_graph(where):
+    if holds_graph(where):
         return where, "graph"
     store = find_store(where)
     name = store.model.name if store.model is not None else None
@@ -46,14 +46,6 @@ def kind_of(url: str) -> tuple[str, Kind]:
         return exact_url(store.found), cast(Kind, name)
     raise Invalid(f"{url!r} holds {store.described}, for which there are no jobs",
                   hint="for a space of documents name its own file or prefix; see onto info")
-
-
-def _holds_graph(url: str) -> bool:
-    from ontolake.graph.manifest import MANIFEST
-    from ontolake.objects import open_store
-
-    with contextlib.closing(open_store(url)) as store:
-        return any(True for _ in store.list(f"{MANIFEST}/"))
 
 
 def need(verb: str, url: str, kinds: Mapping[Kind, str | None]) -> tuple[str, Kind]:

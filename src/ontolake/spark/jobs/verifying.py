@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ontolake.errors import Corruption, OntolakeError
 from ontolake.history import Damage
 from ontolake.ontology.repository.protocol import SchemaVersion
-from ontolake.ontology.verifying import check_rows
+from ontolake.ontology.verifying import check_rows, check_schema
 from ontolake.parallel import Split, View, open_parallel
 from ontolake.spark.jobs.places import kind_of, typed, workers_of
 from ontolake.spark.jobs.workers import Workers
@@ -98,6 +98,12 @@ def _typed_in_sqlite(url: str, workers: Workers) -> Verified:
     from ontolake.ontology.parallel import TypedParallel
 
     items: list[tuple[Callable[[Any], Looked], Any]] = [(look_at_layout, url)]
+    with typed(url) as repository:
+        names = sorted({*repository.schemas(), *repository.dropped()})
+        damage = [one for name in names for version in repository.schema_versions(*name)
+                  for one in check_schema(version)]
+    if damage:  # rows cannot be read by what is no schema
+        return Verified((*look_at_layout(url).damage, *damage), 1, 0)
     try:
         with TypedParallel(url) as store:
             repository = store.repository
@@ -107,7 +113,7 @@ def _typed_in_sqlite(url: str, workers: Workers) -> Verified:
                 latest = cast("Sequence[KeyRange]", store.splits(f"{kind}/{name}", View(head), parts=workers.parts))
                 everything = cast("KeyRange", store.splits(f"{kind}/{name}", View(head, "history"), parts=1)[0])
                 items += [(look_at_states, States(_within(everything, one), one, current, commits)) for one in latest]
-            for kind, name in sorted({*repository.schemas(), *repository.dropped()}):
+            for kind, name in names:
                 now = repository.schemas().get((kind, name))
                 items += [(look_at_version, OldVersion(url, version, commits))
                           for version in repository.schema_versions(kind, name)

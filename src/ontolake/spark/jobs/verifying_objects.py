@@ -15,12 +15,12 @@ from ontolake.history import Damage
 from ontolake.model.stored import StoredType
 from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import SchemaVersion
-from ontolake.ontology.repository.s3_checks import check_types, manifests, state_of
+from ontolake.ontology.repository.s3_checks import check_chain, manifests, state_of
 from ontolake.ontology.repository.s3_files import described, parquet_table
 from ontolake.ontology.repository.s3_layout import DataFile, TypeState
 from ontolake.ontology.repository.s3_rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
 from ontolake.ontology.repository.s3_scan import last_of_each, same_keys
-from ontolake.ontology.verifying import check_rows
+from ontolake.ontology.verifying import check_rows, check_schema
 from ontolake.spark.jobs.places import on_objects
 from ontolake.spark.jobs.ranges import KeyPart, key_ranges
 from ontolake.spark.jobs.verifying import Looked, Verified, together
@@ -72,7 +72,10 @@ def verify_objects(url: str, workers: Workers) -> Verified:
         try:
             with repository.reading():
                 moment = repository.moment()
-                damage += _chain(repository, moment)
+                damage += check_chain(repository, moment)
+                damage += [one for version in _versions(moment).values() for one in check_schema(version)]
+                if damage:
+                    return Verified(tuple(damage), 1, 0)
                 listed = list(_files(repository, moment))
         except OntolakeError as error:
             return Verified((*damage, Damage(layout.HEAD, str(error))), 1, 0)
@@ -89,18 +92,6 @@ def verify_objects(url: str, workers: Workers) -> Verified:
                 return Verified((Damage(layout.HEAD, "it went back while it was looked at"),), len(groups), rows)
             again = together(workers, list(_merged(repository, moment, url, listed, there, workers)))
     return Verified(again.damage, len(groups) + again.parts, rows)
-
-
-def _chain(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
-    """Manifests that do not fit to each other or to the schemas."""
-    below = moment.commit_id + 1
-    for path, manifest in manifests(repository, moment):
-        if manifest.commit_id != below - 1:
-            yield Damage(path, f"it is of commit {manifest.commit_id}, where {below - 1} should be")
-        below = manifest.commit_id
-    if below not in (0, 1):
-        yield Damage(moment.head.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
-    yield from check_types(repository, moment)
 
 
 def _versions(moment: Moment) -> dict[tuple[str, int], SchemaVersion]:
