@@ -26,9 +26,12 @@ from ontolake.ontology.errors import (
     MigrationTokenError,
     QueryError,
 )
+from ontolake.ontology.repository.s3_maintenance import collect, garbage
 from ontolake.ontology.upgraders import Upgrader
 from ontolake.spark import jobs
 from ontolake.spark.jobs.errors import JobError
+from ontolake.spark.jobs.places import on_objects
+from ontolake.spark.jobs.workers import Here
 from ontolake.sql import open_database
 
 
@@ -284,7 +287,6 @@ def test_a_merged_file_that_says_something_else_than_commits_is_found(lake: str)
     from ontolake.ontology.repository.s3_base import Restated, S3Repository
     from ontolake.ontology.repository.s3_files import write_file
     from ontolake.ontology.repository.s3_moment import Moment
-    from ontolake.spark.jobs.places import on_objects
 
     jobs.compact(lake, types=["Thing"])
 
@@ -370,6 +372,35 @@ def test_indices_are_made_anew_where_they_differ(lake: str) -> None:
     index.write_text("{}")
     assert [tuple(one) for one in jobs.reindex(lake, parts=PARTS)] == [("meta/indices/entities/Thing.json", "behind")]
     assert json.loads(index.read_text())["type_name"] == "Thing"
+
+
+class Twice(Here):
+    """Does every part twice and takes the second result, as where a worker is lost after it was done."""
+
+    def run(self, work: Callable[[Any], Any], items: Any, *, code: Any = ()) -> list[Any]:
+        for item in items:
+            work(item)
+        return super().run(work, items)
+
+
+def test_parts_that_are_done_twice_double_nothing(lake: str, tmp_path: Path) -> None:
+    before, twice = everything(lake), Twice(PARTS)
+    jobs.compact(lake, spark=twice, rows_per_file=2000)
+    assert everything(lake) == before
+    jobs.migrate(lake, [Named], spark=twice, upgraders=[Upgrader(named, "Thing", 1, True)], force=True)
+    assert everything(lake, Named)[0].num_rows == ROWS
+    assert jobs.verify(lake, spark=twice).ok
+    done = jobs.export(lake, f"{tmp_path}/out", spark=twice)
+    there = {str(file.relative_to(tmp_path / "out")) for file in (tmp_path / "out").glob("**/*.parquet")}
+    assert there == {key for one in done.tables.values() for key in one.files}
+    copy = f"{tmp_path}/copy.db"
+    jobs.convert(lake, copy, spark=twice)
+    assert everything(copy, Named)[0] == everything(lake, Named)[0]
+    with on_objects(lake, write=True) as repository:  # what the first attempts wrote is garbage, and all that is
+        found = garbage(repository, grace=0)
+        collect(repository, found.token, grace=0)
+    assert found.keys
+    assert jobs.verify(lake).ok
 
 
 # other kinds

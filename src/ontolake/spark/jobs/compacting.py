@@ -39,8 +39,8 @@ _IN_SQLITE = "a store in SQLite has no files to merge, and onto gc gives room ba
 
 
 def compact(
-    url: str, *, spark: SparkSession | None = None, types: Collection[str] | None = None, dry_run: bool = False,
-    parts: int | None = None, rows_per_file: int = ROWS, branch: str = "main",
+    url: str, *, spark: SparkSession | Workers | None = None, types: Collection[str] | None = None,
+    dry_run: bool = False, parts: int | None = None, rows_per_file: int = ROWS, branch: str = "main",
 ) -> list[Compaction]:  # fmt: skip
     """Merge the files of types, or of the tables of a graph, and return what was done, or would be, for each.
 

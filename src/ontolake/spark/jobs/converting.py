@@ -45,7 +45,7 @@ ROWS = 1 << 19
 
 
 def convert(
-    source: str, target: str, *, spark: SparkSession | None = None, engine_version: str | None = None,
+    source: str, target: str, *, spark: SparkSession | Workers | None = None, engine_version: str | None = None,
     parts: int | None = None, progress: Progress | None = None,
 ) -> Conversion:  # fmt: skip
     """Copy every commit that `target` does not have yet, then compare all rows of both.

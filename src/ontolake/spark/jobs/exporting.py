@@ -20,6 +20,7 @@ from ontolake.errors import AlreadyExists, Invalid, NotFound
 from ontolake.faults import reach
 from ontolake.parallel import Split, absolute, open_parallel
 from ontolake.spark.jobs.places import kind_of, workers_of
+from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,7 @@ class Exported(NamedTuple):
 
 
 def export(
-    url: str, target: str, *, spark: SparkSession | None = None, tables: Collection[str] | None = None,
+    url: str, target: str, *, spark: SparkSession | Workers | None = None, tables: Collection[str] | None = None,
     as_of: Any = None, branch: str | None = None, parts: int | None = None,
 ) -> Exported:  # fmt: skip
     """Write tables, all unless some are named, into a new directory or prefix, all of one moment.

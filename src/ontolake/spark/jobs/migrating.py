@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def migrate(
-    url: str, types: Iterable[Any], *, spark: SparkSession | None = None, upgraders: Given = None,
+    url: str, types: Iterable[Any], *, spark: SparkSession | Workers | None = None, upgraders: Given = None,
     token: str | None = None, force: bool = False, parts: int | None = None,
 ) -> MigrationResult:  # fmt: skip
     """Rewrite the latest state for changed types as one commit, all types or none.
@@ -70,7 +70,7 @@ def migrate(
 
 
 def preview_migration(
-    url: str, types: Iterable[Any], *, spark: SparkSession | None = None, upgraders: Given = None,
+    url: str, types: Iterable[Any], *, spark: SparkSession | Workers | None = None, upgraders: Given = None,
     parts: int | None = None,
 ) -> MigrationPreview:  # fmt: skip
     """What `migrate` would do now, and the token for it. Changes nothing."""
@@ -80,7 +80,7 @@ def preview_migration(
 
 @contextmanager
 def _migration(
-    url: str, types: Iterable[Any], spark: SparkSession | None, upgraders: Given, parts: int | None, *,
+    url: str, types: Iterable[Any], spark: SparkSession | Workers | None, upgraders: Given, parts: int | None, *,
     write: bool = False,
 ) -> Iterator[SpreadMigration]:  # fmt: skip
     where, kind = need("migrate", url, {

@@ -62,8 +62,10 @@ def need(verb: str, url: str, kinds: Mapping[Kind, str | None]) -> tuple[str, Ki
                    hint=f"{verb} is for {fitting}" + (f"; {instead}" if instead else ""))
 
 
-def workers_of(spark: SparkSession | None, parts: int | None = None) -> Workers:
-    """The workers of a session; this process, if there is none."""
+def workers_of(spark: SparkSession | Workers | None, parts: int | None = None) -> Workers:
+    """The workers of a session; this process, if there is none. Whoever has workers of another kind passes them."""
+    if isinstance(spark, Workers):
+        return spark
     if spark is None:
         return Here(parts or 1)
     return OnSpark(spark, parts or PARTS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ontolake.ontology.repository.s3_advisory import all_advisory
 from ontolake.ontology.repository.s3_maintenance import repair_index
 from ontolake.spark.jobs.places import need, on_objects, workers_of
+from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ class IndexPart(NamedTuple):
 
 
 def reindex(
-    url: str, *, spark: SparkSession | None = None, parts: int | None = None, branch: str = "main"
+    url: str, *, spark: SparkSession | Workers | None = None, parts: int | None = None, branch: str = "main"
 ) -> list[Reindexed]:  # fmt: skip
     """Make anew what differs from what it is made of, and return what that was. No row is touched.
 

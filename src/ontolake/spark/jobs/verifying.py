@@ -44,7 +44,7 @@ class Looked(NamedTuple):
     rows: int
 
 
-def verify(url: str, *, spark: SparkSession | None = None, parts: int | None = None) -> Verified:
+def verify(url: str, *, spark: SparkSession | Workers | None = None, parts: int | None = None) -> Verified:
     """Read everything, and return all damage that is found. Raises `NotFound` if nothing is there."""
     where, kind = kind_of(url)
     workers = workers_of(spark, parts)

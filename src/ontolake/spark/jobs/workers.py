@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ontolake.errors import OntolakeError, Transient
 from ontolake.faults import reach
@@ -27,6 +27,7 @@ PARTS = 8
 """Parts of a job on Spark, unless somebody says how many."""
 
 
+@runtime_checkable
 class Workers(Protocol):
     """Whoever does the parts of a job."""
 
