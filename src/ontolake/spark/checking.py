@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from ontolake.spark.errors import SourceError
 from ontolake.spark.pipeline import Target
-from ontolake.spark.sources import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW, first_line
+from ontolake.spark.sources import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW, spark_says
 from ontolake.spark.validation import field_of
 
 PROBLEM = "_problem"
@@ -53,7 +53,7 @@ def checked(target: Target, rows: DataFrame) -> DataFrame:
         return found.withColumn(PROBLEM, F.when(told != "", told))
     except AnalysisException as error:
         raise SourceError(target.source.name, f"what is loaded as {info.name} cannot be worked out: "
-                          f"{first_line(error)}", hint=f"the source has {', '.join(have)}") from None
+                          f"{spark_says(error)[1]}", hint=f"the source has {', '.join(have)}") from None
 
 
 def own_columns(rows: DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from ontolake.parallel import Fragment
 from ontolake.spark.errors import ExpectationError, PipelineError
 from ontolake.spark.pipeline import Expectation, Pipeline
 from ontolake.spark.report import Report
-from ontolake.spark.sources import first_line
+from ontolake.spark.sources import spark_says
 from ontolake.spark.tables import Tables
 
 _SHOWN = 3
@@ -41,14 +41,16 @@ def expect(pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[
     if not relations and not pipeline.expectations:
         return
     views: dict[str, DataFrame] = {}
-    for info in map(type_info, pipeline.types):
-        found = tables.after(info, fragments.get(tables.name(info), ()))
-        if found is not None:
-            views[table_of(info)] = found
+    try:
+        for info in map(type_info, pipeline.types):
+            views[table_of(info)] = found = tables.after(info, fragments.get(tables.name(info), ()))
             found.createOrReplaceTempView(f"`{info.name}`")
-    questions = [question for info in relations
-                 for question in _endpoints(info, tables.staged(fragments[tables.name(info)]), views)]
-    questions += [_question(one, tables.spark, views) for one in pipeline.expectations]
+        questions = [question for info in relations
+                     for question in _endpoints(info, tables.staged(fragments[tables.name(info)]), views)]
+        questions += [_question(one, tables.spark, views) for one in pipeline.expectations]
+    finally:  # the queries know by now what the names mean
+        for info in map(type_info, pipeline.types):
+            tables.spark.catalog.dropTempView(info.name)
     failed = []
     for question, answers in zip(questions, _answers(questions), strict=True):
         ok, told = _judged(question, answers)
@@ -62,23 +64,20 @@ def expect(pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[
 def _endpoints(info: TypeInfo, new: DataFrame, views: Mapping[str, DataFrame]) -> Iterator[Question]:
     for side, end in (("left", info.left), ("right", info.right)):
         of, key = type_info(end), info.keys[0 if side == "left" else 1].stored
-        known = views.get(table_of(of))
-        wanted = new.select(F.col(f"`{key}`").alias("key"))
-        if known is not None:
-            wanted = wanted.join(known.select(F.col(f"`{of.keys[0].stored}`").alias("key")), "key", "left_anti")
+        known = views[table_of(of)].select(F.col(f"`{of.keys[0].stored}`").alias("key"))
+        wanted = new.select(F.col(f"`{key}`").alias("key")).join(known, "key", "left_anti")
         missing = wanted.distinct().select(F.format_string("'%s'", "key").alias("found"))
         yield Question(f"the {side} ends of {info.name} exist", missing, says=f"there is no {of.name} ")
 
 
 def _question(one: Expectation, spark: SparkSession, views: Mapping[str, DataFrame]) -> Question:
     if one.table is not None:
-        rows = views[one.table] if one.table in views else spark.range(0)
-        return Question(one.name, rows.agg(F.count("*").cast("string").alias("found")), one)
+        return Question(one.name, views[one.table].agg(F.count("*").cast("string").alias("found")), one)
     try:
         found = spark.sql(str(one.sql))
     except AnalysisException as error:
         raise PipelineError(f"the expectation {one.name!r} is not a query over the types: "
-                            f"{first_line(error)}") from None
+                            f"{spark_says(error)[1]}") from None
     names = [f"column {number}" for number in range(len(found.columns))]  # a query may call two alike
     values = [F.coalesce(F.col(f"`{name}`").cast("string"), F.lit("null")) for name in names]
     shown = F.concat_ws(", ", *[F.concat(F.lit(f"{name} "), value)

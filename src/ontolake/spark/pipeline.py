@@ -118,11 +118,9 @@ class Pipeline:
         fields, by what they are called in the quarantine. `where` takes rows that count. With `vanished` a run tells
         how many rows of the store the source no longer has. Raises `PipelineError`.
         """
-        info = self._infos.get(cls)
-        if info is None:
-            name = getattr(cls, "__name__", cls)
-            raise PipelineError(f"{name!r} is not one of the types of the pipeline {self.name!r}",
-                                hint="name it in types=[…]")
+        info = self._known(cls)
+        for end in (info.left, info.right) if info.kind == "relation" else ():
+            self._known(end)
         if source not in self.sources.values():
             raise PipelineError(f"{source!r} is not a source of the pipeline {self.name!r}")
         if any(target.info is info for target in self.targets):
@@ -133,6 +131,13 @@ class Pipeline:
             raise PipelineError(f"{info.name} has no field {unknown[0]!r}", hint=f"it has {', '.join(info.by_name)}")
         self.targets.append(Target(info, source, dict(columns or {}), dict(checks or {}), where, vanished))
 
+    def _known(self, cls: Any) -> TypeInfo:
+        info = self._infos.get(cls)
+        if info is None:
+            raise PipelineError(f"{getattr(cls, '__name__', cls)!r} is not one of the types of the pipeline "
+                                f"{self.name!r}", hint="name it in types=[…]")
+        return info
+
     # expectations
     def expect(self, name: str, sql: str) -> None:
         """A query over the types, by their names, that must find nothing: each row that it finds is a violation."""
@@ -140,13 +145,13 @@ class Pipeline:
 
     def expect_rows(self, cls: Any, *, at_least: int | None = None, at_most: int | None = None) -> None:
         """How many rows a type has after the run."""
-        info = type_info(cls)
+        info = self._known(cls)
         self.expectations.append(Expectation(f"rows of {info.name}", table=table_of(info), at_least=at_least,
                                              at_most=at_most))
 
     def expect_unique(self, cls: Any, *fields: str) -> None:
         """No two rows of a type have the same values in these fields; rows without a value in one do not count."""
-        info = type_info(cls)
+        info = self._known(cls)
         unknown = [name for name in fields if name not in info.by_name]
         if unknown or not fields:
             raise PipelineError(f"{info.name} has no field {unknown[0]!r}" if unknown else "name the fields",

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyspark import StorageLevel, inheritable_thread_target
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -28,7 +27,7 @@ from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedErr
 from ontolake.spark.expecting import expect
 from ontolake.spark.pipeline import Pipeline, Target, unused
 from ontolake.spark.report import Report, TableReport
-from ontolake.spark.sources import AT, FILE, first_line
+from ontolake.spark.sources import AT, FILE, SPARK_ERRORS, spark_says
 from ontolake.spark.starting import session
 from ontolake.spark.tables import Tables, staging
 from ontolake.spark.validation import same
@@ -218,15 +217,15 @@ class Run:
         """What Spark says of a source that cannot be read to its end, in the words of the pipeline."""
         try:
             yield
-        except PySparkException as error:
-            condition = error.getCondition() or ""
+        except SPARK_ERRORS as error:
+            condition, said = spark_says(error)
             if condition.startswith("FAILED_READ_FILE"):
-                raise SourceError(target.source.name, f"cannot be read to its end: {first_line(error)}",
+                raise SourceError(target.source.name, f"cannot be read to its end: {said}",
                                   hint="all files of a source must be whole and have columns of the same types"
                                   ) from error
             if condition.startswith(_OF_EXPRESSIONS):
                 raise SourceError(target.source.name, f"what is loaded as {target.info.name} cannot be worked out: "
-                                  f"{first_line(error)}", hint="let try_cast, try_divide and the like make a null of "
+                                  f"{said}", hint="let try_cast, try_divide and the like make a null of "
                                   "it, which is checked row by row") from error
             raise
 

@@ -6,12 +6,14 @@ Lines of CSV and JSON are read as text first, so that a bad one can be shown as 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +22,8 @@ from ontolake.spark.errors import SourceError
 
 FILE, BLOCK, AT, LINE, RAW, MALFORMED = "_file", "_block", "_at", "_line", "_raw", "_malformed"
 OURS = (FILE, BLOCK, AT, LINE, RAW, MALFORMED)
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What actions raise: some errors of Java have a form in Python, others have not."""
 _LOOKED_AT = 1000
 _HASHED = 64 << 20
 
@@ -67,13 +71,13 @@ class Source:
             reader = spark.read.format(self.format).options(**self.options)
             found = reader.load(path) if path is not None else reader.load()
             return _placed(found) if self.format == "parquet" else _unplaced(found)
-        except PySparkException as error:
-            condition = error.getCondition() or ""
+        except SPARK_ERRORS as error:
+            condition, said = spark_says(error)
             if condition.startswith("PATH_NOT_FOUND"):
                 raise SourceError(self.name, f"there is nothing at {path!r}", hint="check the path") from None
             if not isinstance(error, AnalysisException) and not condition.startswith("FAILED_READ_FILE"):
                 raise
-            raise SourceError(self.name, f"cannot be read: {first_line(error)}") from None
+            raise SourceError(self.name, f"cannot be read: {said}") from None
 
     def _lines(self, spark: SparkSession, path: str) -> DataFrame:
         found = spark.read.text(path).select(
@@ -91,7 +95,10 @@ class Source:
                             {**options, "columnNameOfCorruptRecord": MALFORMED})
         found = self._lines(spark, path).withColumn("row", parsed)
         if header:
+            # Spark asks this below the parsing, where it parses again: so first what is quick, and seldom true.
             title: Column = F.lit(True)
+            for name in (name for name in names if '"' not in name):
+                title = title & F.col("value").contains(name)
             for name in names:
                 title = title & F.col("row").getField(name).eqNullSafe(F.lit(name))
             found = found.where(~((F.col(BLOCK) == 0) & title))
@@ -154,5 +161,8 @@ def _whole(names: Sequence[str]) -> Column:
     return F.to_json(F.struct(*[F.col(f"`{name}`") for name in names])).alias(RAW)
 
 
-def first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+def spark_says(error: Exception) -> tuple[str, str]:
+    """What Spark calls an error, such as `PATH_NOT_FOUND`, and the sentence that goes with it."""
+    text = str(error).strip()
+    found = re.search(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\][^\n]*", text)
+    return (found[1], found[0]) if found is not None else ("", text.partition("\n")[0])

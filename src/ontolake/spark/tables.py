@@ -16,6 +16,7 @@ from ontolake.spark.auditing import holds_graph
 from ontolake.spark.frames import frame, local_path, stage_frame, staged_frame
 from ontolake.spark.native import one_machine
 from ontolake.spark.types import arrow_schema, fitted, spark_schema
+from ontolake.spark.validation import spark_type
 
 FEW = 250_000
 """Up to so many rows go through the driver where Spark cannot read or write by itself: starting workers takes long."""
@@ -65,12 +66,13 @@ class Tables:
             return self._once(frame(self.spark, store, table, view, branch=self._branch))
         return few(self.spark, (batch for split in splits for batch in split.read()), store.schema(table))
 
-    def after(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame | None:
-        """The rows of a type as they will be; None if there are none."""
+    def after(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame:
+        """The rows of a type as they will be."""
         latest = self.latest(info)
         names = [f"`{column.stored}`" for column in info.all_columns]
         if not fragments:
-            return None if latest is None else latest.select(*names)
+            return latest.select(*names) if latest is not None else self.spark.createDataFrame(
+                [], ", ".join(f"`{column.stored}` {spark_type(column)}" for column in info.all_columns))
         new = self.staged(fragments).select(*names)
         if latest is None:
             return new
