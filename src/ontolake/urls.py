@@ -228,6 +228,10 @@ OBJECT_STAMPS: tuple[tuple[str, Callable[[bytes, str], Stamp]], ...] = (
 )  # fmt: skip
 
 
+GRAPH_PREFIX = "__manifest/"
+"""Below it a graph says which version of which table is shown. What is stamped on it is for the graph to read."""
+
+
 def detect(url: str) -> Stamp | None:
     """What is at `url`, from its stamp; None when nothing is there. Creates nothing.
 
@@ -272,6 +276,8 @@ def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
         except NotFound:
             continue
         return recognise(found.data, url)
+    if any(True for _ in store.list(GRAPH_PREFIX)):
+        return Stamp("graph", "lance")
     for info in store.list():
         if not info.key.startswith("."):  # what file managers leave behind does not count
             raise Invalid(f"{url!r} holds things that are not ours, such as {info.key!r}",

@@ -79,6 +79,96 @@ def test_conflicts_end_with_six_and_name_the_rows(run: Any, url: str, capsys: py
     assert "divergent_insert" in capsys.readouterr().out
 
 
+RENAMED = """
+from ontolake.model import Entity, Field
+
+class Customer(Entity):
+    id: Field[str] = Field(primary_key=True)
+    full_name: Field[str]
+    tier: Field[str | None] = Field(default=None)
+"""
+
+
+def test_types_change_by_plan_and_columns_are_renamed(run: Any, tmp_path: Path, capsys: Any, url: str) -> None:
+    run("init", "--models", MODELS)
+    with Graph.open(url) as graph:
+        graph.load(Customer, customers("a"))
+    models = tmp_path / "renamed.py"
+    models.write_text(RENAMED)
+    given = ("--models", str(models), "--rename", "Customer.name=full_name")
+    plan = run("schema", "plan", *given)
+    assert {(step["action"], step["table"], step["column"]) for step in plan["steps"]} == {
+        ("rename_column", "node/Customer", "name"), ("drop_column", "node/Customer", "email"),
+        ("drop_type", "node/Order", None), ("drop_type", "edge/Placed", None)}
+    assert main(["graph", "schema", "plan", url, *given]) == 0
+    assert "--rename Customer.name=full_name" in capsys.readouterr().out
+    assert run("schema", "apply", *given, "--token", "no", code=7)["error"]["type"] == "Refused"
+    assert run("schema", "apply", *given, "--token", plan["token"])["commit"]
+    assert run("get", "Customer", "a") == {"id": "a", "full_name": "A", "tier": None}
+    for wrong in ("Customer.name", "name=x", "Customer.=x", "Customer.a=", "Customer.nowhere=full_name"):
+        run("schema", "plan", "--models", str(models), "--rename", wrong, code=3 if "nowhere" in wrong else 2)
+    assert run("schema", "plan", *given[:2])["steps"] == []
+
+
+def test_a_strategy_is_for_all_tables_or_for_one(run: Any, url: str) -> None:
+    run("init", "--models", MODELS)
+    with Graph.open(url) as graph:
+        graph.branches.create("try")
+        graph.load(Customer, customers("a", tier="one"))
+        graph.load(Customer, customers("a", tier="two"), branch="try")
+    run("merge", "try", "--strategy", "Order=theirs", code=6)
+    run("merge", "try", "--strategy", "theirs", "--strategy", "Customer=ours", code=2)
+    run("merge", "try", "--strategy", "mine", code=2)
+    assert run("merge", "try", "--strategy", "Customer=theirs")["tables"]["node/Customer"]["updated"] == 1
+    assert run("get", "Customer", "a")["tier"] == "two"
+
+
+def test_the_verbs_of_any_store(run: Any, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("init", "--models", MODELS)
+    with Graph.open(url) as graph:
+        graph.load(Customer, customers("a"), actor="ada")
+        graph.branches.create("try")
+        graph.load(Customer, customers("b"), branch="try")
+        first = list(graph.commits())[-1].id
+        graph.tags.create("2024", first)
+
+    def onto(*arguments: str, code: int = 0) -> Any:
+        assert main([*arguments, "--json"]) == code, capsys.readouterr().err
+        out = capsys.readouterr()
+        return json.loads(out.out if code == 0 else out.err)
+
+    shown = onto("info", url)
+    assert (shown["kind"], shown["model"], shown["format_version"]) == ("graph", "graph", 4)
+    assert [branch["name"] for branch in shown["branches"]] == ["main", "try"]
+    assert [commit["author"] for commit in onto("log", url)["commits"]] == ["ada", None]
+    assert [commit["id"] for commit in onto("log", url, "--until", first)["commits"]] == [first]
+    assert [change["key"] for change in onto("diff", url, "main", "try")["changes"]] == ["b"]
+    for before in (first, f"main@{first}", f"@{first}", "2024"):
+        assert [change["key"] for change in onto("diff", url, before)["changes"]] == ["a"]
+    onto("diff", url, "nowhere", code=2)
+    assert onto("branch", url, "create", "old", "--at", first)["created"]["head"] == first
+    assert len(onto("branch", url)["branches"]) == 3
+    token = onto("branch", url, "delete", "old")["token"]
+    onto("branch", url, "delete", "old", "--token", token)
+    for options, keys in (((), ["a"]), (("--branch", "try"), ["a", "b"]), (("--as-of", first), [])):
+        assert main(["export", url, *options]) == 0
+        assert [json.loads(line)["key"] for line in capsys.readouterr().out.splitlines()] == keys
+    assert onto("verify", url)["ok"]
+    assert onto("gc", url)["would_remove"]["items"] == 0
+    for path in (tmp_path / "graph" / "nodes").rglob("*.lance"):
+        path.write_bytes(path.read_bytes()[:20])
+    assert main(["verify", url, "--json"]) == 5
+    assert json.loads(capsys.readouterr().out)["damage"]
+
+
+def test_the_stamp_is_told_per_branch(run: Any, url: str) -> None:
+    run("init", "--models", MODELS)
+    run("branch", "create", "try")
+    with Graph.open(url) as graph:
+        graph._manifest.dataset("try").update_schema_metadata({"omnigraph:internal_schema_version": "5"}, replace=True)
+    assert [run("snapshot", "--branch", name)["internal_schema_version"] for name in ("main", "try")] == [4, 5]
+
+
 def test_version_names_the_internal_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["internal_schema"] == 4

@@ -10,6 +10,7 @@ import typer
 from ontolake.cli.groups import ListByDefault
 from ontolake.cli.output import Column, Json, Out, Url
 from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.verbs import commit_in
 
 if TYPE_CHECKING:
     from ontolake.cli.kinds import Store
@@ -57,7 +58,7 @@ def list_branches(url: Url, json: Json = False) -> None:
 @app.command("create")
 def create_branch(
     url: Url, name: Name,
-    at: Annotated[int | None, typer.Option("--at", metavar="COMMIT", min=0, help="Where; at the head.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="COMMIT", help="Where; at the head.")] = None,
     parent: Annotated[str | None, typer.Option("--from", metavar="BRANCH", help="The branch it leaves.")] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
@@ -66,11 +67,12 @@ def create_branch(
     from ontolake.cli.kinds import find_store, opened
 
     store, out = find_store(url), Out(json)
+    where = commit_in(store, at, "--at")
     if _pages(store):
-        storage_branch.create_branch(url, name, at, parent or "main", json)
+        storage_branch.create_branch(url, name, where, parent or "main", json)
         return
     with opened(store, write=True) as versioned:
-        created = _branches(store, versioned).create(name, at=at, **({} if parent is None else {"parent": parent}))
+        created = _branches(store, versioned).create(name, at=where, **({} if parent is None else {"parent": parent}))
     if json:
         out.document({"url": url, "created": created._asdict()})
     else:

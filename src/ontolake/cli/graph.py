@@ -33,6 +33,8 @@ OnBranch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On th
 AtCommit = Annotated[str | None, typer.Option("--commit", metavar="ID", help="As it was at this commit, or tag.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who does it, for the log.")]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
+Rename = Annotated[list[str] | None, typer.Option("--rename", metavar="TYPE.COLUMN=NAME",
+                                                   help="A column that has another name from now on; repeat it.")]
 Where = Annotated[str | None, typer.Option("--where", metavar="SQL", help="Only rows for which this is true.")]
 
 
@@ -82,6 +84,29 @@ def _key(graph: Graph, table: str, parts: list[str], branch: str) -> Any:
         except ValueError:
             raise typer.BadParameter(f"{text!r} is no number", param_hint="KEY") from None
     return values[0] if kind.kind == "node" and len(parts) == 1 else (*values, *parts[len(values):])
+
+
+def _renames(given: list[str] | None) -> dict[str, dict[str, str]]:
+    """`Customer.name=full_name` as plans take it."""
+    found: dict[str, dict[str, str]] = {}
+    for text in given or ():
+        column, _, new = text.partition("=")
+        type_, _, old = column.rpartition(".")
+        if not (type_ and old and new):
+            raise typer.BadParameter(f"{text!r} is not of the form TYPE.COLUMN=NAME", param_hint="--rename")
+        if found.setdefault(type_, {}).setdefault(old, new) != new:
+            raise typer.BadParameter(f"{column} cannot have two names", param_hint="--rename")
+    return found
+
+
+def _strategy(given: list[str] | None) -> Any:
+    """`ours` for all tables, or `TABLE=ours` for each; None for none."""
+    tables = dict(text.rpartition("=")[::2] for text in given or ())
+    if "" not in tables:
+        return tables or None
+    if len(given or ()) > 1:
+        raise typer.BadParameter("give one for all tables, or TABLE=ours|theirs for each", param_hint="--strategy")
+    return tables[""]
 
 
 def _committed(out: Out, commit: Any) -> None:
@@ -251,8 +276,8 @@ def _change(change: Change[str]) -> dict[str, Any]:
 def merge(
     url: Url, source: Annotated[str, typer.Argument(metavar="BRANCH", help="Where the changes are.")],
     into: Annotated[str, typer.Option("--into", metavar="BRANCH", help="Where they go.")] = "main",
-    strategy: Annotated[str | None, typer.Option("--strategy", metavar="ours|theirs",
-                                                 help="Decide for rows that both changed.")] = None,
+    strategy: Annotated[list[str] | None, typer.Option("--strategy", metavar="[TABLE=]ours|theirs",
+                                                       help="Decide for what both changed.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
     actor: Actor = None, json: Json = False,
 ) -> None:  # fmt: skip
@@ -262,7 +287,7 @@ def merge(
     out = Out(json)
     with _open(url, write=not dry_run) as graph:
         try:
-            result = graph.merge(source, into, strategy=strategy, dry_run=dry_run, actor=actor)  # type: ignore[arg-type]
+            result = graph.merge(source, into, strategy=_strategy(strategy), dry_run=dry_run, actor=actor)
         except MergeConflictError as error:
             if not json:
                 out.table([Column("conflict"), Column("table"), Column("key"), Column("what")],
@@ -335,18 +360,21 @@ def branch_delete(
 
 
 @schema_app.command("plan")
-def schema_plan(url: Url, models: Models, branch: OnBranch = "main", json: Json = False) -> None:
+def schema_plan(
+    url: Url, models: Models, rename: Rename = None, branch: OnBranch = "main", json: Json = False
+) -> None:  # fmt: skip
     """What it takes to give the graph the types of a module. Changes nothing."""
     out = Out(json)
     with _open(url) as graph:
-        plan = graph.schema_plan(_types(models), branch=branch)
+        plan = graph.schema_plan(_types(models), renames=_renames(rename), branch=branch)
     if json:
         out.document({"token": plan.token, "steps": [step._asdict() for step in plan.steps]})
         return
     for step in plan.steps:
         out.say(str(step))
     if plan:
-        out.preview(f"onto graph schema apply {quote(url)} --models {quote(models)} --branch {quote(branch)} "
+        renames = "".join(f" --rename {quote(one)}" for one in rename or ())
+        out.preview(f"onto graph schema apply {quote(url)} --models {quote(models)}{renames} --branch {quote(branch)} "
                     f"--token {plan.token}")
     else:
         out.say("nothing is to be done")
@@ -355,12 +383,13 @@ def schema_plan(url: Url, models: Models, branch: OnBranch = "main", json: Json 
 @schema_app.command("apply")
 def schema_apply(
     url: Url, models: Models, token: Annotated[str, typer.Option("--token", help="The plan prints it.")],
+    rename: Rename = None,
     hard: Annotated[bool, typer.Option("--hard", help="Remove what is dropped for good, with all history.")] = False,
     branch: OnBranch = "main", actor: Actor = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Do what was planned, as one commit."""
     with _open(url, write=True) as graph:
-        plan = graph.schema_plan(_types(models), branch=branch)
+        plan = graph.schema_plan(_types(models), renames=_renames(rename), branch=branch)
         check_token(token, plan.token)
         _committed(Out(json), graph.schema_apply(plan, hard=hard, actor=actor))
 

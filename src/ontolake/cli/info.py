@@ -67,6 +67,8 @@ def _model_facts(store: Store) -> dict[str, Any]:
             return _typed(versioned)
         newest = next(iter(versioned.commits()), None)
         facts: dict[str, Any] = {"head": None if newest is None else newest.id}
+        if store.model is not None and store.model.name == "graph":
+            facts["format_version"] = versioned.internal_schema_version()
         branches = getattr(versioned, "branches", None)
         if branches is not None:
             facts["branches"] = [branch._asdict() for branch in branches.list()]

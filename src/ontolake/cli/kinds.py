@@ -23,6 +23,7 @@ class Model(NamedTuple):
 
     `opener` is `module:function`, called with a URL, whether to write, and the branch that is asked for. A store in
     SQLite, native or on pages, is known by having all the tables of one of the sets; any other by its stamp's kind.
+    Commits are `numbered` from one on, or have ids.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Model(NamedTuple):
     opener: str
     tables: tuple[frozenset[str], ...] = ()
     stamps: tuple[str, ...] = ()
+    numbered: bool = True
 
 
 MODELS = (
@@ -38,6 +40,7 @@ MODELS = (
           ("typed",)),
     Model("documents", "a space of documents", "ontolake.cli.openers:documents",
           (frozenset({"revision", "commit", "head", "snapshot"}),)),
+    Model("graph", "a graph", "ontolake.cli.openers:graph", stamps=("graph",), numbered=False),
     Model("sql", "SQL tables", "ontolake.cli.openers:sql", (frozenset({"latest", "past", "gone", "commit"}),)),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from ontolake.documents import Space
+    from ontolake.graph import Graph
     from ontolake.ontology.typed_store import TypedStore
     from ontolake.sql import Database
 
@@ -28,6 +29,13 @@ def documents(url: str, write: bool, branch: str | None = None) -> Space:
     for suffix in (".sqlite", ".db"):
         name = name.removesuffix(suffix)
     return Space(url, name, readonly=not write, takeover=False, synchronous="NORMAL")
+
+
+def graph(url: str, write: bool, branch: str | None = None) -> Graph:
+    """The graph at `url`, which has all its branches in it."""
+    from ontolake.graph import Graph
+
+    return Graph.open(url, read_only=not write)
 
 
 def sql(url: str, write: bool, branch: str | None = None) -> Database:

@@ -17,7 +17,7 @@ from ontolake.cli.output import Column, Json, Out, progress
 from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.typed_commits import commit_facts
 from ontolake.cli.typed_move import Form, export_typed
-from ontolake.cli.typed_options import AsOf, Db, StorageUri, place
+from ontolake.cli.typed_options import Db, StorageUri, place
 
 if TYPE_CHECKING:
     from ontolake.cli.kinds import Store
@@ -50,10 +50,11 @@ def log(
     if store.model is None and store.on_pages:
         from ontolake.cli.storage import wal
 
-        wal(store.url, None if since is None else _number(since), branch or "main", limit, json=json)
+        wal(store.url, commit_in(store, since, "--since"), branch or "main", limit, json=json)
         return
     with opened(store, branch=branch) as versioned:
-        commits = islice(versioned.commits(since=_commit(since), until=_commit(until), **_branch(branch)), limit)
+        span = {"since": commit_in(store, since, "--since"), "until": commit_in(store, until, "--until")}
+        commits = islice(versioned.commits(**span, **_branch(branch)), limit)
         if json:
             out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
         else:
@@ -64,16 +65,13 @@ def log(
                 for commit in commits))  # fmt: skip
 
 
-def _commit(text: str | None) -> int | str | None:
-    """A commit as somebody typed it: a number where it looks like one."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else text
-
-
-def _number(text: str) -> int:
-    found = _commit(text)
-    if not isinstance(found, int):
-        raise typer.BadParameter(f"{text!r} is not a number", param_hint="--since")
-    return found
+def commit_in(store: Store, text: str | None, option: str) -> Any:
+    """A commit as somebody typed it, as the store has them. Raises `BadParameter` for what is none."""
+    if text is None or (store.model is not None and not store.model.numbered):
+        return text
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise typer.BadParameter(f"{text!r} is not a number", param_hint=option)
+    return int(text)
 
 
 def _branch(name: str | None) -> dict[str, str]:
@@ -122,7 +120,7 @@ def _change_row(change: Change[Any]) -> tuple[Any, ...]:
 def export(
     url: AnyUrl = None,
     type: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type or table.")] = None,
-    as_of: AsOf = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", metavar="COMMIT", help="As it was after this commit.")] = None,
     format: Annotated[Form, typer.Option("--format", help="Lines of JSON, or a directory of Parquet files.")]
     = Form.JSONL,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="PATH", help="Write to a file.")] = None,
@@ -136,11 +134,12 @@ def export(
     with opened(store, branch=branch) as versioned:
         assert store.model is not None
         if store.model.name == "typed":
-            export_typed(versioned, out, types=type or [], as_of=as_of, form=format, output=output)
+            export_typed(versioned, out, types=type or [], as_of=commit_in(store, as_of, "--as-of"), form=format,
+                         output=output)
             return
         if format is not Form.JSONL:
             raise typer.BadParameter(f"{store.model.described} has no {format.value} form", param_hint="--format")
-        snapshot, rows = versioned.snapshot(as_of, **_branch(branch)), 0
+        snapshot, rows = versioned.snapshot(commit_in(store, as_of, "--as-of"), **_branch(branch)), 0
         with redirected(output):
             for table in type or snapshot.tables():
                 for key, row in snapshot.rows(table):
@@ -210,11 +209,15 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.verifying import dangling
     from ontolake.ontology.verifying import verify as verify_typed
+    from ontolake.spark.jobs.verifying_objects import verify_objects
+    from ontolake.spark.jobs.workers import Here
 
-    repository = open_repository(exact_url(store.found), config={"create": False, "readonly": True})
+    url = exact_url(store.found)
+    repository = open_repository(url, config={"create": False, "readonly": True})
     whole = True
     try:
-        for one in verify_typed(repository, advance):
+        on_objects = repository.backend == "s3"
+        for one in verify_objects(url, Here()).damage if on_objects else verify_typed(repository, advance):
             whole = False
             yield one
         if whole:

@@ -113,6 +113,8 @@ class Graph:
         state = self._manifest_state(branch)
         if commit is None or commit == state.head.id:
             record = state.head
+        elif (seen := self._snapshots.get(commit)) is not None and seen.branch == branch:
+            return seen
         else:
             tagged = None if is_ulid(commit) else self.tags.get(commit)
             found = self._manifest.find(state.dataset, tagged or commit)
@@ -128,7 +130,10 @@ class Graph:
         return kept
 
     def at(self, ref: Ref) -> Snapshot:
-        """`snapshot` for what a user wrote."""
+        """`snapshot` for what a user wrote: a branch, a commit or tag of one, or the id of a commit alone."""
+        if ref.commit is None and ref.branch is not None and is_ulid(ref.branch) and ref.branch not in (
+            self._manifest.branches()):  # fmt: skip
+            return self.snapshot(ref.branch)
         return self.snapshot(ref.commit, branch=ref.branch or MAIN)
 
     def types(self, branch: str = MAIN) -> dict[str, GraphType]:
