@@ -54,7 +54,7 @@ def import_lines(
     db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main",
     token: Token = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Rows from lines of JSON, as [bold]onto export[/] writes them, as one commit or not at all.
+    """Rows from lines of JSON, as [bold]onto export[/] writes them, as one commit or not at all; then their events.
 
     Every line is checked first, and all bad ones are reported. Replacing needs the token of its preview.
     """
@@ -77,21 +77,27 @@ def import_lines(
             again = f"onto import {join(files)} --on-conflict {on_conflict.value}{named(db, storage_uri)}"
             again += f" --models {quote(models)}" if models is not None else ""
             again += f" --branch {quote(branch)}" if branch != "main" else ""
-            _preview(out, url, plan, on_conflict, None if dry_run else _token(plan, digest), again)
+            events = store.repository.events.adopt(lines.queue, dry_run=True) if lines.events else 0
+            _preview(out, url, plan, on_conflict, None if dry_run else _token(plan, digest), again, events)
             return
 
         def check(plan: ImportPlan) -> None:
             if token is not None:
                 check_token(token, _token(plan, digest))
+            if lines.events:
+                store.repository.events.adopt(lines.queue, dry_run=True)  # raises what it would raise behind the rows
 
         metadata = {"kind": "import", "source": [os.path.basename(file) for file in files]}
         commit, plan = apply_import(store.repository, _WHO, lines.rows, on_conflict.value, metadata, check=check,
                                     check_endpoints=check_endpoints)
+        events = store.repository.events.adopt(lines.queue) if any(lines.queue) else 0
     if json:
-        out.document({"url": url, "commit_id": commit, **_counts(plan, on_conflict)})
+        out.document({"url": url, "commit_id": commit, **_counts(plan, on_conflict), "events": events})
         return
     _show(out, plan, on_conflict)
     out.say("nothing was to be changed" if commit is None else f"imported as commit {commit}")
+    if any(lines.queue):
+        out.say(f"queued {events} events that were not there; {len(lines.schedules)} schedules are known")
 
 
 def _token(plan: ImportPlan, digest: str) -> str:
@@ -149,12 +155,14 @@ def _show(out: Out, plan: ImportPlan, policy: OnConflict) -> None:
 
 
 def _preview(
-    out: Out, url: str, plan: ImportPlan, policy: OnConflict, token: str | None, again: str
+    out: Out, url: str, plan: ImportPlan, policy: OnConflict, token: str | None, again: str, events: int
 ) -> None:  # fmt: skip
     if out.json:
-        out.document({"url": url, "would_import": _counts(plan, policy), "token": token})
+        out.document({"url": url, "would_import": {**_counts(plan, policy), "events": events}, "token": token})
         return
     _show(out, plan, policy)
+    if events:
+        out.say(f"and {events} events")
     out.preview(again if token is None else f"{again} --token {token}")
 
 
@@ -163,8 +171,10 @@ def export_typed(
 ) -> None:
     """`onto export` of a typed store."""
     from ontolake.cli.typed_rows import redirected
+    from ontolake.ontology.events.copying import queue_lines, reading_with_queue
     from ontolake.ontology.exporting import lines, write_parquet
 
+    whole, events = not types and as_of is None, 0
     chosen = [store.find(name) for name in types] if types else list(store.types)
     if as_of is not None:
         store.snapshot(as_of)  # raises if there is no such commit
@@ -173,16 +183,26 @@ def export_typed(
             raise typer.BadParameter("Parquet files need a directory", param_hint="--output")
         with progress(out.json) as advance:
             rows = write_parquet(store.repository, chosen, Path(output), as_of=as_of, progress=advance)
+        left_out = any(store.repository.events.kept(done=False))
     else:
         rows = -len(chosen)
-        with redirected(output), progress(out.json) as advance:
+        reading = reading_with_queue(store.repository, done=False)
+        with redirected(output), progress(out.json) as advance, reading as queue:
+            left_out = any(queue) and not whole
             write = sys.stdout.write
             for line in lines(store.repository, chosen, as_of=as_of, progress=advance):
                 write(line + "\n")
                 rows += 1
+            for line in queue_lines(queue) if whole else ():
+                write(line + "\n")
+                events += 1
     if output is None:
         return
     if out.json:
-        out.document({"url": store.uri, "output": output, "types": [info.name for info in chosen], "rows": rows})
-    else:
-        out.say(f"exported {rows} rows of {len(chosen)} types to {output}")
+        out.document({"url": store.uri, "output": output, "types": [info.name for info in chosen], "rows": rows,
+                      "events": events})  # fmt: skip
+        return
+    out.say(f"exported {rows} rows of {len(chosen)} types to {output}"
+            + (f", and {events} events and schedules" if events else ""))
+    if left_out:
+        out.say("the queue of events is left out: it goes with lines of JSON of all types as they are now")

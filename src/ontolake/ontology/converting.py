@@ -15,13 +15,13 @@ from ontolake.history import Commit
 from ontolake.model.restoring import restore
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
-from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
+from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.events.copying import reading_with_queue
 from ontolake.ontology.events.records import KeptQueue
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 
 Name = tuple[Kind, str]
 Progress = Callable[[str, int, int | None], None]
-_TRIES = 5
 
 
 class Conversion(NamedTuple):
@@ -74,22 +74,13 @@ def convert(
     Raises `StorageBackendError` if the target holds something else than a part of the source, and if rows, times of
     commits or events differ in the end; `HeadMismatchError` if runners keep changing the queue of the source.
     """
-    for attempt in range(_TRIES):
-        with source.reading():
-            try:
-                queue = source.events.kept()
-            except HeadMismatchError:
-                if attempt + 1 == _TRIES:
-                    raise
-                continue  # it went on after the moment that is read
-            return _convert(source, target, queue, progress, history or History(source, target))
-    raise AssertionError("unreachable")
+    with reading_with_queue(source) as queue:
+        return _convert(source, target, queue, progress, history or History(source, target))
 
 
 def _convert(
     source: Repository, target: Repository, queue: KeptQueue, progress: Progress | None, reader: History
 ) -> Conversion:  # fmt: skip
-    """The same, with the queue as it is at the moment that is read."""
     commits = sorted(source.commits(), key=lambda commit: commit.id)
     have = _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
     types = _types(source, commits, reader, have)

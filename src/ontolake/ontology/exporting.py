@@ -1,8 +1,8 @@
 """Exports: a typed store as lines of JSON, or as a directory of Parquet files, now or at any commit.
 
 A line is a schema or a row: `{"kind": "schema", "schema": …}`, `{"kind": "entity", "type", "key", "fields",
-"commit_id"}`. Schemas come first, so that an export can be imported where its types are not known. `ontolake.ontology.
-plain` says how values are written.
+"commit_id"}`. Schemas come first, so that an export can be imported where its types are not known; behind the rows come
+events that wait or could not be handled, and schedules. `ontolake.ontology.plain` says how values are written.
 """
 
 from __future__ import annotations

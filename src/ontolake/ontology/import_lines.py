@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 from pydantic import ValidationError
 
+from ontolake.errors import Invalid
 from ontolake.model.errors import ModelError, SchemaValidationError
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import QueryError
+from ontolake.ontology.events.copying import event_of, schedule_of
+from ontolake.ontology.events.records import KeptEvent, KeptQueue, KeptSchedule
 from ontolake.ontology.plain import plain
 from ontolake.ontology.typed_store import TypedStore
 
@@ -38,6 +41,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     fields: msgspec.Raw = msgspec.Raw(b"")
     key: Any = None
     schema: Any = None
+    event: Any = None
+    schedule: Any = None
     commit_id: int | None = None
 
 
@@ -52,6 +57,8 @@ class Lines:
 
     def __init__(self, store: TypedStore, *, repeated: str = "bad") -> None:
         self.rows: dict[TypeInfo, dict[Any, Row]] = {}
+        self.events: list[KeptEvent] = []
+        self.schedules: list[KeptSchedule] = []
         self.bad: list[BadLine] = []
         self.count = 0
         self._store = store
@@ -59,6 +66,11 @@ class Lines:
         self._schemas: list[Any] = []
         self._types: dict[tuple[str, str], _Type] = {}
         self._places: dict[tuple[TypeInfo, Any], tuple[str, int]] = {}
+
+    @property
+    def queue(self) -> KeptQueue:
+        """What the lines say of the queue of events."""
+        return KeptQueue(tuple(self.events), tuple(self.schedules))
 
     def read(self, name: str, lines: Iterable[bytes]) -> None:
         """Read one file. What is wrong with it is added to `bad`."""
@@ -70,7 +82,7 @@ class Lines:
                 self._take(line, name, number)
             except SchemaValidationError as error:
                 self._refuse(name, number, error.message)
-            except (ModelError, QueryError) as error:
+            except (ModelError, QueryError, Invalid) as error:
                 self._refuse(name, number, error.message + (f" ({error.hint})" if error.hint else ""))
 
     def _refuse(self, name: str, number: int, reason: str) -> None:
@@ -80,6 +92,12 @@ class Lines:
         found = _parsed(line)
         if found.kind == "schema":
             self._learn(found.schema)
+            return
+        if found.kind == "event":
+            self.events.append(event_of(found.event))
+            return
+        if found.kind == "schedule":
+            self.schedules.append(schedule_of(found.schedule))
             return
         info, validate, renamed = self._type(found.kind, found.type)
         try:
@@ -124,7 +142,7 @@ class Lines:
         known = self._types.get((kind, name))
         if known is None:
             if kind not in ("entity", "relation"):
-                raise SchemaValidationError(f"the kind is entity, relation or schema, not {kind!r}")
+                raise SchemaValidationError(f"the kind is entity, relation, schema, event or schedule, not {kind!r}")
             if not name:
                 raise SchemaValidationError("it names no type")
             info = self._store.find(name, "entity" if kind == "entity" else "relation")

@@ -133,8 +133,8 @@ class EventStore(Protocol):
         ...
 
     # copies
-    def kept(self) -> KeptQueue:
-        """All that the queue keeps, past events too, as it is with the commits that `reading` sees.
+    def kept(self, *, done: bool = True) -> KeptQueue:
+        """All that the queue keeps, as it is with the commits that `reading` sees, with or without what is `done`.
 
         Raises `HeadMismatchError` if it went on with later ones.
         """
@@ -144,6 +144,14 @@ class EventStore(Protocol):
         """Let the queue hold what was kept of another one. Its claims are not copied: who handles there cannot here.
 
         Raises `StorageBackendError`, and changes nothing, if there are events that were not kept.
+        """
+        ...
+
+    def adopt(self, kept: KeptQueue, *, dry_run: bool = False) -> int:
+        """Add events and schedules of another queue, but those that are there; returns how many events are new, or
+        would be.
+
+        Raises `Invalid` if another event has the id of one of them; then nothing is added.
         """
         ...
 

@@ -31,7 +31,7 @@ from ontolake.ontology.repository.s3_access import Access, again
 from ontolake.ontology.repository.s3_lease import fence, now_text
 from ontolake.ontology.repository.s3_moment import Moment, Records
 from ontolake.ontology.repository.s3_queue import LAG, QueueObjects, write_down
-from ontolake.ontology.repository.s3_queue_copy import kept_queue, restore_queue
+from ontolake.ontology.repository.s3_queue_copy import kept_queue, restore_queue, state_of
 from ontolake.ontology.repository.s3_queue_layout import (
     Change,
     Held,
@@ -340,12 +340,31 @@ class S3EventStore:
                 for note in sorted(found, key=lambda note: note.started_at)]
 
     # copies
-    def kept(self) -> KeptQueue:
-        return kept_queue(self.queue, self._repository.moment())
+    def kept(self, *, done: bool = True) -> KeptQueue:
+        return kept_queue(self.queue, self._repository.moment(), done)
 
     def restore(self, kept: KeptQueue) -> None:
         self._check_writable()
         restore_queue(self.queue, kept)
+
+    def adopt(self, kept: KeptQueue, *, dry_run: bool = False) -> int:
+        by_id = {one.event.id: one for one in kept.events}
+        events = [one.event for one in kept.events]
+        if dry_run:
+            return len(self._new(self.queue.read(), events))
+        self._check_writable()
+
+        def add(view: View) -> int:
+            new = self._new(view, events)
+            for event in new:
+                view.add(event, by_id[event.id].commit_id, state_of(by_id[event.id]))
+            for one in kept.schedules:
+                key = names.schedule_key(one.namespace, one.schedule_id)
+                if key not in view.schedules:
+                    view.schedules[key], view.dirty = one.last_tick, True
+            return len(new)
+
+        return self.queue.change("events queued", add)
 
 
 class S3Keeper:

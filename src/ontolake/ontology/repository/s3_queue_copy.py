@@ -12,8 +12,8 @@ from ontolake.ontology.repository.s3_queue_layout import Item, Letter, State
 from ontolake.ontology.repository.s3_queue_view import View
 
 
-def kept_queue(queue: QueueObjects, moment: Moment) -> KeptQueue:
-    """All that the queue keeps, as it is with the commits up to a moment.
+def kept_queue(queue: QueueObjects, moment: Moment, done: bool) -> KeptQueue:
+    """All that the queue keeps, as it is with the commits up to a moment, with or without what is done.
 
     Raises `HeadMismatchError` if later commits have changed it already.
     """
@@ -21,7 +21,8 @@ def kept_queue(queue: QueueObjects, moment: Moment) -> KeptQueue:
     if view.commit_id > moment.commit_id:
         raise HeadMismatchError(f"the queue of {queue.access.url} is at commit {view.commit_id}, and commit "
                                 f"{moment.commit_id} is being read", hint="read again")
-    events = [_kept(item) for _, item in sorted(_all(queue, view).items())]
+    found = _all(queue, view) if done else {item.seq: item for item in view.items() if item.state.what != "done"}
+    events = [_kept(item) for _, item in sorted(found.items())]
     schedules = [KeptSchedule(*names.schedule_names(key), tick) for key, tick in sorted(view.schedules.items())]
     return KeptQueue(tuple(events), tuple(schedules))
 
@@ -43,6 +44,12 @@ def _kept(item: Item) -> KeptEvent:
         None if letter is None else KeptLetter(letter.handler, letter.attempts, letter.error, letter.failed_at))
 
 
+def state_of(kept: KeptEvent) -> State:
+    """How an event of another queue stands here: nobody has claimed it."""
+    return State(kept.available_at, kept.state, kept.attempts, kept.handled, kept.error, kept.done_at,
+                 letter=None if kept.letter is None else Letter(*kept.letter))
+
+
 def restore_queue(queue: QueueObjects, kept: KeptQueue) -> None:
     """Let a queue hold just what was kept of another one.
 
@@ -53,9 +60,7 @@ def restore_queue(queue: QueueObjects, kept: KeptQueue) -> None:
         there = {item.event.id: item for item in _all(queue, view).values()}
         check_copy(queue.access.url, there, kept)
         for one in kept.events:
-            letter = None if one.letter is None else Letter(*one.letter)
-            state = State(one.available_at, one.state, one.attempts, one.handled, one.error, one.done_at,
-                          letter=letter)
+            state = state_of(one)
             item = there.get(one.event.id)
             if item is None:
                 view.add(one.event, one.commit_id, state)

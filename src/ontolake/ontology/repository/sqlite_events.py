@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -231,13 +231,13 @@ class SqliteEventStore:
         return purged
 
     # copies
-    def kept(self) -> KeptQueue:
+    def kept(self, *, done: bool = True) -> KeptQueue:
         if not self._ready():
             return KeptQueue()
         rows: Any = self._db.execute(
             f"SELECT {_EVENT}, e.created_commit_id, e.state, e.attempts, e.available_at, e.handled_json, e.last_error, "
             "e.done_at, d.handler_id, d.attempts, d.last_error, d.failed_at FROM events AS e "
-            "LEFT JOIN dead_letters AS d ON d.event_id = e.id ORDER BY e.seq")
+            "LEFT JOIN dead_letters AS d ON d.event_id = e.id WHERE ?1 OR e.state <> 'done' ORDER BY e.seq", (done,))
         events = [KeptEvent(QueuedEvent(*row[:7]), row[7], row[8], row[9], row[10], tuple(json.loads(row[11])), row[12],
                             row[13], None if row[17] is None else KeptLetter(*row[14:])) for row in rows]
         schedules: Any = self._db.execute("SELECT namespace, schedule_id, last_tick FROM event_schedules ORDER BY 1, 2")
@@ -247,22 +247,36 @@ class SqliteEventStore:
         with self._writing("queue copied"):
             there: Any = self._db.execute("SELECT id FROM events")
             check_copy(self._uri, [row[0] for row in there], kept)
-            self._db.executemany(
-                "INSERT INTO events (id, namespace, event_type, payload_json, created_at, root_event_id, chain_depth, "
-                "created_commit_id, state, attempts, available_at, handled_json, last_error, done_at) VALUES "
-                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, "
-                "attempts = excluded.attempts, available_at = excluded.available_at, last_error = excluded.last_error, "
-                "handled_json = excluded.handled_json, done_at = excluded.done_at",
-                [(*one.event, one.commit_id, one.state, one.attempts, one.available_at, json_text(list(one.handled)),
-                  one.error, one.done_at) for one in kept.events])  # fmt: skip
             for table in ("dead_letters", "event_claims", "event_schedules"):
                 self._db.execute(f"DELETE FROM {table}")
-            letters = sorted([one for one in kept.events if one.letter], key=lambda one: one.done_at or "")
-            self._db.executemany(
-                "INSERT INTO dead_letters (event_id, namespace, event_type, payload_json, handler_id, attempts, "
-                "last_error, failed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*one.event[:4], *one.letter) for one in letters if one.letter])
-            self._db.executemany("INSERT INTO event_schedules VALUES (?, ?, ?)", kept.schedules)
+            self._put(kept, "UPDATE SET state = excluded.state, attempts = excluded.attempts, available_at = "
+                            "excluded.available_at, last_error = excluded.last_error, handled_json = "
+                            "excluded.handled_json, done_at = excluded.done_at")
+
+    def adopt(self, kept: KeptQueue, *, dry_run: bool = False) -> int:
+        events = {one.event.id: one.event for one in kept.events}
+        if dry_run:
+            return count_new(self._db, events.values()) if self._ready() else len(events)
+        with self._writing("events queued"):
+            new = count_new(self._db, events.values())
+            self._put(kept, "NOTHING")
+            return new
+
+    def _put(self, kept: KeptQueue, if_there: str) -> None:
+        """Write what was kept of a queue; `if_there` says what becomes of an event that is in this one."""
+        self._db.executemany(
+            "INSERT INTO events (id, namespace, event_type, payload_json, created_at, root_event_id, chain_depth, "
+            "created_commit_id, state, attempts, available_at, handled_json, last_error, done_at) VALUES "
+            f"(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO {if_there}",
+            [(*one.event, one.commit_id, one.state, one.attempts, one.available_at, json_text(list(one.handled)),
+              one.error, one.done_at) for one in kept.events])  # fmt: skip
+        letters = sorted([one for one in kept.events if one.letter], key=lambda one: one.done_at or "")
+        self._db.executemany(
+            "INSERT INTO dead_letters (event_id, namespace, event_type, payload_json, handler_id, attempts, "
+            "last_error, failed_at) SELECT ?1, ?, ?, ?, ?, ?, ?, ? WHERE (SELECT state FROM events WHERE id = ?1) = "
+            "'dead' ON CONFLICT (event_id) DO NOTHING",
+            [(*one.event[:4], *one.letter) for one in letters if one.letter])
+        self._db.executemany("INSERT OR IGNORE INTO event_schedules VALUES (?, ?, ?)", kept.schedules)
 
     # who is there
     def runners(self) -> list[RunnerInfo]:
@@ -342,10 +356,19 @@ def insert_events(db: apsw.Connection, events: Sequence[QueuedEvent], commit_id:
                    "ON CONFLICT (id) DO NOTHING", [(*event, commit_id, now_text()) for event in events])
     new = db.total_changes() - before
     if new < len(events):
-        for event in events:
-            if db.execute("SELECT (namespace, event_type, payload_json) = (?, ?, ?) FROM events WHERE id = ?",
-                          (*event[1:4], event.id)).get != 1:
-                raise id_taken(event)
+        count_new(db, events)
+    return new
+
+
+def count_new(db: apsw.Connection, events: Iterable[QueuedEvent]) -> int:
+    """How many of these are not queued. Raises `Invalid` if another event is, under the id of one of them."""
+    new = 0
+    for event in events:
+        same = db.execute("SELECT (namespace, event_type, payload_json) = (?, ?, ?) FROM events WHERE id = ?",
+                          (*event[1:4], event.id)).get
+        if same == 0:
+            raise id_taken(event)
+        new += same is None
     return new
 
 
