@@ -14,6 +14,7 @@ import pyarrow.dataset as pd
 import pytest
 
 from ontolake import faults
+from ontolake.cli import main
 from ontolake.documents import Set, open_space
 from ontolake.errors import AlreadyExists, NotFound
 from ontolake.graph import Graph
@@ -279,7 +280,9 @@ def _shorten(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-10])
 
 
-def test_a_merged_file_that_says_something_else_than_commits_is_found(lake: str) -> None:
+def test_a_merged_file_that_says_something_else_than_commits_is_found(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the right checksum and the right count: only working it out again shows it."""
     import msgspec
 
@@ -308,6 +311,8 @@ def test_a_merged_file_that_says_something_else_than_commits_is_found(lake: str)
         repository.restate(lambda moment: wrong(repository, moment))
     found = jobs.verify(lake, parts=PARTS)
     assert [one.what for one in found.damage] == ["1 rows are not what commits wrote, such as that of 't00007'"]
+    assert main(["verify", lake]) == 5
+    assert "t00007" in capsys.readouterr().out
 
 
 def test_sqlite_whose_latest_state_is_not_its_history_is_found(tmp_path: Path) -> None:
