@@ -79,7 +79,7 @@ def test_an_export_to_a_file(onto, shop, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     done = onto("export", shop.url, "-o", str(target), "--json")
     assert done.document == {"url": shop.url, "output": str(target), "types": ["Customer", "Order", "Placed", "Rated"],
-                             "rows": 5}  # fmt: skip
+                             "rows": 5, "events": 0}  # fmt: skip
     assert target.read_text() == onto("export", shop.url).out
 
 
