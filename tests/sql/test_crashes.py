@@ -40,7 +40,8 @@ def sweep(place: str, tmp_path: Path, reference: list[dict[str, Any]], every: in
     points, code = run(place, tmp_path / "whole", 10**6)
     assert code == 0
     assert {"sql: index page filled", "sql: index declared", "sql: commit written", "sql: committed",
-            "sql: range split", "sql: range copied", "sql: range committed", "sql: range merged"} <= set(points)
+            "sql: type of a page changed", "sql: range split",
+            "sql: range copied", "sql: range committed", "sql: range merged"} <= set(points)
     for n in range(0, len(points), every):
         folder = tmp_path / str(n)
         folder.mkdir()

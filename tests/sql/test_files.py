@@ -47,4 +47,4 @@ def test_a_file(file: Path, db: Database) -> None:
 
 
 def test_there_are_files() -> None:
-    assert [file.stem for file in FILES] == ["aggregates", "joins", "nulls"]
+    assert [file.stem for file in FILES] == ["aggregates", "changes", "joins", "limits", "nulls", "windows"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sql_work import work
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branched, ChangeKind, Maintained, Ref, Versioned
@@ -97,11 +98,20 @@ def test_history_protocol(anywhere: Database) -> None:
         list(anywhere.changes(999))
 
 
+def now_after(moment: datetime) -> datetime:
+    """The time, once the clock shows more than a moment."""
+    deadline = time.monotonic() + 30
+    while (now := datetime.now(UTC)) <= moment:
+        assert time.monotonic() < deadline, "the clock stands still"
+    return now
+
+
 def test_as_of_a_time(db: Database) -> None:
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)")
-    time.sleep(0.002)
-    between = datetime.now(UTC)
-    time.sleep(0.002)
+    first = next(db.commits()).time
+    assert first is not None
+    between = now_after(first)
+    now_after(between)
     db.execute("INSERT INTO t VALUES (2)")
     assert db.query("SELECT id FROM t", as_of=between).to_pydict() == {"id": [1]}
     text = between.replace(tzinfo=None).isoformat(" ")
@@ -113,6 +123,64 @@ def test_as_of_a_time(db: Database) -> None:
         db.query("SELECT id FROM t", as_of=between - timedelta(days=1))
     with pytest.raises(SqlError):
         db.query("SELECT id FROM t", as_of="yesterday")
+
+
+def differences(db: Database, before: Any, after: Any) -> dict[tuple[str, Any], Any]:
+    found = list(db.diff(before, after))
+    assert len({(change.table, change.key) for change in found}) == len(found)
+    return {(change.table, change.key): (change.before, change.after) for change in found}
+
+
+def expected_differences(before: Any, after: Any) -> dict[tuple[str, Any], Any]:
+    old = {(table, key): row for table in before.tables() for key, row in before.rows(table)}
+    new = {(table, key): row for table in after.tables() for key, row in after.rows(table)}
+    return {key: (old.get(key), new.get(key)) for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
+def test_a_diff_is_what_differs_whatever_happened_in_between(everywhere: Database) -> None:
+    fill(everywhere)
+    for sql in ("CREATE TABLE u (id BIGINT PRIMARY KEY, x TEXT); INSERT INTO u VALUES (1, 'a'), (2, 'b')",
+                "ALTER TABLE t ADD COLUMN w BIGINT DEFAULT 3", "UPDATE u SET x = 'c' WHERE id = 1",
+                "ALTER TABLE u RENAME TO z", "CREATE TABLE u (id BIGINT PRIMARY KEY, x TEXT)",
+                "INSERT INTO u VALUES (2, 'b')",
+                "ALTER TABLE t ALTER COLUMN id TYPE TEXT", "DROP TABLE z", "DELETE FROM t WHERE id > '5'"):  # fmt: skip
+        everywhere.execute(sql)
+    newest = everywhere.version()
+    rng = random.Random(9)
+    for _ in range(12):
+        first, second = (everywhere.snapshot(rng.randrange(2, newest + 1)) for _ in range(2))
+        assert differences(everywhere, first, second) == expected_differences(first, second)
+    everywhere.retain(newest - 2)
+    everywhere.gc(dry_run=False)
+    first, second = everywhere.snapshot(newest - 2), everywhere.snapshot()
+    assert differences(everywhere, first, second) == expected_differences(first, second)
+
+
+def test_a_diff_between_branches_follows_both(pages_place: str, open_here: Any) -> None:
+    db = open_here(pages_place)
+    fill(db)
+    db.branches.create("one", at=30)
+    one = open_here(pages_place, branch="one")
+    one.execute("UPDATE t SET v = 'one' WHERE id = (SELECT min(id) FROM t); INSERT INTO t VALUES (50, 'x')")
+    one.branches.create("two", parent="one")
+    two = open_here(pages_place, branch="two")
+    two.execute("DELETE FROM t WHERE id = 50; INSERT INTO t VALUES (51, 'y')")
+    moments = [db.snapshot(), db.snapshot(20), db.snapshot(40), one.snapshot(), two.snapshot(), one.snapshot(25)]
+    for first in moments:
+        for second in moments:
+            assert differences(db, first, second) == expected_differences(first, second)
+
+
+def test_a_diff_reads_what_changed_and_not_the_rest(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)")
+    db.bulk_load("t", pa.table({"id": range(20_000), "v": ["x"] * 20_000}))
+    before = db.snapshot()
+    db.execute("UPDATE t SET v = 'y' WHERE id IN (7, 15000); DELETE FROM t WHERE id = 9")
+    after = db.snapshot()
+    found: list[Any] = []
+    steps = work(db, lambda: found.extend(db.diff(before, after)))
+    assert sorted(change.key for change in found) == [7, 9, 15000]
+    assert steps * 20 < work(db, lambda: list(after.rows("main.public.t")))
 
 
 def test_dropped_tables_and_old_columns_can_be_read_as_they_were(db: Database) -> None:

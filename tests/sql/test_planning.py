@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sql_work import work
 
-from ontolake.sql import Database, open_database
+from ontolake.sql import Database, keyspace, open_database
 
 COUNT = 20_000
 
@@ -98,6 +99,93 @@ def test_a_statement_that_was_prepared_sees_new_columns(filled: Database) -> Non
     assert filled.execute(sql, ("a1", 1)).fetchall() == [("a1", 1, "v", 4)]
     filled.execute("ALTER TABLE pair DROP COLUMN w")
     assert filled.execute(sql, ("a1", 1)).fetchall() == [("a1", 1, "v")]
+
+
+LIMITED = [
+    ("SELECT * FROM t ORDER BY id LIMIT 5", "answered by keys alone"),
+    ("SELECT id, x FROM t WHERE id > 100 ORDER BY id LIMIT 5 OFFSET 2", "answered by keys alone"),
+    ("SELECT id * 2 AS d, name FROM t ORDER BY id LIMIT 5", "in the order of keys, no more rows than the LIMIT"),
+    ("SELECT * FROM t ORDER BY id DESC LIMIT 5", "from the last key, no more rows than the LIMIT"),
+    ("SELECT id + 1 AS d FROM t WHERE id < 9000 ORDER BY id DESC LIMIT 3 OFFSET 4", "from the last key"),
+    ("SELECT a, b FROM pair ORDER BY a, b LIMIT 4", "answered by keys alone"),
+    ("SELECT a, b FROM pair WHERE a = 'a3' ORDER BY a DESC, b DESC LIMIT 4", "from the last key"),
+    ("SELECT id, upper(name) AS u FROM t LIMIT 3", "no more rows than the LIMIT"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "told"), LIMITED)
+def test_a_limit_in_the_order_of_keys_reads_no_more_than_it_gives(filled: Database, sql: str, told: str) -> None:
+    assert told in filled.explain(sql)
+    filled.query(sql)  # so that the plan and the catalog are known
+    whole = sql.partition(" LIMIT ")[0].replace(" ORDER BY", " AND id >= 0 ORDER BY" if "WHERE" in sql else " ORDER BY")
+    table = "pair" if "pair" in sql else "t"
+    most = work(filled, lambda: filled.query(f"SELECT * FROM {table}"))
+    assert work(filled, lambda: filled.query(sql)) <= max(2, most // 50)
+    if "ORDER BY" in sql:
+        limit, _, offset = sql.partition(" LIMIT ")[2].partition(" OFFSET ")
+        sorted_whole = filled.query(whole.replace(" AND id >= 0", "")).slice(int(offset or 0), int(limit))
+        assert filled.query(sql).to_pylist() == sorted_whole.to_pylist()
+
+
+def test_a_limit_that_keys_cannot_answer_stops_when_it_is_met(
+    filled: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyspace, "BATCH", 500)
+    most = work(filled, lambda: filled.query("SELECT * FROM t"))
+    for sql, told, expected in (
+        ("SELECT id FROM t WHERE x > 10 LIMIT 3", "until the LIMIT is met", [31, 32, 33]),
+        ("SELECT id FROM t WHERE id % 100 = 7 ORDER BY id LIMIT 2 OFFSET 1",
+         "in the order of keys, until the LIMIT is met", [107, 207]),
+        ("SELECT id FROM t WHERE upper(name) = 'N003' AND id >= 600 ORDER BY id LIMIT 2", "until", [1003, 1503]),
+    ):  # fmt: skip
+        assert told in filled.explain(sql)
+        assert filled.query(sql).to_pydict() == {"id": expected}
+        assert work(filled, lambda sql=sql: filled.query(sql)) < most // 5  # type: ignore[misc]
+    sql = "SELECT id FROM t WHERE x < 0 ORDER BY id LIMIT 2"
+    assert filled.query(sql).to_pydict() == {"id": []}
+
+
+def test_a_limit_of_the_past_is_that_of_its_time(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+    db.bulk_load("t", pa.table({"id": range(0, 200, 2), "v": range(100)}))
+    version = db.version()
+    db.execute("DELETE FROM t WHERE id IN (0, 198); UPDATE t SET v = -1 WHERE id IN (2, 100)")
+    db.execute("INSERT INTO t VALUES (1, 1)")
+    for order, expected in (("id", [0, 2, 4]), ("id DESC", [198, 196, 194])):
+        for where in ("", "WHERE v >= 0 ", "WHERE id >= 0 "):
+            sql = f"SELECT id FROM t {where}ORDER BY {order} LIMIT 3"
+            assert db.query(sql, as_of=version).to_pydict() == {"id": expected}
+    assert db.query("SELECT id FROM t ORDER BY id LIMIT 3").to_pydict() == {"id": [1, 2, 4]}
+    assert db.query("SELECT id FROM t", as_of=version).num_rows == 100
+
+
+def test_a_join_by_primary_key_looks_up_what_it_needs(filled: Database) -> None:
+    sql = "SELECT t.id, t.name FROM pair p JOIN t ON t.id = p.b WHERE p.a = 'a1' AND p.b < 3 ORDER BY 1"
+    assert "multi-get on main.public.t, if the join asks for few keys" in filled.explain(sql)
+    assert filled.query(sql).to_pydict() == {"id": [0, 1, 2], "name": ["n000", "n001", "n002"]}
+    most = work(filled, lambda: filled.query("SELECT * FROM t"))
+    assert work(filled, lambda: filled.query(sql)) < most // 20
+    outer = "SELECT t.id, p.b FROM t LEFT JOIN pair p ON t.id = p.b AND p.a = 'a1' WHERE t.id < 120 OR t.id > 19995"
+    assert filled.query(outer).num_rows == 124
+
+
+def test_a_large_join_by_primary_key_is_that_of_all_rows(db: Database) -> None:
+    db.execute("CREATE TABLE o (id BIGINT PRIMARY KEY, c BIGINT, v BIGINT)")
+    db.execute("CREATE TABLE c (id BIGINT PRIMARY KEY, w BIGINT)")
+    count = 60_000
+    refs = [None if n % 11 == 0 else n * 7919 % 200_000 - 50_000 for n in range(count)]
+    db.bulk_load("o", pa.table({"id": range(count), "c": pa.array(refs, pa.int64()), "v": range(count)}))
+    db.bulk_load("c", pa.table({"id": range(-1000, 79_000), "w": range(80_000)}))
+    known = {n: n + 1000 for n in range(-1000, 79_000)}
+    expected = [(ref, n) for n, ref in enumerate(refs) if ref in known]
+    total = sum(n - known[ref] for ref, n in expected)
+    for sql in ("SELECT count(*), sum(o.v - c.w) FROM o JOIN c ON o.c = c.id",
+                "SELECT count(*), sum(o.v - c.w) FROM o, c WHERE c.id = o.c"):
+        assert db.execute(sql).fetchall() == [(len(expected), total)]
+    assert db.execute("SELECT count(*), count(c.id) FROM o LEFT JOIN c ON o.c = c.id").fetchall() == [
+        (count, len(expected))]  # fmt: skip
+    assert db.execute("SELECT count(*) FROM o x JOIN o y ON y.id = x.c").fetchall() == [
+        (sum(ref is not None and 0 <= ref < count for ref in refs),)]  # fmt: skip
 
 
 def test_limits(filled: Database) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from ontolake import faults
 from ontolake.cli import main
-from ontolake.errors import Invalid, NotFound
+from ontolake.errors import AlreadyExists, Invalid, NotFound
 from ontolake.sql import Database, SqlError, keys, open_database
+from ontolake.sql.branches import Branches
 from ontolake.sql.types import BIGINT
 
 PLACES = {
@@ -178,6 +179,75 @@ def test_a_change_of_ranges_that_stops_can_be_made_again(step: str, tmp_path: Pa
         assert len(db.ranges.list()) == 1
 
 
+@pytest.mark.parametrize("place", ["pages", "memory"])
+def test_a_database_whose_ranges_have_moved_can_be_branched(place: str, tmp_path: Path) -> None:
+    url, urls = PLACES[place](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        spread(db, urls)
+        version, before = db.version(), state(db)
+        db.execute("UPDATE t SET b = 'main', a = 3 WHERE id IN (3, 150)")
+        on_main = state(db)
+        db.branches.create("late")
+        made = db.branches.create("early", at=version)
+        assert (made.head, made.base, made.parent) == (version, version, "main")
+        with open_database(url, branch="early") as early, open_database(url, branch="late") as late:
+            assert state(early) == before
+            assert state(late) == on_main
+            early.execute("DELETE FROM t WHERE id IN (4, 151)")
+            late.execute("INSERT INTO t VALUES (300, 3, 'late'), (-3, 3, 'late')")
+            assert state(db) == on_main
+            for each, rows in ((early, 197), (late, 201)):
+                assert each.execute("SELECT count(*) FROM t").fetchall() == [(rows,)]
+                assert list(each.verify()) == []
+            found = {change.key: change.kind.value for change in db.diff(early.snapshot(), late.snapshot())}
+            assert found == {3: "update", 150: "update", 4: "insert", 151: "insert", 300: "insert", -3: "insert"}
+        with open_database(url, branch="early") as early:
+            early.ranges.merge(INDEX)
+            assert list(early.verify()) == []
+        db.branches.delete("early")
+        for home in urls:
+            assert {each.name for each in Branches(home).list()} == {"main", "late"}
+        assert state(db) == on_main
+
+
+def test_a_branch_that_stops_between_ranges_is_not_there_and_can_be_made_again(tmp_path: Path) -> None:
+    url, urls = PLACES["pages"](tmp_path)
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "sql: range branched":
+            raise Stopped
+
+    with open_database(url) as db:
+        fill(db)
+        spread(db, urls)
+        with faults.arm(stop), pytest.raises(Stopped):
+            db.branches.create("try")
+        assert [each.name for each in db.branches.list()] == ["main"]
+        db.execute("UPDATE t SET b = 'since' WHERE id = 150")
+        db.branches.create("try")
+        with open_database(url, branch="try") as branch:
+            assert state(branch) == state(db)
+        with pytest.raises(AlreadyExists):
+            db.branches.create("try")
+        with open_database(url, branch="try") as branch:
+            assert state(branch) == state(db), "a refused one leaves the branch alone"
+
+
+def test_a_database_with_a_range_in_a_native_file_has_no_branches(tmp_path: Path) -> None:
+    url, _ = PLACES["pages"](tmp_path)
+    with open_database(url) as db:
+        fill(db)
+        spread(db, [f"{tmp_path}/one.db", f"file://{tmp_path}/two.db"])
+        with pytest.raises(SqlError, match="native SQLite file") as raised:
+            db.branches.create("x")
+        assert raised.value.sqlstate == "0A000"
+        assert [each.name for each in db.branches.list()] == ["main"]
+
+
 def test_wrong_ranges_are_refused(tmp_path: Path) -> None:
     url, urls = PLACES["pages"](tmp_path)
     with open_database(url) as db:
@@ -197,8 +267,6 @@ def test_wrong_ranges_are_refused(tmp_path: Path) -> None:
         with pytest.raises(Invalid, match="holds tables already"):
             db.ranges.move(row_key(100), urls[0])
         db.ranges.move(row_key(100), urls[1])
-        with pytest.raises(SqlError, match="cannot be branched"):
-            db.branches.create("x")
         with pytest.raises(SqlError), db.transaction():
             db.ranges.split(row_key(5))
 

@@ -64,11 +64,14 @@ class Branches:
         if name == MAIN:
             raise Invalid("main must stay", hint="delete another branch")
         with open_storage(self._url) as storage:
-            known = {ref.name for ref in storage.list_branches()}
-            homes = self._homes(name, None) if name in known else []
+            known = {ref.name: ref for ref in storage.list_branches()}
+            homes: dict[str, Branches] = {}
+            if name in known:  # ranges may have come home since
+                for lsn in (known[name].base_lsn, None):
+                    homes |= {home._url: home for home in self._homes(name, lsn)}
             storage.delete_branch(name)
-        for home in homes:
-            with open_storage(home._url) as storage:
+        for url in homes:
+            with open_storage(url) as storage:
                 if name in {ref.name for ref in storage.list_branches()}:
                     storage.delete_branch(name)
 

@@ -102,6 +102,8 @@ _TRANSLATIONS: tuple[tuple[str, type[SqlError], str], ...] = (
      r"|Cannot create filter with non-boolean|[Cc]annot automatically convert|does not support|must be of|signature",
      TypeMismatchError, "42804"),
     (r"more than one row", SqlError, "21000"),
+    (r"LIMIT must be", SqlError, "2201W"),
+    (r"OFFSET must be", SqlError, "2201X"),
     (r"[Nn]ot implemented|[Uu]nsupported|not supported|not yet supported", UnsupportedError, "0A000"),
     (r"SQL error: (?:ParserError|TokenizerError)", SqlSyntaxError, "42601"),
     (r"unique expression names|duplicate", SqlError, "42701"),

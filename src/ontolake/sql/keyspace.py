@@ -22,6 +22,7 @@ _MANY = 512
 _VALUES = "SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value))"
 _BOTH = _VALUES + ", CAST(group_concat(key, '') AS BLOB), group_concat(length(key))"
 _BOUND = "SELECT key FROM {} ORDER BY key LIMIT 1 OFFSET ?"
+_FIRST = "SELECT key FROM latest WHERE key >= ? AND key < ? AND version <= ? ORDER BY key LIMIT 1"
 _LAST = "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1 OFFSET ?"
 _LATEST, _PAST = "latest WHERE key >= ? AND key < ?", "past WHERE node = ? AND key >= ? AND key < ?"
 _THEN = " AND version <= ?"
@@ -108,11 +109,13 @@ class Keyspace:
         if at is None:
             yield from self._scan(_Source(_LATEST), span, keys, limit, ahead)
             return
-        sources = [_Source(_LATEST, _THEN, (), (at,)),
-                   *(_Source(_PAST, _LIVED_SURELY, (node,)) if node == at else _Source(_PAST, _LIVED, (node,), (at, at))
-                     for node in self._nodes(nodes.part(span.start), at))]  # fmt: skip
-        for source in sources:
-            for batch in self._scan(source, span, keys, limit, ahead):
+        first: Any = self.connection.execute(_FIRST, (*span, at)).fetchone()
+        sources = [] if first is None else [(_Source(_LATEST, _THEN, (), (at,)), first[0])]
+        for node in self._nodes(nodes.part(span.start), at):
+            source = _Source(_PAST, _LIVED_SURELY, (node,)) if node == at else _Source(_PAST, _LIVED, (node,), (at, at))
+            sources.append((source, span.start))
+        for source, start in sources:
+            for batch in self._scan(source, Span(start, span.end), keys, limit, ahead):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return

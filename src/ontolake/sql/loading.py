@@ -58,7 +58,9 @@ def upsert(session: Session, transaction: Transaction, table: Table, data: pa.Ta
         return 0
     keyspace = session.keyspace
     rows.check_not_null()
-    found, rows = _sorted(rows.key_strings(), rows)
+    found = rows.key_strings()
+    if len(rows) > 1:
+        found, rows = _sorted(found, rows)
     if not keyspace.count(table.span, 1):
         return load(session, transaction, table, rows.arrow())
     written = checked_keys(table, found.to_list())

@@ -19,8 +19,9 @@ from ontolake.sql.catalog import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Table, 
 from ontolake.sql.ddl import Definer
 from ontolake.sql.errors import DataError, DefinitionError, NotNullError, SqlError, TypeMismatchError, UnsupportedError
 from ontolake.sql.keyspace import Span
-from ontolake.sql.parsing import DIALECT, name_of, position_of
+from ontolake.sql.parsing import DIALECT, literal, name_of, position_of
 from ontolake.sql.types import Kind, Type
+from ontolake.sql.vectors import stored_array
 from ontolake.sql.writing import Rows, decoded
 
 Convert = Callable[[Rows], pa.Array]
@@ -43,7 +44,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
     kept = using is None and _is_same_inside(column.type, to)
     new = msgspec.structs.replace(column, logical_type=to) if kept else msgspec.structs.replace(
         column, logical_type=to, column_id=table.meta.next_column_id, absent=None)  # fmt: skip
-    _check_default(new, where)
+    new = _with_default(column, new, where)
 
     def convert(rows: Rows) -> pa.Array:
         if using is not None:
@@ -67,9 +68,14 @@ def _check_using(definer: Definer, table: Table, using: exp.Expr) -> None:
         raise UnsupportedError("USING makes a value of one row: it has no queries, aggregates or windows in it")
 
 
-def _check_default(new: ColumnMeta, where: str) -> None:
+def _with_default(old: ColumnMeta, new: ColumnMeta, where: str) -> ColumnMeta:
+    """The new column with a default of its type. Raises `DefinitionError` if the old one does not become one."""
     try:
+        if new.default_expr is not None and _is_told(new.type, old.type):
+            text = _told(old.type, stored_array(old.type, [defaults.value(old)]))[0].as_py()
+            new = msgspec.structs.replace(new, default_expr=None if text is None else literal(text).sql(DIALECT))
         defaults.value(new)
+        return new
     except SqlError as error:
         raise DefinitionError(f"the DEFAULT of {where}, {new.default_expr}, is no {new.type}: {error.message}",
                               sqlstate="42804", hint="DROP DEFAULT first, and set another afterwards") from error

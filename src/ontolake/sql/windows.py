@@ -49,7 +49,8 @@ def window_of(tree: exp.Expr, table: Table) -> Window | None:
 
 
 def _is_plain(node: exp.Expr | None) -> bool:
-    return node is None or isinstance(node.expression, exp.Literal | exp.Placeholder)
+    value = None if node is None else node.expression
+    return isinstance(value.this if isinstance(value, exp.Neg) else value, exp.Literal | exp.Placeholder | None)
 
 
 def _direction(order: exp.Order | None, table: Table) -> bool | None:

@@ -1,0 +1,25 @@
+"""How much a database does for an action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ontolake.sql import Database
+
+
+def work(db: Database, action: Callable[[], object]) -> int:
+    """How many hundreds of steps SQLite takes."""
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    connection = db._session.connection
+    connection.set_progress_handler(count, 100)
+    try:
+        action()
+    finally:
+        connection.set_progress_handler(None)
+    return steps

@@ -1,0 +1,110 @@
+"""Integers that become too large are an error, wherever they are worked out; everything else is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from ontolake.sql import Database, SqlError, executing, open_database
+from ontolake.sql.parsing import parse_expression
+
+MOST = 2**63 - 1
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[Database]:
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, i INTEGER, d DECIMAL(10, 2), x DOUBLE PRECISION)")
+        db.execute("INSERT INTO t VALUES (1, ?, 3, 1.5, 2.5), (2, 1, 4, 2.5, 1.5), (3, ?, NULL, NULL, NULL)",
+                   (MOST, -MOST - 1))
+        yield db
+
+
+WRONG = [
+    "SELECT a + 1 FROM t", "SELECT a - id FROM t", "SELECT a * 2 FROM t", "SELECT -a FROM t", "SELECT 1 + a + a FROM t",
+    "SELECT sum(a) FROM t WHERE id < 3", "SELECT sum(a) OVER (ORDER BY id) FROM t", "SELECT sum(a + 1) FROM t",
+    "SELECT sum(u.a) FROM t JOIN t u ON t.id <> u.id WHERE u.id = 1",
+    f"SELECT {MOST} + 1", "SELECT q + 1 FROM (SELECT a AS q FROM t) s",
+    "WITH c AS (SELECT a AS q FROM t) SELECT c.q * 3 FROM c",
+    "SELECT t.a + u.a FROM t JOIN t u ON t.id = u.id", "SELECT CASE WHEN id = 1 THEN a ELSE 0 END + 1 FROM t",
+    "SELECT (SELECT max(a) FROM t) + 1", "SELECT coalesce(a, 0) + 1 FROM t", "SELECT a + 1 FROM t WHERE id = 1",
+    "SELECT count(*) FROM t GROUP BY a + 1", "SELECT id FROM t ORDER BY a + 1",
+    "SELECT sum(DISTINCT a) FROM t WHERE id < 3",
+    "SELECT sum(a) FILTER (WHERE id < 3) FROM t", "SELECT abs(a) FROM t",
+    "SELECT a / -1 FROM t", "SELECT CAST(1e30 AS BIGINT)",
+    "UPDATE t SET a = a + 1", "INSERT INTO t (id, a) VALUES (9, 9223372036854775807 + 1)",
+    "INSERT INTO t (id, a) SELECT id + 10, a * 2 FROM t", "UPDATE t SET i = i WHERE id = 1 RETURNING a + i",
+    "INSERT INTO t (id, a) VALUES (1, 5) ON CONFLICT (id) DO UPDATE SET a = t.a + excluded.a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", WRONG)
+def test_what_becomes_too_large_is_refused(filled: Database, sql: str) -> None:
+    version = filled.version()
+    with pytest.raises(SqlError) as raised:
+        filled.execute(sql)
+    assert raised.value.sqlstate == "22003", raised.value
+    assert filled.version() == version
+
+
+RIGHT: list[tuple[str, list[Any]]] = [
+    ("SELECT a + 1 FROM t WHERE id = 2", [2]), ("SELECT a - 1 FROM t WHERE id = 1", [MOST - 1]),
+    ("SELECT sum(a) FROM t", [0]), ("SELECT -9223372036854775808", [-MOST - 1]), ("SELECT count(*) + 1 FROM t", [4]),
+    ("SELECT sum(a) FROM t WHERE id <> 1", [-MOST]), ("SELECT i * i + id FROM t ORDER BY id", [10, 18, None]),
+    ("SELECT x * 2 FROM t WHERE id = 1", [5.0]), ("SELECT a * 0.5 > 1 FROM t WHERE id = 1", [True]),
+    ("SELECT -(a - 1) FROM t WHERE id = 1", [1 - MOST]), ("SELECT avg(a) FROM t WHERE id = 2", [1.0]),
+    ("SELECT d + 1 > 2 FROM t WHERE id = 1", [True]), ("SELECT max(a) - 1 FROM t", [MOST - 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "expected"), RIGHT)
+def test_what_fits_is_exact(filled: Database, sql: str, expected: list[Any]) -> None:
+    assert [row[0] for row in filled.execute(sql)] == expected
+
+
+NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 7, 2**31, -(2**31), 2**32, 2**62, -(2**62), MOST, -MOST, -MOST - 1])
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> str:
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.sampled_from(["a", "b", "c"]) | st.integers(0, 5).map(str))
+    left, right = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    return draw(st.sampled_from([f"({left} + {right})", f"({left} - {right})", f"({left} * {right})", f"(- {left})"]))
+
+
+@given(expressions(), NUMBERS, NUMBERS, NUMBERS)
+def test_arithmetic_is_that_of_whole_numbers_or_refused(text: str, a: int, b: int, c: int) -> None:
+    tree = exp.select(exp.alias_(parse_expression(text), "v")).from_("t0")
+    fits = True
+
+    def value(node: exp.Expr) -> int:
+        nonlocal fits
+        if isinstance(node, exp.Paren):
+            return value(node.this)
+        if isinstance(node, exp.Literal):
+            return int(node.this)
+        if isinstance(node, exp.Column):
+            return {"a": a, "b": b, "c": c}[node.name]
+        if isinstance(node, exp.Neg):
+            found = -value(node.this)
+        else:
+            left, right = value(node.this), value(node.expression)
+            found = {"add": left + right, "sub": left - right, "mul": left * right}[node.key]
+        fits = fits and -MOST - 1 <= found <= MOST
+        return found
+
+    expected = value(parse_expression(text))
+    rows = {"t0": pa.table({"a": pa.array([a]), "b": pa.array([b]), "c": pa.array([c])})}
+    if fits:
+        assert executing.run(tree, rows).column(0).to_pylist() == [expected]
+    else:
+        with pytest.raises(SqlError) as raised:
+            executing.run(tree, rows)
+        assert raised.value.sqlstate == "22003"
