@@ -53,7 +53,7 @@ def log(
         wal(store.url, commit_in(store, since, "--since"), branch or "main", limit, json=json)
         return
     with opened(store, branch=branch) as versioned:
-        span = {"since": commit_in(store, since, "--since"), "until": commit_in(store, until, "--until")}
+        span = {"since": commit_in(store, since), "until": commit_in(store, until)}
         commits = islice(versioned.commits(**span, **_branch(branch)), limit)
         if json:
             out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
@@ -65,13 +65,18 @@ def log(
                 for commit in commits))  # fmt: skip
 
 
-def commit_in(store: Store, text: str | None, option: str) -> Any:
-    """A commit as somebody typed it, as the store has them. Raises `BadParameter` for what is none."""
+def commit_in(store: Store, text: str | None, option: str | None = None) -> Any:
+    """A commit as somebody typed it, as the store has them.
+
+    Raises `BadParameter` for an option that has to be a number; otherwise what is none is left for the store to tell.
+    """
     if text is None or (store.model is not None and not store.model.numbered):
         return text
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    if option is not None:
         raise typer.BadParameter(f"{text!r} is not a number", param_hint=option)
-    return int(text)
+    return text
 
 
 def _branch(name: str | None) -> dict[str, str]:
