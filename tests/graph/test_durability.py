@@ -142,3 +142,19 @@ def test_small_commits_tell_new_rows_from_old_ones(url: str) -> None:
         assert list(held(graph, "try")["node/Customer"]) == [*"abcdfg"]
         assert held(other)["node/Customer"] == expected
         assert graph.snapshot().table(Customer).count() == len(expected)
+
+
+def test_a_new_branch_and_a_fork_are_synced(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph.load(Customer, customers("a"))
+    rows = many(STAGED_ROWS)
+    for act in (lambda: graph.branches.create("try"), lambda: graph.load(Customer, customers("b"), branch="try"),
+                lambda: graph.load(Customer, customers("b", "c", tier="x"), branch="try"),
+                lambda: graph.load(Order, rows.slice(0, 2), branch="try"),
+                lambda: graph.load(Order, rows, branch="try"), lambda: graph.optimize(branch="try"), lambda: graph.tags.create("v1")):  # fmt: skip
+        before = files(tmp_path)
+        with synced(monkeypatch) as seen:
+            act()
+        new = {path for path in files(tmp_path) - before if "/.ontolake/" not in path}
+        assert new
+        assert new <= seen
+        assert {os.path.dirname(path) for path in new} <= seen

@@ -61,23 +61,22 @@ class Branches:
             if found is None:
                 raise UnknownCommitError(at, parent)
             version = found
-        if name in manifest.branches():
-            raise BranchExistsError(name, "is there already", hint="delete it first, or choose another name")
         faults.reach("graph: before creating a branch")
         try:
-            manifest.create_branch(name, parent, version)
+            made = manifest.create_branch(name, parent, version)
         except (OSError, ValueError) as error:
             if name in manifest.branches():
-                raise BranchExistsError(name, "was made by somebody else just now") from error
+                raise BranchExistsError(name, "is there already",
+                                        hint="delete it first, or choose another name") from error
             # What a crash left of a branch without its reference is in the way.
             prefix = f"{MANIFEST_PATH}/tree/{name}/"
             graph._place.store.delete([info.key for info in graph._place.store.list(prefix)])
-            manifest.create_branch(name, parent, version)
+            made = manifest.create_branch(name, parent, version)
         faults.reach("graph: branch created")
-        graph._place.settle_reference(MANIFEST_PATH, name)
+        graph._place.settle_reference(MANIFEST_PATH, name, made)
         graph._tables.forget(name)
-        made = graph._manifest_state(name)
-        return Branch(name, made.head.id, made.head.id, parent)
+        base = at or state.head.id
+        return Branch(name, base, base, parent)
 
     def delete(self, name: str) -> None:
         """Give a branch up, with what only it shows.
@@ -101,7 +100,7 @@ class Branches:
         # First the reference, which makes it gone for all; what tables forked for it is swept after.
         manifest.delete_branch(name)
         faults.reach("graph: branch deleted")
-        graph._place.settle_reference(MANIFEST_PATH, None)
+        graph._place.settle_reference(MANIFEST_PATH, None, None)
         manifest.forget(name)
         graph._identities.pop(name, None)
         graph._snapshots.clear()

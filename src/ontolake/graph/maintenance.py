@@ -344,7 +344,7 @@ class Tags:
         version = graph._manifest.version_of(state, commit or state.head.id)
         dataset = graph._manifest.dataset(MAIN)
         dataset.tags.create(name, (None if branch == MAIN else branch, version))
-        graph._place.settle_reference(MANIFEST, name, "tags")
+        graph._place.settle_reference(MANIFEST, name, None, "tags")
 
     def delete(self, name: str) -> None:
         """Take a name away. Raises `NotFound`."""
@@ -354,4 +354,4 @@ class Tags:
         if name not in self.list():
             raise NotFound(f"there is no tag {name!r}")
         self._graph._manifest.dataset(MAIN).tags.delete(name)
-        self._graph._place.settle_reference(MANIFEST, None, "tags")
+        self._graph._place.settle_reference(MANIFEST, None, None, "tags")

@@ -319,11 +319,12 @@ class Manifest:
             raise UnknownBranchError(branch) from None
         return self._inherited(branch, dataset).id
 
-    def create_branch(self, name: str, parent: str, version: int) -> None:
+    def create_branch(self, name: str, parent: str, version: int) -> LanceDataset:
         """Raises what Lance raises."""
-        self._main.create_branch(name, (None if parent == MAIN else parent, version))
+        made: LanceDataset = self._main.create_branch(name, (None if parent == MAIN else parent, version))
         self._known.pop(name, None)
         self._commits.pop(name, None)
+        return made
 
     def delete_branch(self, name: str) -> None:
         self._main.branches.delete(name)
@@ -419,16 +420,16 @@ class Manifest:
 
     def _settle(self, before: State, dataset: LanceDataset) -> None:
         """Make a publish durable, and what others published just before: it builds on that."""
-        datasets = [dataset]
+        datasets, line = [dataset], None if before.branch == MAIN else before.branch
         for version in range(max(self._durable.get(before.identity, 0), before.version - _IN_FLIGHT) + 1,
                              before.version + 1):  # fmt: skip
             try:
                 other = self.dataset(before.branch, version)
             except (OSError, ValueError):
                 continue  # of before the branch, or cleaned up
-            if self.place.is_recent(other):
+            if self.place.is_recent(other, line):
                 datasets.append(other)
-        self.place.settle(*datasets)
+        self.place.settle(*datasets, line=line)
         self._durable[before.identity] = dataset.version
 
     def _tidied(self, state: State) -> State:
@@ -439,14 +440,17 @@ class Manifest:
 
     def compact(self, state: State) -> State:
         """One fragment instead of many. Changes no row."""
-        dataset = self._main.checkout_version((None if state.branch == MAIN else state.branch, None))
+        line = None if state.branch == MAIN else state.branch
+        dataset = self._main.checkout_version((line, None))
+        begun = dataset.version
         faults.reach("graph: before compacting the manifest")
         try:
             dataset.optimize.compact_files()
         except OSError:
             return state
         faults.reach("graph: manifest compacted")
-        self.place.settle(dataset)
+        between = [dataset.checkout_version((line, version)) for version in range(begun + 1, dataset.version)]
+        self.place.settle(dataset, *between, line=line)
         self._known.pop(state.branch, None)
         return self.state(state.branch)
 

@@ -75,27 +75,30 @@ class Place:
 
     # What Lance wrote is in the hands of the operating system; a local disk has to be asked for more.
 
-    def settle(self, *datasets: LanceDataset) -> None:
-        """Make commits of datasets durable. Lance syncs nothing on a local disk; buckets need nothing."""
+    def settle(self, *datasets: LanceDataset, line: str | None = None) -> None:
+        """Make commits of datasets durable. Lance syncs nothing on a local disk; buckets need nothing.
+
+        `line` is the branch of Lance that they are on, which a dataset that was checked out does not tell.
+        """
         if self.local:
             faults.reach("graph: before syncing a dataset")
-            self._sync([path for dataset in datasets for path in self._brought(dataset, None)])
+            self._sync([path for dataset in datasets for path in self._brought(dataset, line, None)])
             faults.reach("graph: dataset synced")
 
-    def is_recent(self, dataset: LanceDataset) -> bool:
+    def is_recent(self, dataset: LanceDataset, line: str | None) -> bool:
         """Whether a commit of a dataset is so young that whoever made it may not have made it durable yet."""
         if not self.local:
             return False
         try:
-            made = os.stat(_version_file(dataset)).st_mtime
+            made = os.stat(_version_file(dataset, line)).st_mtime
         except OSError:
             return False
         return made > time.time() - _YOUNG
 
-    def owe(self, operation: str, dataset: LanceDataset, transaction: Any) -> None:
+    def owe(self, operation: str, dataset: LanceDataset, line: str | None, transaction: Any) -> None:
         """Remember a commit of a dataset as one to be made durable by `pay`, with all others of its operation."""
         if self.local:
-            paths = self._brought(dataset, transaction)
+            paths = self._brought(dataset, line, transaction)
             with self._lock:
                 self._owed.setdefault(operation, []).extend(paths)
 
@@ -108,15 +111,15 @@ class Place:
             self._sync(paths)
             faults.reach("graph: datasets synced")
 
-    def settle_files(self, dataset: LanceDataset, transaction: Any) -> None:
+    def settle_files(self, dataset: LanceDataset, line: str | None, transaction: Any) -> None:
         """Make the files of a transaction durable that is not committed yet."""
         if self.local:
-            folder = _folder(dataset)
+            folder = _folder(dataset, line)
             self._sync([os.path.join(folder, name) for name in _written(transaction.operation, folder)])
 
-    def remove_files(self, dataset: LanceDataset, transaction: Any) -> None:
+    def remove_files(self, dataset: LanceDataset, line: str | None, transaction: Any) -> None:
         """Remove the data files of a transaction that will not be committed."""
-        folder = dataset.uri.removeprefix("file://").removeprefix(self.root).strip("/")
+        folder = _folder(dataset, line).removeprefix(self.root).strip("/")
         names = [file.path for fragment in transaction.operation.fragments for file in fragment.files]
         self.store.delete([f"{folder}/data/{name}" for name in names])
 
@@ -147,16 +150,19 @@ class Place:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self.root, key))
 
-    def settle_reference(self, path: str, name: str | None, kind: str = "branches") -> None:
-        """Make a new branch or tag of a dataset durable, or without a name that one is gone."""
+    def settle_reference(
+        self, path: str, name: str | None, made: LanceDataset | None, kind: str = "branches"
+    ) -> None:  # fmt: skip
+        """Make a branch or tag of a dataset durable, with what was made for it; without a name, that one is gone."""
         if self.local:
             folder = os.path.join(self.root, path, "_refs", kind)
-            self._sync([os.path.join(folder, f"{name}.json" if name is not None else "")])
+            files = self._brought(made, name, None) if made is not None else []
+            self._sync([os.path.join(folder, f"{name}.json" if name is not None else ""), *files])
 
-    def _brought(self, dataset: LanceDataset, transaction: Any) -> list[str]:
+    def _brought(self, dataset: LanceDataset, line: str | None, transaction: Any) -> list[str]:
         """The files of the newest commit of a dataset. The transaction is read if it is not given."""
-        folder = _folder(dataset)
-        names = [_version_file(dataset)]
+        folder = _folder(dataset, line)
+        names = [_version_file(dataset, line)]
         if transaction is None:
             try:
                 transaction = dataset.read_transaction(dataset.version)
@@ -192,12 +198,14 @@ _settled: dict[str, int] = {}
 """Directories whose own names are durable, by the number that tells them from others of their name."""
 
 
-def _folder(dataset: LanceDataset) -> str:
-    return dataset.uri.removeprefix("file://")
+def _folder(dataset: LanceDataset, line: str | None) -> str:
+    """Where the files of a dataset are. One that was checked out from a branch says where it came from instead."""
+    found = str(dataset.uri.removeprefix("file://"))
+    return found if line is None or found.endswith(f"/tree/{line}") else f"{found}/tree/{line}"
 
 
-def _version_file(dataset: LanceDataset) -> str:
-    return os.path.join(_folder(dataset), "_versions", f"{_TOP - dataset.version:020d}.manifest")
+def _version_file(dataset: LanceDataset, line: str | None) -> str:
+    return os.path.join(_folder(dataset, line), "_versions", f"{_TOP - dataset.version:020d}.manifest")
 
 
 def _inode(path: str) -> int:

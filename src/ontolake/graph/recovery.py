@@ -91,7 +91,7 @@ class Recoverer:
         if state.identity != sidecar.identity:
             return self._end(sidecar, "dropped", None, "its branch is gone, and another has its name")
         if self.manifest.find(state.dataset, sidecar.operation) is not None:
-            self.place.settle(state.dataset)
+            self.place.settle(state.dataset, line=self.tables.line(sidecar.branch))
             return self._end(sidecar, "completed", sidecar.operation, "it was published")
         undone = derived_ulid(sidecar.operation, "rollback")
         if self.manifest.find(state.dataset, undone) is not None:
@@ -165,7 +165,7 @@ class Recoverer:
             kind = self._kind(sidecar, move)
             base = self.tables.base(kind)
             dataset = base.checkout_version((line, moved[move.key]))
-            self.place.settle(dataset)
+            self.place.settle(dataset, line=line)
             pins[move.key] = Pin(line, moved[move.key], dataset.count_rows(), move.schema)
         pins |= dict.fromkeys(sidecar.dropped)
         expected = {move.key: move.expected or None for move in sidecar.tables}

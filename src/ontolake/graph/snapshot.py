@@ -71,7 +71,7 @@ class TableView:
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row with a key (a tuple for an edge), or None."""
-        found = self.get_many([key])
+        found = self._tables.find(self.kind, self.pin, keys_table(self.kind, [key]), self._columns(None))
         return self.row(found, 0) if found.num_rows else None
 
     def get_many(self, keys: Any) -> pa.Table:

@@ -37,12 +37,12 @@ class Staged:
     def __init__(self, tables: _Tables, kind: GraphType, pin: Pin, rows: pa.Table) -> None:
         self.rows = rows
         self._place = tables.place
-        self._base = tables.at(kind, pin)
+        self._base, self._line = tables.at(kind, pin), pin.branch
         self._written = begin(self._write)
 
     def _write(self) -> Any:
         transaction = append(self._place, self._base, self.rows)
-        self._place.settle_files(self._base, transaction)
+        self._place.settle_files(self._base, self._line, transaction)
         return transaction
 
     def transaction(self, base: LanceDataset) -> Any:
@@ -52,4 +52,4 @@ class Staged:
     def discard(self) -> None:
         """Remove the files: the rows are not wanted."""
         if self._written.exception() is None:
-            self._place.remove_files(self._base, self._written.result())
+            self._place.remove_files(self._base, self._line, self._written.result())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError
 from ontolake.graph.filters import literal
+from ontolake.graph.finding import Finder
 from ontolake.graph.keys import KeySet, contains
 from ontolake.graph.known import KnownKeys
 from ontolake.graph.manifest import MAIN, Pin
@@ -60,6 +61,7 @@ class Tables:
         self._lock = threading.Lock()
         self._session: Any = None
         self._known = KnownKeys()
+        self._finder = Finder()
 
     def at(self, kind: GraphType, pin: Pin) -> LanceDataset:
         """The rows that a pin shows. Raises `DamagedGraphError` if they are not there or cannot be read."""
@@ -103,6 +105,7 @@ class Tables:
                 del self._open[where]
             self._session = None
         self._known.forget(branch)
+        self._finder.forget(branch)
 
     def create(self, kind: GraphType) -> LanceDataset:
         """An empty dataset. One that is there without a manifest that knows it is a leftover, and is written over."""
@@ -146,8 +149,7 @@ class Tables:
             _remove_tree(self.place, kind, line)  # what a crash left of a fork without its reference
             forked = base.create_branch(line, (pin.branch, pin.version))
         faults.reach("graph: table forked")
-        self.place.settle(forked)
-        self.place.settle_reference(kind.location, line)
+        self.place.settle_reference(kind.location, line, forked)
         return forked
 
     def apply(self, kind: GraphType, pin: Pin, branch: str, change: Change, operation: str) -> Pin:
@@ -221,7 +223,7 @@ class Tables:
         moved: LanceDataset = self.place.lance().LanceDataset.commit(
             base, transaction, max_retries=0, storage_options=self.place.options)
         faults.reach("graph: table moved")
-        self.place.owe(operation, moved, transaction)
+        self.place.owe(operation, moved, None, transaction)  # what a commit returns says where it is
         return moved
 
     def restore(self, kind: GraphType, branch: str, version: int, operation: str) -> LanceDataset:
@@ -265,8 +267,8 @@ class Tables:
             if not _is_one_of(latest, version, allowed):
                 return None
             if version < latest.version:
-                self.place.settle(latest.checkout_version((self.line(branch), version)))
-        self.place.settle(latest)
+                self.place.settle(latest.checkout_version((self.line(branch), version)), line=self.line(branch))
+        self.place.settle(latest, line=self.line(branch))
         if pin.branch == self.line(branch):
             self._known.moved(kind, pin, Change(), latest.version)
         return latest
@@ -291,6 +293,17 @@ class Tables:
         if found is not None:
             return pa.array(found, pa.bool_())
         return contains(self.lookup(kind, self.at(kind, pin), keys, kind.keys), keys, kind.keys)
+
+    def find(self, kind: GraphType, pin: Pin, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """The row with one key, if it is there."""
+        dataset = self.at(kind, pin)
+        if len(kind.keys) == 1 and keys.num_rows == 1:
+            where = (kind.location, pin.branch, pin.version)
+            places = self._finder.places(where, dataset, kind.keys[0], keys.schema.field(0).type, pin.rows)
+            if places is not None:
+                id = places.of(keys.column(0)[0].as_py())
+                return dataset._take_rows([id] if id is not None else [], columns=list(columns))
+        return self.lookup(kind, dataset, keys, columns)
 
     def lookup(
         self, kind: GraphType, dataset: LanceDataset, keys: pa.Table, columns: Sequence[str] | None = None

@@ -1,0 +1,97 @@
+"""Rows by their keys, again and again: where the rows of a version are, kept in memory once that has paid off.
+
+The first lookups of a version go through Lance and its index. When there have been enough of them, the keys are read
+once, and from then on a row is taken straight from its place.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+MOST_ROWS = 4_000_000
+_FIRST, _PER_LOOKUP = 16, 50_000
+"""A version is looked into after so many lookups, and one more for each so many of its rows."""
+_KEPT = 4
+
+Where = tuple[str, str | None, int]
+
+
+class Places:
+    """Where the rows of one version are, by the values of one column."""
+
+    def __init__(self, dataset: LanceDataset, column: str) -> None:
+        table = dataset.to_table(columns=[column], with_row_id=True)
+        keys, self._ids = table.column(column), table.column("_rowid").to_numpy()
+        self._low, self._dense, self._keys = 0, None, None
+        if pa.types.is_integer(keys.type):
+            values = keys.to_numpy()
+            low, high = int(values.min()), int(values.max())
+            if high - low < 4 * len(values) + 1024:
+                self._low, self._dense = low, np.full(high - low + 1, -1, dtype=np.int64)
+                self._dense[values - low] = np.arange(len(values))
+                return
+        order = pc.sort_indices(keys)
+        self._keys, self._ids = keys.take(order), self._ids[order.to_numpy()]
+
+    def of(self, key: Any) -> int | None:
+        """The id of the row with a key, or None."""
+        if key is None:
+            return None
+        if self._dense is not None:
+            at = key - self._low
+            place = int(self._dense[at]) if 0 <= at < len(self._dense) else -1
+            return int(self._ids[place]) if place >= 0 else None
+        assert self._keys is not None
+        low, high = 0, len(self._keys)
+        while low < high:
+            middle = (low + high) // 2
+            if self._keys[middle].as_py() < key:
+                low = middle + 1
+            else:
+                high = middle
+        return int(self._ids[low]) if low < len(self._keys) and self._keys[low].as_py() == key else None
+
+
+class Finder:
+    """Counts lookups, and keeps the places of rows for versions that are asked often."""
+
+    def __init__(self) -> None:
+        self._asked: OrderedDict[Where, int] = OrderedDict()
+        self._places: OrderedDict[Where, Places] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def places(self, where: Where, dataset: LanceDataset, column: str, kind: pa.DataType, rows: int) -> Places | None:
+        """Where the rows of a version are; None as long as looking through the index is the better way."""
+        with self._lock:
+            found = self._places.get(where)
+            if found is not None:
+                self._places.move_to_end(where)
+                return found
+            if not 0 < rows <= MOST_ROWS or not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+                return None
+            asked = self._asked[where] = self._asked.pop(where, 0) + 1
+            while len(self._asked) > 64:
+                self._asked.popitem(last=False)
+            if asked <= _FIRST + rows // _PER_LOOKUP:
+                return None
+        made = Places(dataset, column)
+        with self._lock:
+            self._places[where] = made
+            while len(self._places) > _KEPT:
+                self._places.popitem(last=False)
+        return made
+
+    def forget(self, branch: str) -> None:
+        with self._lock:
+            for kept in (self._asked, self._places):
+                for where in [where for where in kept if where[1] == branch]:
+                    del kept[where]
