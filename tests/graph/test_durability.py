@@ -150,7 +150,8 @@ def test_a_new_branch_and_a_fork_are_synced(graph: Graph, tmp_path: Path, monkey
     for act in (lambda: graph.branches.create("try"), lambda: graph.load(Customer, customers("b"), branch="try"),
                 lambda: graph.load(Customer, customers("b", "c", tier="x"), branch="try"),
                 lambda: graph.load(Order, rows.slice(0, 2), branch="try"),
-                lambda: graph.load(Order, rows, branch="try"), lambda: graph.optimize(branch="try"), lambda: graph.tags.create("v1")):  # fmt: skip
+                lambda: graph.load(Order, rows, branch="try"), lambda: graph.optimize(branch="try"),
+                lambda: graph.tags.create("v1")):  # fmt: skip
         before = files(tmp_path)
         with synced(monkeypatch) as seen:
             act()
