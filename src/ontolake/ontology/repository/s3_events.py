@@ -202,8 +202,9 @@ class S3EventStore:
         if through is None and not new:
             return Joined(pointer, {}, 0)
         path = f"{folder}/{names.CHANGE}"
-        data = layout.compact(Change(commit_id, now_text(), pointer, tuple(new), through))
-        return Joined((commit_id, path), {path: data}, view.behind + 1)
+        change_of = Change(commit_id, now_text(), pointer, tuple(new), through)
+        self.queue.remember(path, change_of)
+        return Joined((commit_id, path), {path: layout.compact(change_of)}, view.behind + 1)
 
     def joined(self, done: Joined) -> None:
         """After the commit: write down what commits have done, if there is much of it."""

@@ -90,11 +90,16 @@ class QueueObjects:
             found = self._changes.get(pointer[1])
             if found is None:
                 data = self.access.need(pointer[1], "a manifest")
-                found = self._changes[pointer[1]] = layout.decode(data, Change, pointer[1], self.access.url)
-                while len(self._changes) > _KEPT:
-                    self._changes.popitem(last=False)
+                found = layout.decode(data, Change, pointer[1], self.access.url)
+                self.remember(pointer[1], found)
             yield found
             pointer = found.before
+
+    def remember(self, path: str, change: Change) -> None:
+        """Keep what stands in an object that is written once, or is about to be."""
+        self._changes[path] = change
+        while len(self._changes) > _KEPT:
+            self._changes.popitem(last=False)
 
     def load(self, refs: Sequence[PageRef]) -> list[LoadedPage]:
         """Pages, which are kept for as long as the queue names them."""
