@@ -30,6 +30,8 @@ from ontolake.ontology.upgraders import Given, Upgrader, collected
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ontolake.ontology.arrow_columns import ArrowRows
+
 
 class TypeMigration(NamedTuple):
     """What becomes of one type. No upgraders are needed where fields with defaults were added, or fields widened."""
@@ -161,21 +163,57 @@ def upgraded_rows(
 
 
 def upgraded_table(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], table: Any) -> Collection[Row]:
-    """The same for a table, all rows at once. Raises `MigrationError` if keys do not stay."""
+    """The same for a table, all rows at once. Raises `MigrationError` if keys do not stay.
+
+    Where Arrow can tell that every value fits, rows stay columns; else they are looked at one by one.
+    """
+    from ontolake.ontology.arrow_columns import columns_from_arrow
     from ontolake.ontology.arrow_rows import rows_from_arrow
 
-    before = sorted(_table_keys(stored, table))
+    given = table
     for one in chain:
         table = _called(one, table, info.name, None) if one.arrow else _by_rows(one, table, info.name)
     try:
+        columns = columns_from_arrow(info, _with_defaults(info, table))
+        if columns is not None and _same_keys(info, stored, given, columns):
+            return columns
         rows, _ = rows_from_arrow(info, table)
     except SchemaValidationError as error:
         raise MigrationError(f"an upgrader of {info.name} returned what does not fit: {error}") from error
+    before = sorted(_table_keys(stored, given))
     after = sorted(str(info.key_of(row)) for row in rows)
     if after != before:
         raise MigrationError(f"the upgraders of {info.name} must keep every key once: {len(before)} rows went in, "
                              f"{len(after)} came out, {len(set(before) ^ set(after))} keys differ")
     return rows
+
+
+def _with_defaults(info: TypeInfo, table: Any) -> Any:
+    """A table with the fields that it lacks, where one value stands for all rows."""
+    import pyarrow as pa
+
+    if not isinstance(table, pa.Table):
+        return table
+    for column in info.all_columns:
+        if {column.name, column.stored}.isdisjoint(table.column_names) and column.default is not UNSET:
+            try:
+                value = pa.scalar(column.default_value(), column.arrow_type)
+            except (pa.ArrowException, TypeError, ValueError):
+                return table  # left to whoever looks at rows one by one
+            table = table.append_column(column.stored, pa.repeat(value, len(table)))
+    return table
+
+
+def _same_keys(info: TypeInfo, stored: StoredType, before: pa.Table, after: ArrowRows) -> bool:
+    """Whether rows have the same keys as before, each once. False too where that takes looking at each."""
+    import pyarrow as pa
+
+    names = [column.name for column in stored.keys]
+    old = pa.table([before.column(name) for name in names], names=names)
+    new = pa.table([values for _, values in list(after.columns())[: len(info.keys)]], names=names)
+    order = [(name, "ascending") for name in names]
+    return old.schema.types == new.schema.types and bool(old.sort_by(order).combine_chunks().equals(
+        new.sort_by(order).combine_chunks()))
 
 
 def _told(one: TypeMigration) -> dict[str, Any]:

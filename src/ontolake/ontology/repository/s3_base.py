@@ -21,7 +21,6 @@ from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
-from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
@@ -34,7 +33,7 @@ from ontolake.ontology.repository.s3_files import Files
 from ontolake.ontology.repository.s3_layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.s3_lease import ObjectLock, now_text
 from ontolake.ontology.repository.s3_moment import Moment, Records
-from ontolake.ontology.repository.s3_rows import Type, place, public_table, rows_of, table_of
+from ontolake.ontology.repository.s3_rows import Type, declared_table, public_table, rows_of
 from ontolake.ontology.repository.s3_scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.s3_single import SingleRows
 from ontolake.ontology.repository.s3_transaction import S3Transaction
@@ -103,9 +102,7 @@ class S3Repository(SingleRows, ABC):
 
     def declared(self, info: TypeInfo, rows: Collection[Row]) -> pa.Table:
         """Declared rows as a table."""
-        if isinstance(rows, ArrowRows):
-            return pa.table({place(column): values for column, values in rows.columns()})
-        return table_of(info, rows)
+        return declared_table(info, rows)
 
     def storage_info(self) -> dict[str, Any]:
         return {"backend": self.backend, "engine_version": self.engine_version, "uri": self.uri}

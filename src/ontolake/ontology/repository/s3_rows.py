@@ -16,6 +16,7 @@ from ontolake.model.codecs import NAN
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite_arrow import arrow_schema, typed_array
 
@@ -66,6 +67,13 @@ def table_of(info: Type, rows: Collection[Row]) -> pa.Table:
             found[naive_place(column)] = pa.array([value is not None and len(value) < _ZONED for value in values],
                                                   pa.bool_())
     return pa.table(found)
+
+
+def declared_table(info: Type, rows: Collection[Row]) -> pa.Table:
+    """Declared rows as a table; those that are columns already stay so."""
+    if isinstance(rows, ArrowRows):
+        return pa.table({place(column): values for column, values in rows.columns()})
+    return table_of(info, rows)
 
 
 def encoded(column: Column, table: pa.Table) -> list[Any]:

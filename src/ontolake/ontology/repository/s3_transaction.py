@@ -136,7 +136,7 @@ class S3Transaction:
         self._changed[stored] = Difference(table, len(table))
 
     def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
-        table = table_of(info, list(rows))
+        table = self._repository.declared(info, rows if isinstance(rows, Collection) else list(rows))
         faults.reach("ontology: rewritten rows staged")
         self._put_schema(schema_of(info.cls), version, "migration")
         self._versions[info] = version

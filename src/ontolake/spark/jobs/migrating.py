@@ -24,6 +24,7 @@ from ontolake.ontology.repository.s3_merge import level_of
 from ontolake.ontology.repository.s3_rows import (
     COMMIT,
     ROW,
+    declared_table,
     encoded,
     naive_place,
     places,
@@ -223,7 +224,7 @@ def upgraded_rows_of(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrade
     """Stored rows of one version as those of another, all at once where that says the same."""
     if _at_once(stored, chain, rows):
         shown = public_table(stored.all_columns, rows)
-        return table_of(info, upgraded(info, stored, chain, shown.drop_columns([shown.column_names[-1]])))
+        return declared_table(info, upgraded(info, stored, chain, shown.drop_columns([shown.column_names[-1]])))
     return table_of(info, list(upgraded_rows(info, stored, chain, rows_of(stored.all_columns, rows))))
 
 
