@@ -327,3 +327,38 @@ def test_an_idle_runner_stops_at_once_on_ctrl_c(shared: str) -> None:
         assert runner.line() == "2"
         assert runner.wait() == 0
         assert session.events.runners() == []
+
+
+TAKE_PART = """
+    import sys
+    from ontology.events.story import finish, opened
+    session = opened(sys.argv[1], event_lease=4.0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    finish(session, seconds=100)
+    session.close()
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_processes_share_a_queue_on_a_real_server_and_one_of_them_is_killed(seaweed_url: str) -> None:
+    with session_at(seaweed_url) as session:
+        events = [Ordered(item=f"item {n % 2}", count=n) for n in range(1, 13)]
+        session.commit(event=events)
+        runners = [Process(TAKE_PART, seaweed_url) for _ in range(4)]
+        for runner in runners:
+            assert runner.line() == "ready"
+        for runner in runners:
+            runner.tell("go")
+        killed = runners.pop()
+        wait_for(lambda: session.events.count(EventSelection(status="done")) >= 2)
+        killed.kill()
+        assert [runner.line() for runner in runners] == ["done"] * 3
+        assert {runner.wait() for runner in runners} == {0}
+        assert stock(session) == {f"item {n}": sum(m for m in range(1, 13) if m % 2 == n) for n in range(2)}
+        assert parcels(session) == {event.event_id: 1 for event in events}
+        stored = session.events.select(EventSelection())
+        assert [event.status for event in stored] == ["done"] * 24
+        assert sum(event.attempts for event in stored) in (24, 25), "what the killed one had was tried again, no other"
+        assert not list(session.repository.check())
