@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -157,14 +158,60 @@ def test_a_graph_of_another_release_is_refused_before_any_data(
         assert caught.value.found == int(stamp or 1)
 
 
-def test_a_truncated_dataset_is_said_to_be_damaged(filled: Graph, url: str, tmp_path: Path) -> None:
-    for path in (tmp_path / "graph" / "nodes").rglob("*.manifest"):
-        path.write_bytes(path.read_bytes()[:10])
+def spoil(root: Path, how: str) -> None:
+    for path in root.rglob({"version": "*.manifest", "deletions": "_deletions/*"}.get(how, "*.lance")):
+        if path.is_file():
+            data = path.read_bytes()
+            path.unlink()
+            if how in ("short", "version"):
+                path.write_bytes(data[:20])
+            elif how == "garbage":
+                path.write_bytes(bytes(len(data)))
+
+
+@pytest.mark.parametrize("how", ["short", "garbage", "gone", "version", "deletions"])
+def test_damaged_datasets_are_named_by_whatever_reads_them(
+    filled: Graph, url: str, tmp_path: Path, how: str
+) -> None:
+    filled.delete(Customer, "b")
+    filled.branches.create("try")
+    filled.load(Customer, customers("d"), branch="try")
+    filled.close()
+    before = [path.read_bytes() for path in sorted((tmp_path / "graph" / "__manifest" / "_versions").iterdir())]
+    spoil(tmp_path / "graph" / "nodes", how)
     with Graph.open(url) as again:
-        with pytest.raises(DamagedGraphError, match="Customer"):
-            again.snapshot().table(Customer).to_arrow()
-        assert len(again.snapshot().table(Placed).to_arrow()) == 1
-    for path in (tmp_path / "graph" / "__manifest").rglob("*.manifest"):
-        path.write_bytes(b"")
-    with pytest.raises(DamagedGraphError, match="manifest"):
-        Graph.open(url)
+        snapshot = again.snapshot()
+        table = snapshot.table(Customer)
+        for act in (table.to_arrow, lambda: table.to_arrow(filter="name = 'A'"), lambda: table.get("a"),
+                    lambda: table.get_many(["a"]), lambda: list(table.batches()), lambda: table.count("name = 'A'"),
+                    lambda: snapshot.sql("SELECT * FROM customer"), lambda: list(snapshot.rows("Customer")),
+                    lambda: snapshot.traverse(Customer, ["a"], [Placed]), lambda: list(again.diff("main", "try")),
+                    lambda: again.merge("try", dry_run=True), lambda: again.delete(Customer, where="name = 'A'"),
+                    lambda: again.load(Customer, customers("a")), lambda: again.export(tmp_path / "out")):
+            with pytest.raises(DamagedGraphError, match="node/Customer"):
+                act()
+            shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        assert {damage.where for damage in again.verify()} >= {"node/Customer@main", "node/Customer@try"}
+        assert len(snapshot.table(Placed).to_arrow()) == 1
+    after = [path.read_bytes() for path in sorted((tmp_path / "graph" / "__manifest" / "_versions").iterdir())]
+    assert after == before, "nothing was published"
+
+
+def test_a_damaged_manifest_is_no_graph_to_open(filled: Graph, url: str, tmp_path: Path) -> None:
+    for content in (b"short", b""):
+        for path in (tmp_path / "graph" / "__manifest").rglob("*.manifest"):
+            path.write_bytes(content)
+        with pytest.raises(DamagedGraphError, match="manifest"):
+            Graph.open(url)
+
+
+def test_a_filter_is_to_blame_for_itself(filled: Graph) -> None:
+    table = filled.snapshot().table(Customer)
+    for wrong in ("nmae = 3", "name =", "CAST(name AS int) > 3"):
+        for act in (lambda: table.to_arrow(filter=wrong), lambda: table.count(wrong),  # noqa: B023
+                    lambda: list(table.batches(filter=wrong)), lambda: filled.delete(Customer, where=wrong)):  # noqa: B023
+            with pytest.raises(Invalid, match="filter"):
+                act()
+    with pytest.raises(Invalid, match="empty"):
+        filled.delete(Customer, where="")
+    assert len(held(filled)["node/Customer"]) == 2

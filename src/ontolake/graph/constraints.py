@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError
+from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError, reading
 from ontolake.graph.keys import KeySet, are_distinct, contains, repeated
 from ontolake.graph.manifest import Pin
 from ontolake.graph.rows import key_at
@@ -74,7 +74,8 @@ class Checker:
         if dataset is None:
             return
         names = [*dict.fromkeys((*kind.keys, column))]
-        stored = having(dataset, names, column, given.column(column))
+        with reading(kind.table):
+            stored = having(dataset, names, column, given.column(column))
         for keys in (puts, change.deletes):
             if keys is not None and stored.num_rows:
                 stored = stored.filter(pc.invert(contains(keys, stored, kind.keys)))
@@ -142,7 +143,8 @@ class Checker:
                 keys = pa.table({name: wanted})
                 stored = keys.filter(self.tables.there(node, self.pins[node.key], keys)).column(name)
             else:
-                stored = dataset.to_table(columns=[name]).column(name)
+                with reading(node.table):
+                    stored = dataset.to_table(columns=[name]).column(name)
             if change is not None and change.deletes is not None:
                 stored = stored.filter(pa.array(~KeySet(change.deletes.column(name)).has(stored)))
             parts.append(stored)
@@ -181,7 +183,8 @@ class Checker:
         pin = self.pins[kind.key]
         if pin.rows == 0:
             return None
-        stored = self.tables.at(kind, pin).to_table(columns=list(kind.keys))
+        with reading(kind.table):
+            stored = self.tables.at(kind, pin).to_table(columns=list(kind.keys))
         return stored if change.puts is None else stored.filter(pc.invert(contains(change.puts, stored, kind.keys)))
 
     def edges_at(self, edge: GraphType, column: str, nodes: Any) -> pa.Table:
@@ -189,7 +192,8 @@ class Checker:
         dataset = self._dataset(edge.key)
         if dataset is None:
             return pa.Table.from_batches([], pa.schema([edge.schema.field(name) for name in edge.keys]))
-        found = having(dataset, list(edge.keys), column, nodes)
+        with reading(edge.table):
+            found = having(dataset, list(edge.keys), column, nodes)
         change = self.changes.get(edge.key)
         for keys in (change.puts, change.deletes) if change is not None else ():
             if keys is not None and found.num_rows:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.graph.errors import reading
 from ontolake.graph.keys import codes, contains
 from ontolake.graph.manifest import Pin
 from ontolake.graph.snapshot import Snapshot, plain_row, row_key
@@ -98,10 +99,11 @@ def _files(fragment: Any) -> tuple[str, ...]:
 
 
 def touched_keys(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> pa.Table:
-    """The keys of rows that may differ between any two versions of a table."""
-    branch, version = _parted(tables, kind, before, after)
-    base = Pin(branch, version, -1, after.schema)
-    keys = pa.concat_tables([_touched_keys(tables, kind, base, before), _touched_keys(tables, kind, base, after)])
+    """The keys of rows that may differ between any two versions of a table. Raises `DamagedGraphError`."""
+    with reading(kind.table):
+        branch, version = _parted(tables, kind, before, after)
+        base = Pin(branch, version, -1, after.schema)
+        keys = pa.concat_tables([_touched_keys(tables, kind, base, before), _touched_keys(tables, kind, base, after)])
     if keys.num_rows > 1:
         _, first = np.unique(codes(*(keys.column(name) for name in kind.keys)), return_index=True)
         keys = keys.take(pa.array(np.sort(first)))

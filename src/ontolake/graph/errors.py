@@ -5,10 +5,13 @@ Where an error means the same as one of `ontolake.errors`, it is that one too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ontolake.errors import AlreadyExists, Conflict, Contended, Corruption, Invalid, NotFound, OntolakeError
+from ontolake.errors import AlreadyExists, Conflict, Contended, Corruption, Invalid, NotFound, OntolakeError, Transient
 
 if TYPE_CHECKING:
     from ontolake.graph.merging import MergeConflict
@@ -53,6 +56,26 @@ class DamagedGraphError(GraphError, Corruption):
     """Something that the graph needs is missing or cannot be read."""
 
     exit_code = 5
+
+
+_UNREACHABLE = ("Generic S3 error", "Generic GCS error", "error sending request", "operation timed out")
+
+
+@contextmanager
+def reading(table: str) -> Iterator[None]:
+    """Tell what Lance raises where rows of a table cannot be read: `DamagedGraphError`, or `Transient` for a bucket
+    that does not answer. What the operating system refuses, such as room on a disk, stays as it is."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        refused = re.search(r"\(os error (\d+)\)", str(error))
+        if isinstance(error, OntolakeError) or (refused is not None and int(refused[1]) != errno.ENOENT):
+            raise
+        text = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        if any(sign in text for sign in _UNREACHABLE):
+            raise Transient(f"{table}: the storage does not answer: {text}", hint="try again") from error
+        raise DamagedGraphError(f"{table} cannot be read: {text}",
+                                hint="onto verify says what is damaged; restore it from a copy") from error
 
 
 class UnknownTableError(GraphError, NotFound):

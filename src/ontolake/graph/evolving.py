@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ontolake.graph.errors import GraphSchemaError, RowError
+from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.manifest import Pin, State
 from ontolake.graph.merging_types import RENAMES
 from ontolake.graph.rows import check_values, defaults, refuse_duplicates
@@ -156,7 +156,8 @@ def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: 
         return
     back = {new: name for name, new in renames.items()}
     there = [field for field in kind.fields if back.get(field.name, field.name) in old.by_name]
-    table = graph._tables.at(old, pin).to_table(columns=[back.get(field.name, field.name) for field in there])
+    with reading(kind.table):
+        table = graph._tables.at(old, pin).to_table(columns=[back.get(field.name, field.name) for field in there])
     table = table.rename_columns([field.name for field in there])
     part = kind.with_fields(there)
     try:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from ontolake.errors import Invalid
+from ontolake.errors import Invalid, OntolakeError
+from ontolake.graph.errors import reading
+from ontolake.graph.types import GraphType
 from ontolake.model import type_info
 from ontolake.model.filters import Compare, Condition, Junction, Match, Member, Negation, Ref, Shape, Test
 
@@ -23,6 +27,23 @@ def to_sql(filter: Any) -> str | None:
     if isinstance(filter, Condition):
         return _shape(filter.shape, iter(filter.values))
     raise Invalid(f"a filter is SQL text or a condition such as Customer.tier == 'gold', not {filter!r}")
+
+
+_DAMAGE = ("LanceError(IO)", "Not found", "a Lance file", "corrupt", "Generic ")
+
+
+@contextmanager
+def filtering(kind: GraphType, filter: Any) -> Iterator[None]:
+    """Tell whether a filter or what is stored is to blame: `Invalid`, or what `reading` raises."""
+    with reading(kind.table):
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            if filter is None or isinstance(error, OntolakeError) or any(sign in text for sign in _DAMAGE):
+                raise
+            raise Invalid(f"{kind.table}: the filter {to_sql(filter)!r} cannot be used: {text}",
+                          hint=f"write SQL over the columns {', '.join(kind.by_name)}") from error
 
 
 def literal(value: Any) -> str:

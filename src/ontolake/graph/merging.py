@@ -18,6 +18,7 @@ from ontolake.graph.errors import (
     ExpectedVersionMismatch,
     MergeConflictError,
     UnknownCommitError,
+    reading,
 )
 from ontolake.graph.evolving import reshape
 from ontolake.graph.lineage import ancestors, merge_base
@@ -189,11 +190,15 @@ class _Merge:
 
     def _add(self, key: str, theirs: Pin) -> None:
         kind = self.theirs.types[key]
-        rows = self.graph._tables.at(kind, theirs).to_table(columns=[field.name for field in kind.fields])
+        rows = self._all(kind, theirs)
         self.added[key] = kind
         self.counts[kind.table] = Counts(rows.num_rows, 0, 0)
         if rows.num_rows:
             self.changes[key] = Change(rows.cast(kind.schema), fresh=True)
+
+    def _all(self, kind: GraphType, pin: Pin) -> pa.Table:
+        with reading(kind.table):
+            return self.graph._tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
 
     def _differs(self, key: str, base: Pin, pin: Pin, state: State) -> bool:
         """Whether a branch has changed a table since: its type, or any row."""
@@ -243,7 +248,7 @@ class _Merge:
         if base is not None:
             keys = touched_keys(tables, theirs[1], base[0], theirs[0])
         else:
-            keys = tables.at(theirs[1], theirs[0]).to_table(columns=list(kind.keys))
+            keys = self._all(theirs[1], theirs[0]).select(list(kind.keys))
         if keys.num_rows == 0:
             return
         before = self._side(base, kind, keys) if base is not None else kind.schema.empty_table()
@@ -303,9 +308,8 @@ class _Merge:
         for key, kind in self.reshaped.items():
             if self.ours.pins[key].rows:
                 own = self.ours.types[key]
-                stored = tables.at(own, self.ours.pins[key]).to_table(columns=[field.name for field in own.fields])
-                check_whole(kind, translated(stored, own, kind, self.renames[key]), self.changes.get(key),
-                            self._problem)
+                stored = translated(self._all(own, self.ours.pins[key]), own, kind, self.renames[key])
+                check_whole(kind, stored, self.changes.get(key), self._problem)
         plain = {key: change for key, change in self.changes.items() if key not in self.reshaped}
         for key, change in plain.items():
             if change.puts is not None:

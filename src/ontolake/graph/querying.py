@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
-from ontolake.graph.filters import to_sql
+from ontolake.graph.filters import filtering, to_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,8 +70,10 @@ def _by_text(view: TableView, text: str, column: str | None, limit: int, filter:
     if not columns or any(name not in indexed for name in columns):
         raise Invalid(f"{view.name} has no text index" + (f" on {column!r}" if column else ""),
                       hint="make one with graph.index(table, column, kind='text')")
-    return view.dataset.to_table(columns=[*_names(view), "_score"], full_text_query={"query": text, "columns": columns},
-                                 limit=limit, filter=to_sql(filter), prefilter=filter is not None)  # fmt: skip
+    with filtering(view.kind, filter):
+        return view.dataset.to_table(
+            columns=[*_names(view), "_score"], full_text_query={"query": text, "columns": columns}, limit=limit,
+            filter=to_sql(filter), prefilter=filter is not None)  # fmt: skip
 
 
 def _by_vector(view: TableView, vector: Sequence[float], column: str | None, limit: int, filter: Any) -> pa.Table:
@@ -84,8 +86,9 @@ def _by_vector(view: TableView, vector: Sequence[float], column: str | None, lim
     import numpy as np
 
     nearest = {"column": known[0].name, "q": np.asarray(vector, dtype=np.float32), "k": limit}
-    return view.dataset.to_table(columns=[*_names(view), "_distance"], nearest=nearest, filter=to_sql(filter),
-                                 prefilter=filter is not None)  # fmt: skip
+    with filtering(view.kind, filter):
+        return view.dataset.to_table(columns=[*_names(view), "_distance"], nearest=nearest, filter=to_sql(filter),
+                                     prefilter=filter is not None)  # fmt: skip
 
 
 def _joined(view: TableView, by_text: pa.Table, by_vector: pa.Table, limit: int) -> pa.Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
-from ontolake.graph.filters import to_sql
+from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.manifest import CommitRecord, Pin
 from ontolake.graph.tables import Tables
 from ontolake.graph.types import GraphType, resolve_table
@@ -50,24 +50,20 @@ class TableView:
     def to_arrow(self, filter: Any = None, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
         """The rows, or those that a filter takes; blobs only where their column is named.
 
-        Raises `Invalid` for a filter or a column that makes no sense.
+        Raises `Invalid` for a filter or a column that makes no sense, `DamagedGraphError`.
         """
         wanted = self._columns(columns)
-        try:
+        with filtering(self.kind, filter):
             return self.dataset.to_table(columns=wanted, filter=to_sql(filter), limit=limit)
-        except (ValueError, OSError) as error:
-            if filter is None:
-                raise
-            raise Invalid(f"{self.name}: the filter {to_sql(filter)!r} cannot be used: "
-                          f"{str(error).splitlines()[0][:200]}", hint="write SQL over the columns "
-                          f"{', '.join(self.kind.by_name)}") from error  # fmt: skip
 
     def batches(self, filter: Any = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same, a batch at a time."""
-        yield from self.dataset.to_batches(columns=self._columns(columns), filter=to_sql(filter))
+        with filtering(self.kind, filter):
+            yield from self.dataset.to_batches(columns=self._columns(columns), filter=to_sql(filter))
 
     def count(self, filter: Any = None) -> int:
-        return self.pin.rows if filter is None else int(self.dataset.count_rows(to_sql(filter)))
+        with filtering(self.kind, filter):
+            return self.pin.rows if filter is None else int(self.dataset.count_rows(to_sql(filter)))
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row with a key (a tuple for an edge), or None."""

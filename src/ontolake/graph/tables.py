@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
-from ontolake.graph.errors import DamagedGraphError, PublishContendedError
+from ontolake.graph.errors import DamagedGraphError, PublishContendedError, reading
 from ontolake.graph.filters import literal
 from ontolake.graph.finding import Finder
 from ontolake.graph.keys import KeySet, contains
@@ -161,7 +161,8 @@ class Tables:
         content = pin.version
         for _ in range(_TRIES):
             try:
-                done = self._steps(kind, pin, base, change, operation)
+                with reading(kind.table):
+                    done = self._steps(kind, pin, base, change, operation)
             except self._conflict():
                 done = None
             if done is not None:
@@ -259,7 +260,8 @@ class Tables:
         begun = latest.version
         faults.reach("graph: before reworking a table")
         try:
-            act(latest)
+            with reading(kind.table):
+                act(latest)
         except self._conflict():
             return None
         faults.reach("graph: table reworked")
@@ -283,7 +285,8 @@ class Tables:
     # Looking up
 
     def _among(self, kind: GraphType, pin: Pin, keys: pa.Table) -> list[bool] | None:
-        return self._known.among(kind, pin, keys, lambda: self.at(kind, pin).to_table(columns=list(kind.keys)))
+        with reading(kind.table):
+            return self._known.among(kind, pin, keys, lambda: self.at(kind, pin).to_table(columns=list(kind.keys)))
 
     def there(self, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Array:
         """For each key (a table with the key columns) whether a pinned version has it."""
@@ -299,16 +302,24 @@ class Tables:
         dataset = self.at(kind, pin)
         if len(kind.keys) == 1 and keys.num_rows == 1:
             where = (kind.location, pin.branch, pin.version)
-            places = self._finder.places(where, dataset, kind.keys[0], keys.schema.field(0).type, pin.rows)
+            with reading(kind.table):
+                places = self._finder.places(where, dataset, kind.keys[0], keys.schema.field(0).type, pin.rows)
             if places is not None:
                 id = places.of(keys.column(0)[0].as_py())
-                return dataset._take_rows([id] if id is not None else [], columns=list(columns))
+                with reading(kind.table):
+                    return dataset._take_rows([id] if id is not None else [], columns=list(columns))
         return self.lookup(kind, dataset, keys, columns)
 
     def lookup(
         self, kind: GraphType, dataset: LanceDataset, keys: pa.Table, columns: Sequence[str] | None = None
     ) -> pa.Table:  # fmt: skip
-        """The rows with these keys (a table of the key columns), in no order."""
+        """The rows with these keys (a table of the key columns), in no order. Raises `DamagedGraphError`."""
+        with reading(kind.table):
+            return self._lookup(kind, dataset, keys, columns)
+
+    def _lookup(
+        self, kind: GraphType, dataset: LanceDataset, keys: pa.Table, columns: Sequence[str] | None
+    ) -> pa.Table:  # fmt: skip
         import pyarrow as pa
 
         wanted = list(columns) if columns is not None else [f.name for f in kind.fields]

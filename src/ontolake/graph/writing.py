@@ -22,8 +22,9 @@ from ontolake.graph.errors import (
     RecoveryBlockedError,
     RowError,
     UnknownBranchError,
+    reading,
 )
-from ontolake.graph.filters import to_sql
+from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.keys import contains
 from ontolake.graph.lineage import first_parents
 from ontolake.graph.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
@@ -264,7 +265,10 @@ class Transaction:
             raise Invalid("name the rows to delete by keys, or with where=", hint="one of the two")
         dataset = self._tables.at(kind, self._state.pins[kind.key])
         if where is not None:
-            found = dataset.to_table(columns=list(kind.keys), filter=to_sql(where))
+            if to_sql(where) is None:
+                raise Invalid("the filter is empty", hint="to delete all rows, say where='true'")
+            with filtering(kind, where):
+                found = dataset.to_table(columns=list(kind.keys), filter=to_sql(where))
         else:
             wanted = keys_table(kind, keys)
             found = self._tables.lookup(kind, dataset, wanted, kind.keys)
@@ -316,7 +320,8 @@ class Transaction:
         for key, pending in self._pending.items():
             kind, pin = self._state.types[key], self._state.pins[key]
             if pending.replace and pin.rows and (pending.puts is None or not pending.puts.num_rows):
-                keys = self._tables.at(kind, pin).to_table(columns=list(kind.keys))
+                with reading(kind.table):
+                    keys = self._tables.at(kind, pin).to_table(columns=list(kind.keys))
                 found[key] = Change(None, keys)
                 continue
             change = pending.change(pin.rows == 0)
