@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake.errors import OntolakeError
 from ontolake.graph.maintenance import optimize
 from ontolake.graph.manifest import Pin
+from ontolake.graph.staging import FRAGMENT_ROWS
 from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:
@@ -142,10 +143,10 @@ def rows_to_merge(sizes: list[int]) -> int | None:
     table has doubled, and not each time that anything is written.
     """
     total, count, found = 0, 0, None
-    for size in sorted(sizes):
+    for size in sorted(size for size in sizes if size < FRAGMENT_ROWS):
         if count >= _FEW and size >= 2 * total:
             break
         total += size
         count += 1
         found = total + 1
-    return found if count > _FEW else None
+    return min(found, FRAGMENT_ROWS) if count > _FEW and found is not None else None

@@ -11,6 +11,7 @@ from ontolake.errors import Invalid
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError
 from ontolake.graph.manifest import MAIN, MANIFEST, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
+from ontolake.graph.staging import FRAGMENT_ROWS
 from ontolake.graph.types import LEFT, RIGHT, GraphType, resolve_table
 from ontolake.history import Damage, Garbage
 
@@ -44,7 +45,8 @@ def compact_here(dataset: LanceDataset) -> None:
     dataset.optimize.compact_files(**COMPACTION)
 
 
-COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_deletions_threshold": 0.0}
+COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_deletions_threshold": 0.0,
+                                 "target_rows_per_fragment": FRAGMENT_ROWS}  # fmt: skip
 
 
 def optimize(

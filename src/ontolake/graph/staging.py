@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
+FRAGMENT_ROWS = 131_072
+"""Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in."""
 STAGED_ROWS = 50_000
 """Rows from which on writing and checking overlap."""
 
@@ -28,7 +30,7 @@ def append(place: Place, base: LanceDataset, rows: pa.Table) -> Any:
     from lance.fragment import write_fragments
 
     return write_fragments(rows, base, return_transaction=True, mode="append", storage_options=place.options,
-                           enable_stable_row_ids=True)
+                           enable_stable_row_ids=True, max_rows_per_file=FRAGMENT_ROWS)
 
 
 class Staged:
