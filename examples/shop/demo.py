@@ -30,6 +30,7 @@ from ontolake.ontology import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from ontolake.spark.report import Report
 
@@ -159,22 +160,34 @@ def migrate(url: str) -> None:
 
 def stream(spark: SparkSession, url: str, folder: Path) -> None:
     step("Changes as a stream, each exactly once")
-    seen: list[tuple[int, int]] = []
+    batches: dict[int, list[tuple[int, int]]] = {}
 
     def count(batch: DataFrame, number: int) -> None:
-        seen.extend((row.commit_id, row["count"]) for row in batch.groupBy("commit_id").count().collect())
+        batches[number] = [(row.commit_id, row["count"]) for row in batch.groupBy("commit_id").count().collect()]
 
     code('spark.readStream.format("ontolake").option("mode", "changes")…')
     changes = spark.readStream.format("ontolake").option("url", url).option("table", "entity/Customer").option(
         "mode", "changes").load()
     for _ in range(2):
-        query = changes.writeStream.foreachBatch(count).option("checkpointLocation", f"{folder}/checkpoint").trigger(
-            availableNow=True).start()
-        query.awaitTermination()
-    seen.sort()
+        to_the_end(changes.writeStream.foreachBatch(count).option("checkpointLocation", f"{folder}/checkpoint"))
+    seen = sorted(one for found in batches.values() for one in found)
     check([commit for commit, _ in seen] == [1, 2, 3], "every commit that changed customers: "
           + ", ".join(f"commit {commit} with {rows:,} rows" for commit, rows in seen))
     check(len(seen) == 3, "started again from its checkpoint, the stream has nothing left to do")
+
+
+def to_the_end(writer: DataStreamWriter) -> None:
+    """Let a stream do all that there is to do. Spark gives the processes that it starts ten seconds to answer, which a
+    busy machine may not keep: then it is started again, and goes on where it was."""
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(5):
+        try:
+            writer.trigger(availableNow=True).start().awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error) or attempt == 4:
+                raise
 
 
 def on_s3(spark: SparkSession, url: str | None, folder: Path) -> str:

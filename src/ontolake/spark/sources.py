@@ -79,12 +79,6 @@ class Source:
                 raise
             raise SourceError(self.name, f"cannot be read: {said}") from None
 
-    def _lines(self, spark: SparkSession, path: str) -> DataFrame:
-        found = spark.read.text(path).select(
-            "value", F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
-            F.monotonically_increasing_id().alias(AT))  # fmt: skip
-        return found.where(F.trim("value") != "")
-
     def _csv(self, spark: SparkSession, path: str) -> DataFrame:
         given = {"escape": '"', **self.options}  # a quote inside quotes is written twice, as almost everybody does
         header = given.get("header", "true").lower() == "true"
@@ -93,29 +87,25 @@ class Source:
         options = {key: value for key, value in given.items() if key != "header"}
         parsed = F.from_csv("value", f"{fields}, `{MALFORMED}` string",
                             {**options, "columnNameOfCorruptRecord": MALFORMED})
-        found = self._lines(spark, path).withColumn("row", parsed)
-        if header:
-            # Spark asks this below the parsing, where it parses again: so first what is quick, and seldom true.
-            title: Column = F.lit(True)
-            for name in (name for name in names if '"' not in name):
-                title = title & F.col("value").contains(name)
-            for name in names:
-                title = title & F.col("row").getField(name).eqNullSafe(F.lit(name))
-            found = found.where(~((F.col(BLOCK) == 0) & title))
         told = f"the line does not have the {len(names)} columns of the header"
-        return found.select(
-            *[F.col("row").getField(name).alias(name) for name in names], *_where(),
-            F.when(F.col("row").getField(MALFORMED).isNotNull(), F.lit(told)).alias(MALFORMED))  # fmt: skip
+        row = F.col("row")
+        found = _lines(spark, path, parsed, {name: row.getField(name) for name in names},
+                       F.when(row.getField(MALFORMED).isNotNull(), F.lit(told)))
+        if header:
+            title: Column = F.col(BLOCK) == 0
+            for name in names:
+                title = title & F.col(f"`{name}`").eqNullSafe(F.lit(name))
+            found = found.where(~title)
+        return found
 
     def _json(self, spark: SparkSession, path: str) -> DataFrame:
-        found = self._lines(spark, path).withColumn("row", F.from_json("value", "map<string,string>"))
+        parsed, row = F.from_json("value", "map<string,string>"), F.col("row")
         names = self.columns
         if names is None:
-            some = found.select("row").limit(_LOOKED_AT).select(F.explode(F.map_keys("row")).alias("name"))
-            names = sorted(row.name for row in some.distinct().collect())
-        return found.select(
-            *[F.col("row").getItem(name).alias(name) for name in names], *_where(),
-            F.when(F.col("row").isNull(), F.lit("the line is not a JSON object")).alias(MALFORMED))  # fmt: skip
+            some = spark.read.text(path).limit(_LOOKED_AT).select(F.explode(F.map_keys(parsed)).alias("name"))
+            names = sorted(found.name for found in some.distinct().collect())
+        return _lines(spark, path, parsed, {name: row.getItem(name) for name in names},
+                      F.when(row.isNull(), F.lit("the line is not a JSON object")))
 
     def fingerprint(self, folder: Path, parameters: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]:
         """What tells this delivery from another: files with their sizes and a hash."""
@@ -135,8 +125,21 @@ class Source:
         return {**found, "files": count, "bytes": size, "sha256": digest.hexdigest()}
 
 
-def _where() -> list[Column]:
-    return [F.col(FILE), F.col(BLOCK), F.col(AT), F.lit(None).cast("bigint").alias(LINE), F.col("value").alias(RAW)]
+def _lines(
+    spark: SparkSession, path: str, row: Column, columns: Mapping[str, Column], malformed: Column
+) -> DataFrame:  # fmt: skip
+    """Lines of text as rows; `row` is what a line is parsed to, of which the columns are made.
+
+    The number that each line gets keeps filters above it, so that no line is parsed again for a filter.
+    """
+    lines = spark.read.text(path).select(
+        "value", F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
+        row.alias("row"))  # fmt: skip
+    found = lines.select(
+        *[column.alias(name) for name, column in columns.items()], FILE, BLOCK,
+        F.monotonically_increasing_id().alias(AT), F.lit(None).cast("bigint").alias(LINE), F.col("value").alias(RAW),
+        malformed.alias(MALFORMED))  # fmt: skip
+    return found.where(F.trim(RAW) != "")
 
 
 def _placed(found: DataFrame) -> DataFrame:

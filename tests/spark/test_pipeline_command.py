@@ -1,0 +1,96 @@
+"""`onto pipeline`: killed with SIGKILL, run again, and asked what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ontolake import parallel
+from ontolake.cli import main
+
+PIPELINE = """
+import os
+from ontolake import faults
+from ontolake.model import Entity, Field
+from ontolake.spark import Pipeline
+
+
+class Goods(Entity):
+    sku: Field[str] = Field(primary_key=True)
+    price: Field[float] = Field(ge=0)
+
+
+goods = Pipeline("goods", types=[Goods], max_rejected=1)
+goods.load(Goods, goods.csv("goods", "goods.csv"), vanished=True)
+goods.expect_rows(Goods, at_least=1)
+
+
+def hook(step):
+    if step == os.environ.get("KILLED_AT"):
+        faults.kill()
+
+
+armed = faults.arm(hook)  # for as long as the process lives
+armed.__enter__()
+"""
+
+
+def onto(folder: Path, *arguments: str, killed_at: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "ontolake", "pipeline", *arguments], cwd=folder, text=True,
+                          timeout=280, capture_output=True, env={**os.environ, "KILLED_AT": killed_at}, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # Spark starts twice
+def test_a_run_that_is_killed_publishes_nothing_and_is_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "goods.py").write_text(PIPELINE)
+    (tmp_path / "goods.csv").write_text("sku,price,colour\ns1,1.5,red\ns2,-1,red\ns3,2.5,blue\n")
+    url = f"file://{tmp_path}/lake"
+    run = ("run", "goods.py", "--store", url)
+    killed = onto(tmp_path, *run, killed_at="pipeline: before the publish")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with parallel.open_parallel(url) as store:
+        assert store.head() == 0
+    assert parallel.clean(url, older=0).items > 0
+    assert main(["pipeline", "status", "--store", url]) == 0
+    assert "killed" in capsys.readouterr().out
+
+    done = onto(tmp_path, *run)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    table, unused, told, *_ = done.stdout.splitlines()[1:]
+    assert table.split("\t") == ["entity/Goods", "3", "1", "2", "0", "0", "0", "2"]
+    assert unused == "goods has columns that nothing asks for: colour"
+    assert told.startswith("goods: commit 1, after ")
+    assert main(["pipeline", "history", "--store", url, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [one["state"] for one in runs] == ["published", "killed"]
+    report = Path(runs[0]["report"]).read_text()
+    for shown in ("published", "price: &#x27;-1&#x27; is less than 0", "goods.csv", "colour", "rows of Goods"):
+        assert shown in report
+    assert main(["pipeline", "clean", "--store", url, "--older", "0", "--remove"]) == 0
+    assert " bytes removed" in capsys.readouterr().out
+    assert parallel.clean(url, older=0).items == 0
+
+
+def test_a_plan_tells_what_is_read_made_and_expected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = tmp_path / "planned.py"
+    module.write_text(PIPELINE.partition("def hook")[0])
+    assert main(["pipeline", "plan", str(module), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["targets"][0]["table"] == "entity/Goods"
+    assert plan["expectations"] == ["rows of Goods"]
+    assert main(["pipeline", "plan", str(module)]) == 0
+    assert "expects: rows of Goods" in capsys.readouterr().out
+    assert main(["pipeline", "plan", f"{module}:other"]) == 2
+    assert "it has goods" in capsys.readouterr().err
+    assert main(["pipeline", "status", "--store", f"{tmp_path}/nothing.db"]) != 0
+    assert "no pipeline has run" in capsys.readouterr().err
