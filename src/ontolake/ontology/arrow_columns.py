@@ -22,6 +22,8 @@ class ArrowRows(Collection[tuple[Any, ...]]):
         self._info = info
         self._arrays = arrays
         self._size = size
+        self.ascending = False
+        """Whether the keys are known to be in order."""
 
     def columns(self) -> Iterator[tuple[Column, pa.ChunkedArray]]:
         """The columns, keys first."""
@@ -33,9 +35,8 @@ class ArrowRows(Collection[tuple[Any, ...]]):
         if len(self._info.keys) > 1:
             return False
         keys = self._arrays[self._info.keys[0].name].combine_chunks()
-        if len(keys) < 2 or pc.all(pc.less(keys[:-1], keys[1:])).as_py():
-            return True
-        return len(pc.unique(keys)) == len(keys)
+        self.ascending = len(keys) < 2 or pc.all(pc.less(keys[:-1], keys[1:])).as_py()
+        return self.ascending or len(pc.unique(keys)) == len(keys)
 
     def __len__(self) -> int:
         return self._size

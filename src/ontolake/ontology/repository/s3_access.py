@@ -93,7 +93,7 @@ class Access:
             for key, data in objects.items():
                 self._put(key, data)
         else:
-            self.wait([self.begin(key, data) for key, data in objects.items()])
+            self.wait([self._pool.submit(self._put, key, data) for key, data in objects.items()])
         faults.reach("ontology objects: written")
 
     @contextmanager
@@ -108,11 +108,13 @@ class Access:
             self.write({**fresh, **others})
             yield
             return
-        if others:
-            self.write(others)
         faults.reach("ontology objects: before writing")
+        begun = [self._pool.submit(self._put, key, data) for key, data in others.items()]
         try:
-            again(lambda: store.put_all(fresh, ahead))
+            try:
+                again(lambda: store.put_all(fresh, ahead))
+            finally:
+                self.wait(begun)
             faults.reach("ontology objects: written")
             yield
         finally:
@@ -127,7 +129,10 @@ class Access:
             self.store.put_unsynced(key, data)
 
     def begin(self, key: str, data: bytes) -> Future[None]:
-        """Write an object in the background; `wait` says when it is durable."""
+        """Write an object under a key that nobody knows yet, in the background; `wait` says when it is durable."""
+        store = self.store
+        if isinstance(store, Together):
+            return self._pool.submit(again, lambda: store.put_all({key: data}))
         return self._pool.submit(self._put, key, data)
 
     def wait(self, begun: Iterable[Future[None]]) -> None:

@@ -44,8 +44,9 @@ GROUP = 16_384
 BATCH = 8192
 """Values that Arrow hands to Parquet at a time: with fewer it takes longer."""
 
-_TOLD = ("str", "int", "date", "datetime")
-"""Columns whose least and greatest values are kept, as filters look at them."""
+_TOLD = ("int", "date", "datetime")
+"""Columns whose least and greatest values are kept for filters to look at, beside keys and what is indexed: of other
+text it takes long, and seldom tells row groups apart."""
 
 ROOM = 256 << 20
 """How many bytes of tables are kept."""
@@ -65,17 +66,14 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
         table = by_key(info, table)
     if VERSION not in table.column_names:
         table = table.append_column(VERSION, pa.array(np.full(len(table), version, np.int64)))
-    columns = {place(column): column for column in (*info.keys, *info.columns)}
-    keys = {place(column) for column in info.keys}
-    # Numbers and keys seldom repeat, and looking for repetitions takes long.
-    plain = [field.name for field in table.schema
-             if field.name in (COMMIT, VERSION) or (field.type == pa.string() and field.name not in keys)]
-    # So do statistics, and of other columns nobody looks at them.
-    told = [name for name, column in columns.items() if column.scalar in _TOLD and name in table.column_names]
+    told = [place(column) for column in (*info.keys, *info.columns)
+            if column.scalar in _TOLD or column.indexed or column in info.keys]  # fmt: skip
     sink = pa.BufferOutputStream()
+    # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
+    split = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
     pq.write_table(table, sink, row_group_size=GROUP, write_batch_size=BATCH, compression="lz4",
-                   write_page_checksum=True, use_dictionary=plain, column_encoding={ROW: "DELTA_BINARY_PACKED"},
-                   write_statistics=told, store_schema=False)
+                   write_page_checksum=True, use_dictionary=[COMMIT, VERSION], write_statistics=told,
+                   column_encoding={ROW: "DELTA_BINARY_PACKED", **split}, store_schema=False)
     data = sink.getvalue().to_pybytes()
     found = described(info, table, path, version)
     return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,

@@ -129,14 +129,17 @@ class Scanner:
     ) -> pa.Table:  # fmt: skip
         """Newest runs first; of older ones what they lack. Only the oldest can be read in parts, or all by key."""
         found: list[pa.Table] = []
-        newer: list[pa.Array] = []
+        newer: list[tuple[DataFile, pa.Array]] = []
         for number in range(len(runs) - 1, -1, -1):
-            table = self._read(info, state, runs[number], names, prune if number == 0 or by_key else None)
-            keys = key_texts(info, table) if newer or (runs[number].updates and number) else None
-            if newer and keys is not None:
-                table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(newer))))
-            if runs[number].updates and keys is not None and number:
-                newer.append(keys)
+            file = runs[number]
+            table = self._read(info, state, file, names, prune if number == 0 or by_key else None)
+            over = [keys for other, keys in newer if self._foreign(state, file) or _overlap(file, other)]
+            replaces = bool(file.updates and number)
+            keys = key_texts(info, table) if over or replaces else None
+            if over and keys is not None:
+                table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(over))))
+            if replaces:
+                newer.append((file, keys))
             found.append(table)
         return concat(found[::-1])
 
@@ -301,6 +304,11 @@ def _leading(info: Type, table: pa.Table) -> pa.Array:
     if column.scalar in ("date", "datetime"):
         return pa.array(encoded(column, table), pa.string())
     return table.column(place(column)).combine_chunks()
+
+
+def _overlap(one: DataFile, two: DataFile) -> bool:
+    """Whether two files can have rows of one key."""
+    return _le(one.low, two.high) and _le(two.low, one.high)
 
 
 def _le(one: Any, two: Any) -> bool:

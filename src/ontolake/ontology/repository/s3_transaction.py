@@ -19,6 +19,7 @@ from ontolake import faults
 from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import Row
@@ -60,6 +61,7 @@ class S3Transaction:
         self._declared: dict[Type, pa.Table] = {}
         self._changed: dict[Type, Difference] = {}
         self._rewritten: set[Type] = set()
+        self._ascending: set[Type] = set()
         self._adopted: dict[Type, tuple[Sequence[DataFile], int]] = {}
         self._schemas = moment.schemas
         self._objects: dict[str, bytes] = {}
@@ -96,9 +98,12 @@ class S3Transaction:
         table = self._repository.declared(info, rows)
         earlier = self._declared.get(info)
         if earlier is not None:  # the same key once more: the last one counts
+            self._ascending.discard(info)
             again = pc.is_in(key_texts(info, earlier), value_set=key_texts(info, table))
             table = pa.concat_tables([earlier.filter(pc.invert(again)), table], promote_options="default")
         self._declared[info] = table
+        if earlier is None and isinstance(rows, ArrowRows) and rows.ascending:
+            self._ascending.add(info)
         faults.reach("ontology: rows staged")
         found = difference(info, self._repository.scanner, self._state(info), table)
         self._changed[info] = found
@@ -234,7 +239,7 @@ class S3Transaction:
         rows = change.rows.append_column(COMMIT, pa.array(np.full(count, self.commit_id, np.int64)))
         rows = rows.append_column(ROW, pa.array(np.arange(state.next_row, state.next_row + count)))
         rows = repository.physical(info, version, rows)
-        table = by_key(info, rows)
+        table = rows if info in self._ascending else by_key(info, rows)
         fresh: dict[str, pa.Table] = {}
         for part, file in self._files(info, version, table, change.updates):
             files.append(CommitFile(info.kind, info.name, file.path, len(part), version, file.content_sha256))
