@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -118,17 +118,22 @@ class Machine(RuleBasedStateMachine):
 
     engine = "v2"
     place = "native"
+    happened: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.url = fresh_url(self.place, Path(self.folder.name))
+        self.url = self.fresh(Path(self.folder.name))
         self.at = [1, 1, 1]
         self.types = types_of(1, 1, 1)
         self.naive = NaiveHistory(self.engine == "v2")
         self.pending: list[Any] = []
         self.keeper = self.opened()  # what is in memory goes when the last one closes it
         self.session = self.opened()
+
+    def fresh(self, folder: Path) -> str:
+        """A place where nothing is yet."""
+        return fresh_url(self.place, folder)
 
     def opened(self, types: Types | None = None) -> Session:
         item, box, holds = types or self.types
@@ -199,6 +204,7 @@ class Machine(RuleBasedStateMachine):
         result = session.migrate(dry_run=False, token=preview.token, upgraders=upgraders)
         assert isinstance(result, MigrationResult)
         assert result.commit_id == self.naive.migrate([(old, cls, _upgraded(cls)) for old, cls in changed])
+        self.happened.add("migrate")
         self.session.close()
         self.session, self.types, self.at, self.pending = session, new, later, []
         session.validate()
@@ -245,6 +251,7 @@ class Machine(RuleBasedStateMachine):
         if cls.__name__ in self.naive.versions:
             self.session.repository.drop_type("relation" if number == 2 else "entity", cls.__name__)
             self.naive.dropped.add(cls.__name__)
+            self.happened.add("drop")
             self.compare(data)
 
     # what must be
@@ -407,12 +414,22 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def play(engine: str, place: str, examples: int, steps: int) -> None:
-    machine = type(f"Machine_{engine}", (Machine,), {"engine": engine, "place": place})
+def play(engine: str, place: str | Callable[[Path], str], examples: int, steps: int, *, program: int | None = None
+         ) -> set[str]:  # fmt: skip
+    """Play games at a place, which may be given by what makes one; those of one `program` are the same everywhere.
+
+    Returns what happened beside commits: `migrate`, `drop`.
+    """
+    at: dict[str, Any] = {"place": place} if isinstance(place, str) else {"fresh": lambda self, folder: place(folder)}
+    happened: set[str] = set()
+    machine: Any = type("Played", (Machine,), {"engine": engine, "happened": happened, **at})
+    if program is not None:
+        machine = seed(program)(machine)
     run_state_machine_as_test(machine, settings=settings(  # type: ignore[no-untyped-call]
         # Making a failing example smaller takes minutes: what failed is printed step by step as it is.
         max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck),
         phases=(Phase.explicit, Phase.reuse, Phase.generate)))
+    return happened
 
 
 @pytest.mark.parametrize(("place", "examples"), [("native", 4), ("page file", 2), ("pages in memory", 2)])

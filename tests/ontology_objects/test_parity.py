@@ -1,10 +1,15 @@
-"""Random sessions against a naive store: on objects every form of query answers as it does on SQLite."""
+"""Random programs against a naive store: on objects every form of query answers as it does on SQLite.
+
+The programs with migrations and dropped types are the same on SQLite, in memory, in a directory and on a server.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.ontology.test_machine import play
 from tests.ontology.test_oracle import run
 
 from ontolake.ontology.repository import s3_datafusion, s3_execute, s3_files, s3_merge, s3_scan, s3_transaction
@@ -56,3 +61,28 @@ def test_every_query_answers_so_without_datafusion(seed: int, monkeypatch: pytes
     monkeypatch.setattr(s3_execute, "MANY", 0)
     monkeypatch.setattr(s3_datafusion, "available", lambda: False)
     run(fresh_memory(), "v2", seed, 10)
+
+
+PROGRAMS = (1, 9)
+"""Short ones with migrations and a drop in them."""
+
+
+def migrated_and_dropped(engine: str, at: Callable[[Path], str], program: int) -> None:
+    assert play(engine, at, 2, 16, program=program) == {"migrate", "drop"}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("place", ["sqlite", "memory", "directory"])
+def test_migrations_and_drops_leave_what_they_leave_in_a_naive_store(place: str, program: int) -> None:
+    at: dict[str, Callable[[Path], str]] = {
+        "sqlite": lambda folder: str(folder / "store.db"), "memory": lambda folder: fresh_memory(),
+        "directory": lambda folder: (folder / "lake").as_uri()}  # fmt: skip
+    migrated_and_dropped("v2", at[place], program)
+
+
+def test_migrations_and_drops_do_so_with_versions_side_by_side() -> None:
+    migrated_and_dropped("v1", lambda folder: fresh_memory(), PROGRAMS[1])
+
+
+def test_migrations_and_drops_do_so_on_a_server(seaweed_url: str) -> None:
+    migrated_and_dropped("v2", lambda folder: f"{seaweed_url}/{folder.name}", PROGRAMS[1])
