@@ -71,6 +71,8 @@ def reading(table: str) -> Iterator[None]:
         refused = re.search(r"\(os error (\d+)\)", str(error))
         if isinstance(error, OntolakeError) or (refused is not None and int(refused[1]) != errno.ENOENT):
             raise
+        if type(error).__name__ == "CommitConflictError":
+            raise  # nothing is wrong with what is there
         text = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         if any(sign in text for sign in _UNREACHABLE):
             raise Transient(f"{table}: the storage does not answer: {text}", hint="try again") from error

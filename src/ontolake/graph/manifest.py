@@ -114,6 +114,13 @@ class State:
     def pins(self) -> dict[str, Pin]:
         return self.head.pins
 
+    def expect(self, expected: Mapping[str, int | None]) -> None:
+        """Raises `ExpectedVersionMismatch` if a table is not at the version at which it should be."""
+        for key, version in expected.items():
+            actual = self.pins[key].version if key in self.pins else None
+            if actual != version:
+                raise ExpectedVersionMismatch(key, version, actual)
+
 
 def row_schema() -> pa.Schema:
     import pyarrow as pa
@@ -368,12 +375,12 @@ class Manifest:
                 raise UnknownBranchError(branch)
             if attempt and self.find(state.dataset, id) is not None:
                 return state
-            for key, version in expected.items():
-                actual = state.pins[key].version if key in state.pins else None
-                if actual != version:
-                    if self.find(state.dataset, id) is not None:
-                        return state
-                    raise ExpectedVersionMismatch(key, version, actual)
+            try:
+                state.expect(expected)
+            except ExpectedVersionMismatch:
+                if self.find(state.dataset, id) is not None:
+                    return state
+                raise
             if recheck is not None:
                 recheck(state)
             published = self._attempt(state, id, pins, kind, actor, merged_parent, list(types), extra or {},

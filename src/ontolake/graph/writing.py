@@ -113,6 +113,7 @@ class Writer:
                 recheck=recheck)  # fmt: skip
 
         with self.turns.writing(state.branch):
+            self.manifest.state(state.branch).expect(expected)  # before a table moves in vain
             published = self._under(sidecar, publish)
         if self.committed is not None and kind not in PASSIVE:
             self.committed(state.branch)
