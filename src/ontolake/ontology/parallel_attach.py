@@ -95,10 +95,10 @@ def unshaped(info: TypeInfo, table: pa.Table) -> pa.Table:
 
 
 class _Looked(NamedTuple):
-    """A staged file that is what it should be, with its keys."""
+    """A staged file that is what it should be."""
 
     file: DataFile
-    keys: list[pa.ChunkedArray]
+    fragment: Fragment
     first_row: int
     last_row: int
 
@@ -124,11 +124,11 @@ def attach(
             looked = list(pool.map(lambda one: _look(shape, info, source, one[1], f"{path}-part{one[0]}.parquet"),
                                    numbered))
             found = [one for one in looked if one is not None]
-            if len(found) < len(looked) or not _new_and_apart(repository, info, found):
+            if len(found) < len(looked) or not _new_and_apart(repository, info, found, source):
                 return None
             faults.reach("ontology: rows staged")
-            for done in [pool.submit(link, source, fragment.key, repository.access.store, one.file.path)
-                         for fragment, one in zip(fragments, found, strict=True)]:
+            for done in [pool.submit(link, source, one.fragment.key, repository.access.store, one.file.path)
+                         for one in found]:
                 done.result()
     finally:
         source.close()
@@ -150,7 +150,8 @@ def _look(shape: Shape, info: TypeInfo, store: ObjectStore, fragment: Fragment, 
         return None
     for name in (place(column) for column in columns if not column.nullable):
         stats = [group.column(names[name]).statistics for group in groups]
-        if any(one is None or not one.has_null_count or one.null_count for one in stats):
+        told = all(one is not None and one.has_null_count for one in stats)
+        if any(one.null_count for one in stats) if told else opened.read([name]).column(name).null_count:
             return None
     table = opened.read([*(place(column) for column in info.keys), *_OURS])
     bounds = {name: tuple(pc.min_max(table.column(name)).as_py().values()) for name in _OURS}
@@ -167,7 +168,7 @@ def _look(shape: Shape, info: TypeInfo, store: ObjectStore, fragment: Fragment, 
     low, high = encoded(info.keys[0], table.take([0, len(table) - 1]))
     file = DataFile(path, len(table), len(data), shape.version, shape.commit, shape.commit,
                     hashlib.sha256(data).hexdigest(), 0, level_of(len(table)), low, high)
-    return _Looked(file, keys, *bounds[ROW])
+    return _Looked(file, fragment, *bounds[ROW])
 
 
 def _ascending(keys: Sequence[pa.Array]) -> bool:
@@ -181,8 +182,13 @@ def _ascending(keys: Sequence[pa.Array]) -> bool:
     return bool(pc.all(found).as_py())
 
 
-def _new_and_apart(repository: S3Repository, info: TypeInfo, found: Sequence[_Looked]) -> bool:
-    """Whether no key or number of a row is in two files, and none of the keys is in the store."""
+def _new_and_apart(
+    repository: S3Repository, info: TypeInfo, found: Sequence[_Looked], source: ObjectStore
+) -> bool:  # fmt: skip
+    """Whether no key or number of a row is in two files, and none of the keys is in the store.
+
+    Keys of all files are brought together only where their ranges overlap.
+    """
     if info.keys[0].scalar == "datetime":
         return False
     state = repository.moment().state(info.kind, info.name) if repository.current_version(info) is not None else None
@@ -197,6 +203,7 @@ def _new_and_apart(repository: S3Repository, info: TypeInfo, found: Sequence[_Lo
         return False
     if all(cast(Any, one.file.high) < cast(Any, two.file.low) for one, two in itertools.pairwise(ordered)):
         return True
-    names = [str(number) for number in range(len(info.keys))]
-    together = pa.concat_tables([pa.table(one.keys, names=names) for one in found])
+    names = [place(column) for column in info.keys]
+    together = pa.concat_tables(
+        [pq.read_table(pa.BufferReader(source.get(one.fragment.key).data), columns=names) for one in found])
     return bool(together.group_by(names).aggregate([]).num_rows == len(together))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from ontolake.ontology.repository.s3_base import S3Repository
 
 Groups = tuple[int, ...] | None
+_AHEAD = 16
+"""Directories of files that are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,9 @@ def object_splits(
         if not files:
             return []
         total = sum(file.row_count for file in files)
-        cuts = cuts_of(repository, info, files, min(parts, max(1, total // 4096)))
+        if parts > 1 or filters:
+            _look_ahead(repository, files)
+        cuts = [] if parts < 2 else cuts_of(repository, info, files, min(parts, max(1, total // 4096)))
         earlier = tuple(file for file in (*(state.past if state else ()), *(state.runs if state else ()))
                         if file.min_commit_id <= view.since) if view.mode == "changes" and view.since else ()
         # A row group may be left out if nothing in it replaces an older row that would be seen in its place.
@@ -192,6 +197,14 @@ def object_splits(
                 found.append(FileParts(whole.url, whole.branch, whole.schema, whole.schema_hash, view, whole.columns,
                                        filters, rows, low, high, whole.digits, tuple(chosen), earlier))
         return found
+
+
+def _look_ahead(repository: S3Repository, files: Sequence[DataFile]) -> None:
+    """Read the directories of big files, many at a time: planning waits for little else."""
+    big = [file for file in files if file.row_count > SMALL]
+    if len(big) > 1:
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            list(pool.map(repository.files.statistics, big))
 
 
 def cuts_of(repository: S3Repository, info: Type, files: Sequence[DataFile], parts: int) -> list[Any]:
@@ -224,7 +237,7 @@ def groups_within(
     if (low is not None and file.high is not None and file.high < low) or (
             high is not None and file.low is not None and file.low >= high):
         return ()
-    if file.row_count <= SMALL:
+    if file.row_count <= SMALL or (low is None and high is None and kept is None):
         return None
     ranges = repository.files.ranges(info, file)
     numbers = range(repository.files.statistics(file).num_row_groups)
