@@ -95,9 +95,10 @@ def running() -> SparkSession | None:
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know `format("ontolake")`. Workers need this package too."""
+    """Let a session know `format("ontolake")`, which takes filters. Workers need this package too."""
     from ontolake.spark.source import OntolakeSource
 
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(OntolakeSource)
 
 
