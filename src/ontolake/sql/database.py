@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake.errors import Invalid
 from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot
 from ontolake.history import Commit as HistoryCommit
 from ontolake.sql import commits, differing, indexing, loading, maintaining
 from ontolake.sql.branches import MAIN, Branches
+from ontolake.sql.caching import ROOM
 from ontolake.sql.catalog import Catalog, Table
 from ontolake.sql.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.dml import Changer
@@ -33,19 +35,21 @@ Version = int | str | datetime
 
 def open_database(
     url: str, *, branch: str = MAIN, database: str | None = None, schema: str = DEFAULT_SCHEMA, readonly: bool = False,
-    takeover: bool = False, synchronous: str = "FULL",
+    takeover: bool = False, synchronous: str = "FULL", cache: int = ROOM,
 ) -> Database:  # fmt: skip
     """The SQL tables at `url`, which are started where there are none (unless read-only).
 
     `path.db` is a native SQLite file; `file:///path.db`, `s3://…` and `memory://…` keep their pages in the storage
     seam, where there are branches. `database` and `schema` are meant where a statement names none. A commit is durable
     when it returns; on a native file `synchronous="NORMAL"` lets a power failure (not a crash) take back the last ones.
+    `cache` is how many bytes of decoded columns are kept for queries that read the same tables again; 0 keeps none.
 
-    Raises `Invalid` for a URL that cannot be, `NotFound` for a database or branch that is not there, `LayoutError` for
-    a database that holds something else or is newer, `Contended` if another process is writing to it over the seam.
+    Raises `Invalid` for a URL or a cache that cannot be, `NotFound` for a database or branch that is not there,
+    `LayoutError` for a database that holds something else or is newer, `Contended` if another process is writing to it
+    over the seam.
     """
     return Database(url, branch=branch, database=database, schema=schema, readonly=readonly, takeover=takeover,
-                    synchronous=synchronous)  # fmt: skip
+                    synchronous=synchronous, cache=cache)  # fmt: skip
 
 
 class Database:
@@ -53,13 +57,16 @@ class Database:
 
     def __init__(
         self, url: str, *, branch: str, database: str | None, schema: str, readonly: bool, takeover: bool,
-        synchronous: str,
+        synchronous: str, cache: int,
     ) -> None:  # fmt: skip
+        if not isinstance(cache, int) or cache < 0:
+            raise Invalid(f"a cache has a size in bytes, 0 or more, not {cache!r}")
         self.url = url
         self.branch = branch
         self.database = database
         self.schema = schema
-        self._session = Session(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self._session = Session(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous,
+                                cache=cache)  # fmt: skip
         self.branches = Branches(url)
         self.ranges = Ranges(self._session)
         if not readonly:
@@ -150,7 +157,7 @@ class Database:
                 return found
         with self._session.reading():
             at = None if as_of is None else self._version(as_of)
-            return self._plan(statement, at).run(self._session, params)
+            return self._plan(statement, at).run(self._session, params, keep=True)
 
     def _point(self, prepared: tuple[Any, Plan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
@@ -215,7 +222,7 @@ class Database:
             lines = plan.explain(self._session, params)
             if analyze:
                 begun = time.perf_counter()
-                result = plan.run(self._session, params)
+                result = plan.run(self._session, params, keep=True)
                 took = (time.perf_counter() - begun) * 1000
                 lines.append(f"{result.count} row{'' if result.count == 1 else 's'} in {took:.2f} ms")
         return lines

@@ -8,13 +8,14 @@ on what the accesses have found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from ontolake.sql import access, executing, joining, keys, reading
+from ontolake.sql import access, executing, joining, keys, partials, reading
 from ontolake.sql.access import Access
 from ontolake.sql.catalog import Catalog, ColumnMeta, Table
 from ontolake.sql.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, inner_parts, table_and_name
@@ -78,6 +79,7 @@ class Plan:
         for source, (_, _, node) in zip(self.sources, known, strict=True):
             _rename(node, source)
         _name_outputs(copy, self.names)
+        self._partial = partials.partial_of(copy, self.sources[0].table) if alone and self.sources else None
         self._point = self._pointed()
         columns = [] if self._direct is None else self._direct.columns
         self._types = [column.type for column in columns]
@@ -99,8 +101,8 @@ class Plan:
 
     # running
 
-    def run(self, session: Session, parameters: Parameters) -> Result:
-        """The rows of the query. Inside a transaction."""
+    def run(self, session: Session, parameters: Parameters, *, keep: bool = False) -> Result:
+        """The rows of the query. Inside a transaction. With `keep`, whole columns are kept for the next one."""
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         if self._window is not None:
             limit, offset = self._window.rows(parameters)
@@ -108,8 +110,34 @@ class Plan:
                 return self._run_direct(session, chosen[0], limit, offset)
             if limit is not None:
                 return _named(self._run_window(session, chosen[0], limit, offset, parameters), self.names)
-        table = executing.run(self.bound(parameters), self._read(session, chosen))
+        keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
+        if self._partial is not None and chosen[0].keys is None:
+            table = self._run_partial(session, chosen[0], parameters, keep)
+        else:
+            table = executing.run(self.bound(parameters), self._read(session, chosen, keep))
         return _named(table, self.names)
+
+    def _run_partial(self, session: Session, chosen: Access, parameters: Parameters, keep: bool) -> pa.Table:
+        """An aggregate over one table, in parts where the table is too large to be taken at once."""
+        source, partial = self.sources[0], self._partial
+        assert partial is not None
+        where = (source.table.id, source.at)
+        version = session.state()[0]
+        keep = keep and chosen.kind == "full scan"
+        kept = session.columns.get(where, version, source.columns) if keep else None
+        if kept is not None:
+            return executing.run(self.bound(parameters), {source.name: kept})
+        columns = session.columns.with_kept(where, version, source.columns, source.table) if keep else source.columns
+        groups = partials.groups(reading.read(session.keyspace, chosen, columns, source.at), reading.schema_of(columns))
+        first, second = next(groups), next(groups, None)
+        if second is None:
+            if keep:
+                session.columns.put(where, version, first)
+            return executing.run(self.bound(parameters), {source.name: first})
+        inner = bound(partial.inner, parameters)
+        found = [executing.run(inner, {source.name: group}) for group in chain((first, second), groups)]
+        table = pa.concat_tables(found)
+        return executing.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
 
     def _is_direct(self, chosen: Access) -> bool:
         """Whether the rows that an access finds are the answer, in the order in which it finds them."""
@@ -153,7 +181,7 @@ class Plan:
             found.append(executing.run(tree, {source.name: pa.Table.from_batches([batch])}))
         return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
 
-    def _read(self, session: Session, chosen: Sequence[Access]) -> dict[str, pa.Table]:
+    def _read(self, session: Session, chosen: Sequence[Access], keep: bool = False) -> dict[str, pa.Table]:
         """The rows of all sources. A table that is read whole by several of them is read once."""
         keyspace = session.keyspace
         found: dict[str, pa.Table] = {}
@@ -168,10 +196,23 @@ class Plan:
             found[source.name] = reading.read_table(keyspace, way, source.columns, source.at)
         for (_, at), together in whole.items():
             columns = list(dict.fromkeys(column for source, _ in together for column in source.columns))
-            table = reading.read_table(keyspace, together[0][1], columns, at)
+            table = self._read_whole(session, together[0][1], columns, at, keep)
             for source, _ in together:
                 found[source.name] = table.select([column.name for column in source.columns])
         return joining.reduced(self._asked, found)
+
+    def _read_whole(
+        self, session: Session, way: Access, columns: Sequence[ColumnMeta], at: int | None, keep: bool
+    ) -> pa.Table:
+        if not keep:
+            return reading.read_table(session.keyspace, way, columns, at)
+        where, version = (way.table.id, at), session.state()[0]
+        table = session.columns.get(where, version, columns)
+        if table is None:
+            together = session.columns.with_kept(where, version, columns, way.table)
+            table = reading.read_table(session.keyspace, way, together, at)
+            session.columns.put(where, version, table)
+        return table
 
     def _run_direct(self, session: Session, chosen: Access, limit: int | None, offset: int) -> Result:
         source, direct = self.sources[0], self._direct

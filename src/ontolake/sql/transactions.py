@@ -19,6 +19,7 @@ import numpy as np
 from ontolake import faults
 from ontolake.errors import Corruption, Invalid, OntolakeError, StorageError
 from ontolake.sql import ranges
+from ontolake.sql.caching import Columns
 from ontolake.sql.catalog import Catalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.ranges import Part, Range, Routed
@@ -65,8 +66,11 @@ class _Mark:
 class Session:
     """One connection and the transaction that is open on it."""
 
-    def __init__(self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str) -> None:
+    def __init__(
+        self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str, cache: int = 0
+    ) -> None:
         self.url, self.branch, self.readonly = url, branch, readonly
+        self.columns = Columns(cache)
         with ours(url):
             self.connection = LAYOUT.open(url, branch=branch, readonly=readonly, takeover=takeover,
                                           synchronous=synchronous)
