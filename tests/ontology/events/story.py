@@ -81,7 +81,7 @@ def statuses(session: Session) -> dict[str, str]:
 def finish(session: Session, handlers: list[Any] | None = None, seconds: float = 30) -> None:
     """Handle events until all are done or dead, also those that others have claimed and will not finish."""
     store, deadline = session.events, time.monotonic() + seconds
-    while any(store.count(EventSelection(status=status)) for status in ("ready", "waiting", "claimed")):
+    while any(event.status in ("ready", "waiting", "claimed") for event in store.select(EventSelection())):
         assert time.monotonic() < deadline, statuses(session)
         session.run(HANDLERS if handlers is None else handlers, max_iterations=50)
 

@@ -59,6 +59,7 @@ class QueueObjects:
         found = self.access.find(names.QUEUE)
         queue = Queue() if found is None else layout.decode(found.data, Queue, names.QUEUE, self.access.url)
         view = View(queue, None if found is None else found.tag, self.load)
+        self._pages = {ref.path: self._pages[ref.path] for ref in queue.pages if ref.path in self._pages}
         if manifest is not None:
             self._catch_up(view, manifest)
         return view
@@ -193,7 +194,6 @@ class QueueObjects:
         except DurabilityUnconfirmed as error:
             if not self._settled(view, nonce, error):
                 return False
-        self._pages = {ref.path: self._pages[ref.path] for ref in tidied.pages if ref.path in self._pages}
         return True
 
     def _settled(self, view: View, nonce: bytes, doubt: DurabilityUnconfirmed) -> bool:
