@@ -31,9 +31,13 @@ def test_making_a_branch_writes_to_the_manifest_alone_and_tables_fork_when_writt
     graph.branches.create("try")
     assert {path for path in (tmp_path / "graph").rglob("*") if "__manifest" not in str(path)} == before
     graph.load(Customer, customers("b"), branch="try")
-    pins = graph.snapshot(branch="try").pins
-    assert {key: pin.branch for key, pin in pins.items()} == {
-        "node:Customer": "try", "node:Order": None, "edge:Placed": None}
+    state = graph._manifest.state("try")
+    assert state.line is not None
+    assert state.line.startswith("try.")
+    assert {key: pin.branch for key, pin in state.pins.items()} == {
+        "node:Customer": state.line, "node:Order": None, "edge:Placed": None}
+    rows = state.dataset.to_table(filter="object_type = 'table_version' AND table_branch = 'try'")
+    assert rows["table_key"].to_pylist() == ["node:Customer"]
 
 
 def test_branches_of_branches_and_at_a_commit(graph: Graph) -> None:
@@ -90,6 +94,59 @@ def test_a_branch_made_again_is_not_mistaken_for_the_old_one_by_a_live_handle(gr
             assert list(held(handle, "try")["node/Customer"]) == ["a", "new"]
         other.load(Customer, customers("more"), branch="try")
         assert list(held(graph, "try")["node/Customer"]) == ["a", "more", "new"]
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_stale_handle_cannot_harm_a_branch_made_again(graph: Graph, url: str, written: bool) -> None:
+    """Not where main has moved on in between either, so that tables forked at other versions."""
+    graph.load(Customer, customers("a"))
+    graph.branches.create("try")
+    with Graph.open(url) as other:
+        if written:
+            other.load(Customer, customers("old"), branch="try")
+        stale = other.transaction(branch="try")
+        stale.load(Customer, customers("stale"))
+        graph.branches.delete("try")
+        graph.load(Customer, customers("b"))
+        graph.branches.create("try")
+        graph.load(Customer, customers("new"), branch="try")
+        with pytest.raises(UnknownBranchError):
+            stale.finish()
+        for handle in (graph, other):
+            assert list(held(handle, "try")["node/Customer"]) == ["a", "b", "new"]
+        assert list(graph.verify()) == []
+    with Graph.open(url) as again:
+        again.load(Customer, customers("more"), branch="try")
+        assert list(held(again, "try")["node/Customer"]) == ["a", "b", "more", "new"]
+
+
+def test_what_was_merged_from_a_branch_outlives_it(graph: Graph, url: str) -> None:
+    """Also where another branch of its name has come since: as a state to look back at, and as a base of merges."""
+    graph.load(Customer, customers("a"))
+    for name in ("one", "two"):
+        graph.branches.create(name)
+    kept = graph.load(Customer, [{"id": "a", "name": "one"}], branch="one")
+    assert kept is not None
+    graph.merge("one", "two")
+    graph.merge("one")
+    graph.branches.delete("one")
+    graph.branches.create("one")
+    for number in range(3):
+        graph.load(Customer, [{"id": "a", "name": f"other {number}"}], branch="one")
+    with Graph.open(url) as again:
+        assert again.repair() == []
+        again.cleanup(keep_commits=1, dry_run=False)
+        assert dict(again.snapshot(kept.id).rows("Customer"))["a"]["name"] == "one"
+        again.load(Customer, [{"id": "a", "name": "A"}])  # as before: a change since the two met
+        again.load(Customer, customers("b"), branch="two")
+        assert again.merge("two").status == "merged"
+        assert {key: row["name"] for key, row in held(again)["node/Customer"].items()} == {"a": "A", "b": "B"}
+        again.branches.delete("two")
+        again.load(Customer, customers("c"))
+        removed, _ = again.cleanup(keep_commits=1, dry_run=False)
+        assert any(one.branch.startswith("one.") and not one.versions for one in removed), removed
+        assert list(again.verify()) == []
+        assert held(again, "one")["node/Customer"]["a"]["name"] == "other 2"
 
 
 def test_what_a_crash_left_of_a_fork_is_in_nobodys_way(graph: Graph, url: str) -> None:

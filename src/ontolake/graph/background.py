@@ -87,9 +87,8 @@ class Background:
     def _optimize(self, branch: str) -> None:
         graph = self._graph
         state = graph._manifest_state(branch)
-        line = graph._tables.line(branch)
         found = {kind: _rewritten(graph, kind, state.pins[key]) for key, kind in state.types.items()
-                 if state.pins[key].branch == line}  # fmt: skip
+                 if state.pins[key].branch == state.line}  # fmt: skip
         ready = {kind: rewritten for kind, rewritten in found.items() if rewritten.files}
 
         def compacting(dataset: LanceDataset) -> None:

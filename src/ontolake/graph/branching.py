@@ -104,17 +104,30 @@ class Branches:
         manifest.forget(name)
         graph._identities.pop(name, None)
         graph._snapshots.clear()
+        needed = self.lines()
         for key, pin in state.pins.items():
-            if pin.branch == name:
+            if pin.branch == state.line and (key, pin.branch) not in needed:
                 faults.reach("graph: before deleting a fork")
-                self.sweep(state.types[key], name)
+                self.sweep(state.types[key], pin.branch)
         graph._tables.forget(name)
 
-    def sweep(self, kind: Any, name: str) -> None:
-        """Delete a table's fork for a branch that is gone. What fails here is found again by `cleanup`."""
+    def lines(self) -> set[tuple[str, str | None]]:
+        """The lines of versions of tables that a commit shows which some branch knows, merged ones included."""
+        manifest = self._graph._manifest
+        found: set[tuple[str, str | None]] = set()
+        for name in (MAIN, *manifest.branches()):
+            try:
+                found.update((key, pin.branch) for record in manifest.commits(name).values()
+                             for key, pin in record.pins.items())
+            except UnknownBranchError:
+                continue  # deleted while we looked
+        return found
+
+    def sweep(self, kind: Any, line: str | None) -> None:
+        """Delete a line of a table that nothing shows. What fails here is found again by `cleanup`."""
         base = self._graph._tables.base(kind)
         try:
-            if name in base.branches.list():
-                base.branches.delete(name)
+            if line in base.branches.list():
+                base.branches.delete(line)
         except (OSError, ValueError):
             return

@@ -195,10 +195,10 @@ def reshape(
             dataset.alter_columns(back_again)
         _add(dataset, kind, fresh)
 
-    moved = graph._tables.rework(old, pin, state.branch, operation, act, _ALLOWED)
+    moved = graph._tables.rework(old, pin, state.line, operation, act, _ALLOWED)
     if moved is None:
         raise GraphSchemaError(f"{kind.table} was written to meanwhile", hint="plan again")
-    return Pin(graph._tables.line(state.branch), moved.version, pin.rows, kind.hash)
+    return Pin(state.line, moved.version, pin.rows, kind.hash)
 
 
 def _add(dataset: LanceDataset, kind: GraphType, fields: list[GraphField]) -> None:

@@ -294,7 +294,7 @@ class Graph:
         """Remove versions of tables that no kept commit shows; returns them, and the bytes that were freed.
 
         Kept are commits younger than `keep` and the last `keep_commits` of every branch; all, if neither is given.
-        Heads, tagged commits and what branches were made from are always kept.
+        Heads, tagged commits, what branches were made from and where two of them met last are always kept.
         """
         if not dry_run:
             self._writable()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError
-from ontolake.graph.manifest import MAIN, MANIFEST, Pin, State
+from ontolake.graph.lineage import merge_base
+from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
 from ontolake.graph.staging import FRAGMENT_ROWS
 from ontolake.graph.types import LEFT, RIGHT, GraphType, resolve_table
@@ -59,8 +61,7 @@ def optimize(
     """
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
-    line = graph._tables.line(branch)
-    work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == line
+    work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
             and (tables is None or kind.table in tables) and worth_it(graph._tables.at(kind, state.pins[key]), kind)}
     done: list[Optimized] = []
     if work:
@@ -74,7 +75,7 @@ def optimize(
                 def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
                     _optimize_one(dataset, kind, made, compacting, index_rows)
 
-                moved = graph._tables.rework(kind, pin, branch, operation, act, PASSIVE)
+                moved = graph._tables.rework(kind, pin, state.line, operation, act, PASSIVE)
                 if moved is not None and moved.version != pin.version:
                     pins[key] = pin._replace(version=moved.version)
                     done.append(Optimized(kind.table, before, len(moved.get_fragments()), tuple(made)))
@@ -154,10 +155,10 @@ def rework_one(
     type_, pin = state.types[key], state.pins[key]
 
     def move(operation: str) -> dict[str, Pin | None]:
-        moved = graph._tables.rework(type_, pin, state.branch, operation, act, allowed)
+        moved = graph._tables.rework(type_, pin, state.line, operation, act, allowed)
         if moved is None:
             raise Invalid(f"{type_.table} was written to meanwhile", hint="try again")
-        return {key: Pin(graph._tables.line(state.branch), moved.version, pin.rows, pin.schema)}
+        return {key: Pin(state.line, moved.version, pin.rows, pin.schema)}
 
     return graph._writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
 
@@ -194,6 +195,9 @@ def cleanup(
                 for key, pin in record.pins.items():
                     pinned.setdefault(key, {}).setdefault(pin.branch, set()).add(pin.version)
         kinds |= {kind.key: kind for kind in state.types.values()}
+    for base in _met(graph, states):
+        for key, pin in base.pins.items():
+            pinned.setdefault(key, {}).setdefault(pin.branch, set()).add(pin.version)
     found: list[Removable] = []
     freed = 0
     for key, kind in sorted(kinds.items()):
@@ -218,11 +222,23 @@ def cleanup(
                 stats = dataset.cleanup_old_versions(versions=versions, error_if_tagged_old_versions=False)
                 freed += stats.bytes_removed
                 faults.reach("graph: versions removed")
-        for name in sorted(forks.keys() - set(branches)):
+        living = {state.line for state in states}
+        for name in sorted(name for name in forks if name not in living and name not in pinned.get(key, {})):
             found.append(Removable(kind.table, name, []))
             if not dry_run:
                 graph.branches.sweep(kind, name)
     return found, freed
+
+
+def _met(graph: Graph, states: Sequence[State]) -> Iterator[CommitRecord]:
+    """Where any two branches met last: merging them needs what they had in common."""
+    known: dict[str, CommitRecord] = {}
+    for state in states:
+        known |= graph._manifest.commits(state.branch)
+    for one, other in combinations(states, 2):
+        base = merge_base(known, one.head.id, other.head.id)
+        if base is not None:
+            yield known[base]
 
 
 def garbage(graph: Graph, dry_run: bool) -> Garbage:
@@ -256,18 +272,20 @@ def repair(graph: Graph, dry_run: bool) -> list[Finding]:
             graph._sidecars.set_aside(file, graph._place.store.get(file).data)
     found += [Finding("quarantined", info.key, "a sidecar that could not be read or explained", None)
               for info in graph._place.store.list(f"{QUARANTINE}/")]
-    living = [MAIN, *graph._manifest.branches()]
-    for branch in living:
+    lines: set[str | None] = set()
+    for branch in (MAIN, *graph._manifest.branches()):
         try:
+            lines.add(graph._manifest_state(branch).line)
             found += _drift(graph, branch, dry_run)
         except UnknownBranchError:
             continue
+    needed = graph.branches.lines()
     for kind in graph._manifest_state(MAIN).types.values():
         try:
             forks = graph._tables.base(kind).branches.list()
         except (OSError, ValueError):
             continue  # told as damage above
-        for name in sorted(forks.keys() - set(living)):
+        for name in sorted(name for name in forks if (kind.key, name) not in needed and name not in lines):
             found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
             if not dry_run:
                 graph.branches.sweep(kind, name)
@@ -279,12 +297,11 @@ def repair(graph: Graph, dry_run: bool) -> list[Finding]:
 def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
     """Tables whose last version is not the one that is shown."""
     state = graph._manifest_state(branch)
-    line = graph._tables.line(branch)
     for key, kind in sorted(state.types.items()):
         pin = state.pins[key]
         try:
             graph._tables.at(kind, pin)
-            latest = graph._tables.latest(kind, branch) if pin.branch == line else None
+            latest = graph._tables.latest(kind, state.line) if pin.branch == state.line else None
         except (DamagedGraphError, OSError, ValueError) as error:
             yield Finding("damage", f"{kind.table}@{branch}", str(error).splitlines()[0][:200], None)
             continue
@@ -294,7 +311,7 @@ def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
         yield Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")
         if not dry_run:
             def move(operation: str, key: str = key, kind: GraphType = kind, pin: Pin = pin) -> dict[str, Pin | None]:
-                restored = graph._tables.restore(kind, branch, pin.version, operation)
+                restored = graph._tables.restore(kind, pin.branch, pin.version, operation)
                 return {key: pin._replace(version=restored.version)}
 
             state = graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)

@@ -6,6 +6,7 @@ writers meet, and every publish moves the pointer of its branch, so the commits 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import time
@@ -114,12 +115,27 @@ class State:
     def pins(self) -> dict[str, Pin]:
         return self.head.pins
 
+    @property
+    def line(self) -> str | None:
+        """The line of versions on which the branch writes to tables."""
+        return line_of(self.branch, self.identity)
+
     def expect(self, expected: Mapping[str, int | None]) -> None:
         """Raises `ExpectedVersionMismatch` if a table is not at the version at which it should be."""
         for key, version in expected.items():
             actual = self.pins[key].version if key in self.pins else None
             if actual != version:
                 raise ExpectedVersionMismatch(key, version, actual)
+
+
+def line_of(branch: str, identity: str) -> str | None:
+    """What a branch's lines of versions of tables are called: no other branch of its name ever has the same.
+
+    So what a deleted branch wrote, and others have merged, is never taken for that of one made later.
+    """
+    if branch == MAIN:
+        return None
+    return f"{branch}.{hashlib.blake2s(identity.encode(), digest_size=4).hexdigest()}"
 
 
 def row_schema() -> pa.Schema:
@@ -154,12 +170,14 @@ def table_row(kind: GraphType, history: Mapping[str, GraphType]) -> dict[str, An
 def version_row(key: str, pin: Pin, commit: CommitRecord) -> dict[str, Any]:
     return {"object_id": f"{key}@{pin.branch or MAIN}:{pin.version}", "object_type": "table_version",
             "metadata": json.dumps({"commit": commit.id, "seq": commit.seq}), "table_key": key,
-            "table_version": pin.version, "table_branch": pin.branch, "row_count": pin.rows}  # fmt: skip
+            "table_version": pin.version, "table_branch": pin.branch and commit.branch,
+            "row_count": pin.rows}  # fmt: skip
 
 
-def tombstone_row(key: str, pin: Pin) -> dict[str, Any]:
+def tombstone_row(key: str, pin: Pin, commit: CommitRecord) -> dict[str, Any]:
     return {"object_id": f"{key}@{pin.branch or MAIN}:{pin.version}:gone", "object_type": "table_tombstone",
-            "table_key": key, "table_version": pin.version, "table_branch": pin.branch}  # fmt: skip
+            "table_key": key, "table_version": pin.version,
+            "table_branch": pin.branch and commit.branch}  # fmt: skip
 
 
 def commit_row(commit: CommitRecord) -> dict[str, Any]:
@@ -402,7 +420,7 @@ class Manifest:
                               datetime.now(UTC).isoformat(timespec="microseconds"), kind, shown, dict(extra))
         rows = [table_row(one, state.history) for one in types]
         rows += [version_row(key, pin, commit) for key, pin in pins.items() if pin is not None]
-        rows += [tombstone_row(key, state.pins[key]) for key, pin in pins.items() if pin is None]
+        rows += [tombstone_row(key, state.pins[key], commit) for key, pin in pins.items() if pin is None]
         rows += [commit_row(one) for one in lineage]
         rows += [commit_row(commit), head_row(state.branch, commit)]
         rows = list({row["object_id"]: row for row in rows}.values())

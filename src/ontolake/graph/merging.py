@@ -163,7 +163,7 @@ class _Merge:
             pin = reshape(self.graph, self.ours, key, kind, self.renames[key], operation)
         else:
             pin = self.ours.pins[key]
-        return tables.apply(kind, pin, self.ours.branch, self.changes[key], operation) if key in self.changes else pin
+        return tables.apply(kind, pin, self.ours.line, self.changes[key], operation) if key in self.changes else pin
 
     def _schema(self, key: str, detail: str) -> None:
         self.conflicts.append(MergeConflict("schema", key.replace(":", "/", 1), None, detail))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.graph.errors import DamagedGraphError, ExpectedVersionMismatch, UnknownBranchError
-from ontolake.graph.manifest import RECOVERY_ACTOR, Manifest, Pin
+from ontolake.graph.manifest import MAIN, RECOVERY_ACTOR, Manifest, Pin, line_of
 from ontolake.graph.place import Place
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove, at_work
 from ontolake.graph.tables import STEP, Tables, own_versions, transaction_at
@@ -91,7 +91,7 @@ class Recoverer:
         if state.identity != sidecar.identity:
             return self._end(sidecar, "dropped", None, "its branch is gone, and another has its name")
         if self.manifest.find(state.dataset, sidecar.operation) is not None:
-            self.place.settle(state.dataset, line=self.tables.line(sidecar.branch))
+            self.place.settle(state.dataset, line=None if sidecar.branch == MAIN else sidecar.branch)
             return self._end(sidecar, "completed", sidecar.operation, "it was published")
         undone = derived_ulid(sidecar.operation, "rollback")
         if self.manifest.find(state.dataset, undone) is not None:
@@ -126,7 +126,7 @@ class Recoverer:
             raise Unexplained(f"{move.key} is at {kind.location}, not at {move.path}")
         try:
             base = self.tables.base(kind)
-            line = self.tables.line(sidecar.branch)
+            line = line_of(sidecar.branch, sidecar.identity)
             if line is not None:
                 if line not in base.branches.list():
                     return None
@@ -160,7 +160,7 @@ class Recoverer:
 
     def _forward(self, sidecar: Sidecar, moved: dict[str, int]) -> Recovery:
         pins: dict[str, Pin | None] = {}
-        line = self.tables.line(sidecar.branch)
+        line = line_of(sidecar.branch, sidecar.identity)
         for move in sidecar.tables:
             kind = self._kind(sidecar, move)
             base = self.tables.base(kind)
@@ -187,9 +187,9 @@ class Recoverer:
             if move.key not in state.pins:
                 continue  # a table that was to be created: nothing shows it
             kind = state.types[move.key]
-            restored = self.tables.restore(kind, sidecar.branch, move.expected, id)
+            restored = self.tables.restore(kind, state.line, move.expected, id)
             pin = state.pins[move.key]
-            pins[move.key] = Pin(self.tables.line(sidecar.branch), restored.version, pin.rows, pin.schema)
+            pins[move.key] = Pin(state.line, restored.version, pin.rows, pin.schema)
         faults.reach("graph: before rolling back")
         expected: dict[str, int | None] = {move.key: move.expected for move in moves if move.key in pins}
         try:

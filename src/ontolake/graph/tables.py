@@ -19,7 +19,7 @@ from ontolake.graph.filters import literal
 from ontolake.graph.finding import Finder
 from ontolake.graph.keys import KeySet, contains
 from ontolake.graph.known import KnownKeys
-from ontolake.graph.manifest import MAIN, Pin
+from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
 from ontolake.graph.staging import Staged, append
 from ontolake.graph.types import GraphType
@@ -125,12 +125,8 @@ class Tables:
 
     # Writing
 
-    def line(self, branch: str) -> str | None:
-        return None if branch == MAIN else branch
-
-    def writable(self, kind: GraphType, pin: Pin, branch: str) -> LanceDataset:
+    def writable(self, kind: GraphType, pin: Pin, line: str | None) -> LanceDataset:
         """A handle on the branch's own line of versions that holds what is pinned; the first one forks the table."""
-        line = self.line(branch)
         if pin.branch == line:
             return self.at(kind, pin)
         assert line is not None
@@ -139,8 +135,9 @@ class Tables:
         if found is not None and (found["parent_branch"], found["parent_version"]) == (pin.branch, pin.version):
             return base.checkout_version((line, pin.version))  # another first writer's, or one that never published
         faults.reach("graph: before forking a table")
-        if found is not None:  # of a branch of that name that is gone: nothing shows it
-            base.branches.delete(line)
+        if found is not None:
+            raise DamagedGraphError(f"{kind.table}: the line {line!r} did not begin at version {pin.version}",
+                                    hint="onto graph repair says what is wrong")
         try:
             forked = base.create_branch(line, (pin.branch, pin.version))
         except (OSError, ValueError):
@@ -152,12 +149,12 @@ class Tables:
         self.place.settle_reference(kind.location, line, forked)
         return forked
 
-    def apply(self, kind: GraphType, pin: Pin, branch: str, change: Change, operation: str) -> Pin:
+    def apply(self, kind: GraphType, pin: Pin, line: str | None, change: Change, operation: str) -> Pin:
         """Make a version with the change. Returns where it is; nobody sees it yet.
 
         Raises `PublishContendedError` when others move the same table all the time.
         """
-        base = self.writable(kind, pin, branch)
+        base = self.writable(kind, pin, line)
         content = pin.version
         for _ in range(_TRIES):
             try:
@@ -166,12 +163,12 @@ class Tables:
             except self._conflict():
                 done = None
             if done is not None:
-                self._keep((kind.location, self.line(branch), done.version), done)
-                if pin.branch == self.line(branch):
+                self._keep((kind.location, line, done.version), done)
+                if pin.branch == line:
                     self._known.moved(kind, pin, change, done.version)
-                return Pin(self.line(branch), done.version, done.count_rows(), pin.schema)
+                return Pin(line, done.version, done.count_rows(), pin.schema)
             # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
-            base = self.restore(kind, branch, content, operation)
+            base = self.restore(kind, line, content, operation)
         raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
                                     hint="nothing was published; try again")
 
@@ -227,12 +224,12 @@ class Tables:
         self.place.owe(operation, moved, None, transaction)  # what a commit returns says where it is
         return moved
 
-    def restore(self, kind: GraphType, branch: str, version: int, operation: str) -> LanceDataset:
+    def restore(self, kind: GraphType, line: str | None, version: int, operation: str) -> LanceDataset:
         """A new version at the end of a line with the rows of an earlier one."""
         from lance.dataset import LanceOperation, Transaction
 
         for attempt in range(_TRIES):
-            base = self.latest(kind, branch)
+            base = self.latest(kind, line)
             transaction = Transaction(base.version, LanceOperation.Restore(version))
             try:
                 return self.commit(base, transaction, operation, "restore")
@@ -241,22 +238,22 @@ class Tables:
         raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
                                     hint="nothing was published; try again")
 
-    def latest(self, kind: GraphType, branch: str) -> LanceDataset:
+    def latest(self, kind: GraphType, line: str | None) -> LanceDataset:
         base = self.base(kind)
-        return base if branch == MAIN else base.checkout_version((branch, None))
+        return base if line is None else base.checkout_version((line, None))
 
     def rework(
-        self, kind: GraphType, pin: Pin, branch: str, operation: str, act: Callable[[LanceDataset], None],
+        self, kind: GraphType, pin: Pin, line: str | None, operation: str, act: Callable[[LanceDataset], None],
         allowed: frozenset[str],
     ) -> LanceDataset | None:  # fmt: skip
         """Let Lance itself work on a table that shows what is pinned. None if somebody else came in between.
 
         Such versions carry no mark: what is not published of them is never finished, only passed over.
         """
-        base = self.writable(kind, pin, branch)
-        latest = self.latest(kind, branch)
+        base = self.writable(kind, pin, line)
+        latest = self.latest(kind, line)
         if latest.version != base.version:
-            latest = self.restore(kind, branch, pin.version, operation)
+            latest = self.restore(kind, line, pin.version, operation)
         begun = latest.version
         faults.reach("graph: before reworking a table")
         try:
@@ -269,9 +266,9 @@ class Tables:
             if not _is_one_of(latest, version, allowed):
                 return None
             if version < latest.version:
-                self.place.settle(latest.checkout_version((self.line(branch), version)), line=self.line(branch))
-        self.place.settle(latest, line=self.line(branch))
-        if pin.branch == self.line(branch):
+                self.place.settle(latest.checkout_version((line, version)), line=line)
+        self.place.settle(latest, line=line)
+        if pin.branch == line:
             self._known.moved(kind, pin, Change(), latest.version)
         return latest
 

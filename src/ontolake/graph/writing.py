@@ -74,7 +74,7 @@ class Writer:
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
             pins, problems = together([
-                partial(self.tables.apply, state.types[key], state.pins[key], state.branch, change, operation)
+                partial(self.tables.apply, state.types[key], state.pins[key], state.line, change, operation)
                 for key, change in changes.items()])  # fmt: skip
             if problems:  # first what leaves open how far it got
                 raise min(problems, key=lambda problem: isinstance(problem, _DEFINITE))
@@ -221,7 +221,7 @@ class Transaction:
         pin = self._state.pins[kind.key]
         pending.discard()
         if (rows.num_rows >= STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
-                and pin.branch == self._tables.line(self._state.branch)):  # fmt: skip
+                and pin.branch == self._state.line):  # fmt: skip
             pending.staged = Staged(self._tables, kind, pin, rows)
 
     def _load(self, kind: GraphType, pending: _Pending, rows: pa.Table, mode: Mode) -> int:
