@@ -40,7 +40,7 @@ class ExpectationError(OntolakeError):
     exit_code = 4
 
     def __init__(self, failed: list[str], *, branch: str | None = None) -> None:
-        hint = "the report of the run has the details; correct the sources or the expectation"
+        hint = "onto pipeline status names the report with the details; correct the sources or the expectation"
         super().__init__("expectations failed, nothing was published: " + "; ".join(failed),
                          hint=hint if branch is None else f"what would have been is on the branch {branch}; {hint}")
         self.failed = failed
