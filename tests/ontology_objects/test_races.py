@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 
 from ontolake.model.stored import StoredType
 from ontolake.objects import open_store
-from ontolake.objects.testing import FaultyStore
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
 from ontolake.ontology.repository import s3_maintenance as maintenance
 
@@ -144,9 +142,9 @@ def test_readers_see_a_migration_whole_or_not_at_all(memory: str) -> None:
     store = open_store(memory)
     fill(store)
     pause = threading.Event()
-    slow = FaultyStore(store)
     wrong: list[Any] = []
     looked = {"before": 0, "after": 0}
+    changed = threading.Condition()
 
     def look() -> None:
         session = opened(store)
@@ -159,21 +157,24 @@ def test_readers_see_a_migration_whole_or_not_at_all(memory: str) -> None:
                           for one in session.repository.schemas().values()]
                 if counts != [5, 1]:
                     wrong.append(counts)
-            looked["after" if versions == {2} else "before"] += 1
+            with changed:
+                looked["after" if versions == {2} else "before"] += 1
+                changed.notify_all()
         session.close()
 
     threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
-    while not looked["before"]:
-        time.sleep(0.001)
-    migrate(slow)
-    deadline = time.monotonic() + 20
-    while not looked["after"] and time.monotonic() < deadline:
-        time.sleep(0.001)
-    pause.set()
-    for thread in threads:
-        thread.join()
+    try:
+        with changed:
+            assert changed.wait_for(lambda: looked["before"] or wrong, 20)
+        migrate(store)
+        with changed:
+            assert changed.wait_for(lambda: looked["after"] or wrong, 20)
+    finally:
+        pause.set()
+        for thread in threads:
+            thread.join(20)
     assert not wrong
     assert looked["before"] > 0
     assert looked["after"] > 0

