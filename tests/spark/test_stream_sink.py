@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,10 +42,14 @@ def started(url: str) -> str:
 
 
 def deliver(folder: Path, number: int, *ids: str) -> None:
-    """One file, which becomes one micro-batch."""
+    """One file, which becomes one micro-batch. Spark takes files by their times."""
     folder.mkdir(exist_ok=True)
     lines = "".join(json.dumps({"id": id, "size": number}) + "\n" for id in ids)
-    (folder / f"{number:03}.json").write_text(lines)
+    file = folder / f"{number:03}.json"
+    hidden = folder / f".{file.name}"
+    hidden.write_text(lines)
+    os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
+    hidden.rename(file)
 
 
 def told(url: str) -> list[tuple[int, Any, Any]]:
