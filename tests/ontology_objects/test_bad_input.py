@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +14,12 @@ import pytest
 
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.objects import ObjectStore, open_store
+from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Config, Session, StorageBackendError, UninitializedStorageError, open_repository
 from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
 from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
 
-from .works import Human, Knows, fill, opened
+from .works import Human, Knows, commit, fill, opened
 
 
 def contents(store: ObjectStore) -> dict[str, bytes]:
@@ -147,16 +152,52 @@ def test_damaged_files_are_named_and_others_are_read(memory: str, damage: str) -
     session.close()
 
 
+@pytest.mark.parametrize("data", [b"", b'{"commit_id": 5', None])
+def test_a_manifest_far_back_that_does_not_parse_stops_only_what_needs_it(memory: str, data: bytes | None) -> None:
+    store = open_store(memory)
+    fill(store)
+    with opened(store) as session:
+        moment: Any = session.repository.moment()  # type: ignore[attr-defined]
+        path = next(key for key in (info.key for info in store.list("commits/5-")) if key.endswith("manifest.json"))
+        assert moment.at(5) is not None
+    if data is None:
+        store.delete([path])
+    else:
+        store.put(path, data)
+    with opened(store) as session:
+        assert session.query().entities(Human).count() == 5
+        assert session.query().entities(Human).with_history().count() == 11
+        with pytest.raises(StorageBackendError, match=path):
+            session.list_commits()
+        assert [path in found.what or path == found.where for found in session.repository.check()] == [True]
+        session.ensure(Human(id="new", name="x"))
+        assert session.commit() == 12, "the next commit needs it as little"
+
+
+def test_foreign_objects_beside_a_store_stay_as_they_are(memory: str) -> None:
+    store = open_store(memory)
+    fill(store)
+    foreign = {"photos/cat.jpg": b"meow", "commits/readme.txt": b"not ours", "meta/notes.json": b"{"}
+    for key, data in foreign.items():
+        store.put(key, data)
+    with opened(store) as session:
+        assert session.query().entities(Human).count() == 5
+        session.ensure(Human(id="new", name="x"))
+        assert session.commit() == 12
+        assert not list(session.repository.check())
+    assert {key: store.get(key).data for key in foreign} == foreign
+
+
 def test_a_missing_bucket_and_wrong_credentials_are_said(seaweed_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = seaweed_url.replace("s3://test/", "s3://no-such-bucket/")
     with pytest.raises(Invalid, match="no-such-bucket"):
         Session(bucket, entity_types=[Human])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(Invalid):
+    with pytest.raises(Invalid, match=seaweed_url):
         Session(seaweed_url, entity_types=[Human])
 
 
-def test_a_directory_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+def test_a_store_that_is_open_for_reading_only_is_read(tmp_path: Path) -> None:
     store = open_store((tmp_path / "lake").as_uri())
     fill(store)
     with Session(store.url, entity_types=[Human], relation_types=[Knows], config={"readonly": True}) as session:
@@ -165,3 +206,68 @@ def test_a_directory_that_cannot_be_written_is_read(tmp_path: Path) -> None:
         with pytest.raises(StorageBackendError, match="reading only"):
             session.commit()
         session.discard()
+
+
+def reads_and_does_not_write(store: ObjectStore, before: dict[str, bytes]) -> None:
+    """What is written is refused by name, what is read is read, and nothing changes."""
+    session = opened(store)
+    for _ in range(2):
+        assert session.query().entities(Human).count() == 5
+        assert session.query().entities(Human).as_of(3).count() == 3
+        session.ensure(Human(id="new", name="x"))
+        with pytest.raises(Invalid, match=f"(?s)(?=.*{store.url}).*commits/12-"):
+            session.commit()
+        assert session.pending == 1, "it can be tried again elsewhere"
+        session.discard()
+    with pytest.raises(Invalid, match=store.url):
+        session.repository.drop_type("relation", "Knows")
+    with pytest.raises(Invalid, match=store.url):
+        session.repository.acquire_lease("me")
+    session.close()
+    assert contents(store) == before
+
+
+def test_a_bucket_that_may_only_be_read_is_read(
+    seaweed: SeaweedServer, seaweed_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(seaweed_url)
+    fill(store)
+    before = contents(store)
+    for name, value in seaweed.reader_env().items():
+        monkeypatch.setenv(name, value)
+    reads_and_does_not_write(open_store(seaweed_url), before)
+    with pytest.raises(Invalid, match=r"engine\.json"):
+        Session(f"{seaweed_url}-new", entity_types=[Human])
+
+
+@contextlib.contextmanager
+def without_rights(folder: Path) -> Iterator[None]:
+    """Inside the block nobody may write below a folder; root may do anything, and becomes somebody else for it."""
+    root = os.geteuid() == 0
+    places = [folder, *folder.rglob("*")]
+    for place in places:
+        place.chmod(0o555 if place.is_dir() else 0o444)
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        for place in places:
+            place.chmod(0o755 if place.is_dir() else 0o644)
+
+
+def test_a_directory_that_cannot_be_written_is_read() -> None:
+    with tempfile.TemporaryDirectory() as found:  # others cannot look into tmp_path
+        folder = Path(found)
+        for name in ("lake", "loaded"):
+            fill(open_store((folder / name).as_uri()))
+        store = open_store((folder / "lake").as_uri())
+        before = contents(store)
+        commit(open_store((folder / "loaded").as_uri()))  # loads what somebody else may have no right to load
+        with without_rights(folder):
+            reads_and_does_not_write(open_store(store.url), before)
+            with pytest.raises(Invalid, match=r"engine\.json"):
+                Session((folder / "new").as_uri(), entity_types=[Human])
+        assert contents(store) == before

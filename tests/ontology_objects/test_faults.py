@@ -100,7 +100,10 @@ sys.path.insert(0, {root!r})
 from ontolake.objects import open_store
 from ontolake.objects.testing import Fault, FaultyStore
 from ontolake import faults
-import ontolake.ontology.repository.s3_opening  # once, not in every child
+import ontolake.objects.directory  # once, not in every child
+import ontolake.ontology.repository.s3_checks
+import ontolake.ontology.repository.s3_events
+import ontolake.ontology.repository.s3_opening
 import pyarrow
 pyarrow.array([1])
 from tests.ontology_objects.works import WORKS, fill, goes_on, seen
