@@ -84,6 +84,13 @@ def test_blobs_are_read_when_they_are_asked_for(web: Graph) -> None:
     assert "image" not in table.to_arrow().column_names
     found = table.to_arrow(columns=["id", "image"]).to_pylist()
     assert [(row["id"], row["image"] and row["image"][-3:]) for row in found] == [(1, b"end"), (2, None)]
+    web.load(Page, [{"id": 3, "image": "_-8="}, {"id": 4, "image": "/+8="}])  # base64 in either alphabet
+    assert table.to_arrow().num_rows == 2
+    images = web.snapshot().table(Page).to_arrow(filter="id > 2", columns=["image"])["image"].to_pylist()
+    assert images == [b"\xff\xef"] * 2
+    with pytest.raises(RowError, match="base64") as caught:
+        web.load(Page, [{"id": 5, "image": "/+8="}, {"id": 6, "image": "no base64!"}])
+    assert (caught.value.row, caught.value.column) == (1, "image")
 
 
 def test_walks_follow_edges_filters_and_depths(web: Graph) -> None:

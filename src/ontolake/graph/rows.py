@@ -123,6 +123,11 @@ def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
         for number, value in enumerate(values):
             if value is not None and type(value) not in exact:
                 raise RowError(kind.table, f"{value!r} is not of the type {field.type}", row=number, column=field.name)
+    if field.type in ("bytes", "blob"):
+        for number, value in enumerate(values):
+            if isinstance(value, str) and not _is_base64(value):
+                raise RowError(kind.table, f"{value[:40]!r} is no base64", row=number, column=field.name,
+                               hint="give bytes, or text in base64")
     try:
         return pa.array(values, wanted)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -172,10 +177,22 @@ def _date(value: Any) -> Any:
     return date.fromisoformat(value) if isinstance(value, str) else value
 
 
+_STANDARD = str.maketrans("-_", "+/")
+
+
 def _bytes(value: Any) -> Any:
     from base64 import b64decode
 
-    return b64decode(value, validate=True) if isinstance(value, str) else value
+    # In either alphabet: rows are exported with the first, models write the second.
+    return b64decode(value.translate(_STANDARD), validate=True) if isinstance(value, str) else value
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        _bytes(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _json(value: Any) -> str:
