@@ -39,6 +39,8 @@ QUERIES = [
     "SELECT g, count(*) FROM t WHERE id < 0 GROUP BY g",
     "SELECT CASE WHEN max(v) > 0 THEN 'up' ELSE g END FROM t GROUP BY g ORDER BY 1",
     "SELECT g, v, count(*) FROM t GROUP BY g, v ORDER BY g, v LIMIT 9 OFFSET 3", "SELECT stddev(x) > 0 FROM t",
+    "SELECT max(v) AS g, count(*) FROM t GROUP BY t.g ORDER BY g, 2",
+    "SELECT -v AS v, count(*) AS id FROM t GROUP BY t.v ORDER BY v LIMIT 3",
     "SELECT _parts.g, count(*) FROM t AS _parts GROUP BY _parts.g ORDER BY 1", "SELECT sum(v) FROM t WHERE id > ?",
 ]  # fmt: skip
 

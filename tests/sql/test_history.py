@@ -171,6 +171,16 @@ def test_a_diff_between_branches_follows_both(pages_place: str, open_here: Any) 
             assert differences(db, first, second) == expected_differences(first, second)
 
 
+def test_a_diff_with_another_database_looks_at_all_rows(open_here: Any, native_place: str) -> None:
+    one, two = open_here(":memory:"), open_here(native_place)
+    for db, value in ((one, "a"), (two, "b")):
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)")
+        db.execute("INSERT INTO t VALUES (1, 'same'), (2, ?)", (value,))
+    found = list(one.diff(one.snapshot(), two.snapshot()))
+    assert [(change.key, change.before, change.after) for change in found] == [
+        (2, {"id": 2, "v": "a"}, {"id": 2, "v": "b"})]  # fmt: skip
+
+
 def test_a_diff_reads_what_changed_and_not_the_rest(db: Database) -> None:
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)")
     db.bulk_load("t", pa.table({"id": range(20_000), "v": ["x"] * 20_000}))

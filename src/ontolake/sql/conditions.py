@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -165,6 +165,13 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
         return (TEXT if kind == Kind.UTF8 else column.type).store(value)
     except SqlError:
         return None
+
+
+def is_hiding(tree: exp.Expr, names: Container[str]) -> bool:
+    """Whether an output of a query has a name of these but is something else, which an ORDER BY would then mean."""
+    named = {name_of(each.args["alias"]): each.this for each in tree.expressions if isinstance(each, exp.Alias)}
+    return any(name in names and not (isinstance(node, exp.Column) and table_and_name(node)[1] == name)
+               for name, node in named.items())  # fmt: skip
 
 
 def table_and_name(column: exp.Column) -> tuple[str, str]:

@@ -309,7 +309,7 @@ class Database:
         """All tables as they were at a commit, or are now. Raises `NotFound`."""
         with self._on(branch) as session, session.reading():
             found = session.state()[0] if commit is None else session.check_version(commit)
-        return Moment(self._on, branch or self.branch, found)
+        return Moment(self._on, self.url, branch or self.branch, found)
 
     def at(self, ref: Ref) -> Moment:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
@@ -320,6 +320,8 @@ class Database:
 
         Raises `NotFound` for a version that is no longer kept.
         """
+        if not all(isinstance(each, Moment) and each.url == self.url for each in (before, after)):
+            return differing.compared(before, after)
         same = before.branch == after.branch
         known = [Branch(before.branch, 0)] if same else self.branches.list()
         return differing.differences(self._on, known, before, after)

@@ -31,7 +31,7 @@ def differences(
     for name in sorted({*old, *new}):
         then, now = old.get(name), new.get(name)
         if written is None or then is None or now is None or _shape(then) != _shape(now):
-            yield from _compared(before, after, name, old, new)
+            yield from _compared(before, after, name, then is not None, now is not None)
         else:
             yield from _looked_up(on, before, after, then, now, [key for key in written if key.startswith(then.prefix)])
 
@@ -96,12 +96,19 @@ def _looked_up(
                     yield Change.of(after.commit, now.full_name, key_of(now, key), first, last)
 
 
+def compared(before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
+    """What turns one snapshot into another that shares no history with it: all rows are looked at."""
+    old, new = set(before.tables()), set(after.tables())
+    for name in sorted(old | new):
+        yield from _compared(before, after, name, name in old, name in new)
+
+
 def _compared(
-    before: Snapshot[int], after: Snapshot[int], name: str, old: dict[str, Table], new: dict[str, Table]
+    before: Snapshot[int], after: Snapshot[int], name: str, was: bool, is_now: bool
 ) -> Iterator[Change[int]]:
     """All rows of a table that is not the same table on both sides."""
-    first = dict(before.rows(name)) if name in old else {}
-    last = dict(after.rows(name)) if name in new else {}
+    first = dict(before.rows(name)) if was else {}
+    last = dict(after.rows(name)) if is_now else {}
     for key in [*last, *(key for key in first if key not in last)]:
         if first.get(key) != last.get(key):
             yield Change.of(after.commit, name, key, first.get(key), last.get(key))

@@ -120,6 +120,10 @@ class Keyspace:
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
 
+    def is_ordered(self) -> bool:
+        """Whether a scan of what is there now gives values in the order of their keys."""
+        return True
+
     def last(self, span: Span, count: int) -> Span:
         """The end of a span: as much of it as its last `count` keys take up now."""
         found: Any = self.connection.execute(_LAST, (*span, count - 1)).fetchone()

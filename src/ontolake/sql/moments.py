@@ -20,8 +20,9 @@ class Moment:
     """The tables of a branch at a version. Stays the same for as long as it is held."""
 
     def __init__(
-        self, on: Callable[[str | None], AbstractContextManager[Session]], branch: str, commit: int
+        self, on: Callable[[str | None], AbstractContextManager[Session]], url: str, branch: str, commit: int
     ) -> None:
+        self.url = url
         self.branch = branch
         self.commit = commit
         self._on = on

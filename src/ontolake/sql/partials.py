@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql.catalog import Table
-from ontolake.sql.conditions import table_and_name
+from ontolake.sql.conditions import is_hiding, table_and_name
 from ontolake.sql.parsing import DIALECT, name_of
 from ontolake.sql.types import Kind
 
@@ -56,7 +56,7 @@ def partial_of(tree: exp.Expr, table: Table) -> Partial | None:
     """An aggregate query of one table in two steps, if it can be taken apart that way."""
     if not isinstance(tree, exp.Select) or any(given for name, given in tree.args.items() if name not in _PLAIN):
         return None
-    if name_of(tree.args["from_"].this.args["alias"].this) == NAME:
+    if name_of(tree.args["from_"].this.args["alias"].this) == NAME or is_hiding(tree, table.by_name):
         return None
     if any(node is not tree for node in tree.find_all(exp.Query, exp.Window, exp.Anonymous, exp.UDTF, exp.Distinct)):
         return None

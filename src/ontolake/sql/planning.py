@@ -28,6 +28,7 @@ from ontolake.sql.windows import window_of
 from ontolake.sql.writing import FEW, decoded
 
 if TYPE_CHECKING:
+    from ontolake.sql.keyspace import Keyspace
     from ontolake.sql.transactions import Session
 
 Find = Callable[[exp.Table], tuple[Table, "int | None"]]
@@ -106,7 +107,7 @@ class Plan:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         if self._window is not None:
             limit, offset = self._window.rows(parameters)
-            if self._is_direct(chosen[0]):
+            if self._is_direct(chosen[0], session.keyspace):
                 return self._run_direct(session, chosen[0], limit, offset)
             if limit is not None:
                 return _named(self._run_window(session, chosen[0], limit, offset, parameters), self.names)
@@ -139,19 +140,20 @@ class Plan:
         table = pa.concat_tables(found)
         return executing.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
 
-    def _is_direct(self, chosen: Access) -> bool:
+    def _is_direct(self, chosen: Access, keyspace: Keyspace) -> bool:
         """Whether the rows that an access finds are the answer, in the order in which it finds them."""
         direct, window = self._direct, self._window
         if direct is None or window is None or not chosen.answered >= direct.parts:
             return False
-        return not window.ordered or self._in_key_order(chosen)
+        return not window.ordered or self._in_key_order(chosen, keyspace)
 
-    def _in_key_order(self, chosen: Access) -> bool:
+    def _in_key_order(self, chosen: Access, keyspace: Keyspace) -> bool:
+        """Whether an access finds rows in the order of their keys, which is the one that is wanted."""
         window = self._window
         assert window is not None
         few = chosen.keys is not None and len(chosen.keys) == 1
         return few or (not window.descending and chosen.keys is None and chosen.by is None
-                       and self.sources[0].at is None)  # fmt: skip
+                       and self.sources[0].at is None and keyspace.is_ordered())  # fmt: skip
 
     def _run_window(
         self, session: Session, chosen: Access, limit: int, offset: int, parameters: Parameters
@@ -166,10 +168,10 @@ class Plan:
                 spans = [keyspace.last(span, room) for span in chosen.spans]
                 table = reading.read_table(keyspace, chosen._replace(spans=spans), source.columns)
             else:
-                few = room if not window.ordered or self._in_key_order(chosen) else None
+                few = room if not room or not window.ordered or self._in_key_order(chosen, keyspace) else None
                 table = reading.read_table(keyspace, chosen, source.columns, source.at, few)
             return executing.run(tree, {source.name: table})
-        if window.ordered and not self._in_key_order(chosen):
+        if window.ordered and not self._in_key_order(chosen, keyspace):
             return executing.run(tree, self._read(session, [chosen]))
         tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
         tree.set("offset", None)
@@ -239,9 +241,9 @@ class Plan:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
                  for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
-        if self._window is not None and self._is_direct(chosen[0]):
+        if self._window is not None and self._is_direct(chosen[0], session.keyspace):
             return [*lines, "answered by keys alone"]
-        if self._window is not None and (few := self._described(chosen[0])):
+        if self._window is not None and (few := self._described(chosen[0], session.keyspace)):
             lines.append(few)
         for source, way in zip(self.sources, chosen, strict=True):
             wishes = [each for each in self._asked if each.name == source.name]
@@ -251,14 +253,14 @@ class Plan:
         return [*lines, "the rest by DataFusion:",
                 *(f"  {line}" for line in executing.explained(self.bound(parameters), empty))]  # fmt: skip
 
-    def _described(self, chosen: Access) -> str | None:
+    def _described(self, chosen: Access, keyspace: Keyspace) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
         window = self._window
         if window is None or window.limit is None:
             return None
         if window.ordered and window.descending and chosen.answered >= self._parts:
             return "  from the last key, no more rows than the LIMIT" if chosen.by is None else None
-        if window.ordered and not self._in_key_order(chosen):
+        if window.ordered and not self._in_key_order(chosen, keyspace):
             return None
         order = "  in the order of keys, " if window.ordered else "  "
         return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")

@@ -128,6 +128,9 @@ class Routed(Keyspace):
             super(Routed, self).values_of(some, at) if home is None else home.values_of(some, home.moment(at))
             for home, some in self._sorted(wanted).items()])  # fmt: skip
 
+    def is_ordered(self) -> bool:
+        return all(part.limit is None for part in self.parts)
+
     def last(self, span: Span, count: int) -> Span:
         return span if self.parts else super().last(span, count)
 

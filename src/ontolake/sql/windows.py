@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ontolake.sql.catalog import Table
-from ontolake.sql.conditions import table_and_name
+from ontolake.sql.conditions import is_hiding, table_and_name
 from ontolake.sql.errors import SqlError
 from ontolake.sql.parsing import Parameters, constant, given_value
 
@@ -37,6 +37,8 @@ def window_of(tree: exp.Expr, table: Table) -> Window | None:
     if not isinstance(tree, exp.Select) or any(given for name, given in tree.args.items() if name not in _PLAIN):
         return None
     if any(node is not tree for node in tree.find_all(*_OTHERWISE)):
+        return None
+    if tree.args.get("order") is not None and is_hiding(tree, [column.name for column in table.primary_key]):
         return None
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
     if not isinstance(limit, exp.Limit | None) or not _is_plain(limit) or not _is_plain(offset):
