@@ -78,6 +78,15 @@ def committed(session: Session, claim: Claim, count: int, *emitted: Event, handl
         transaction.finish({}, queue=change)
 
 
+def committed_late(session: Session, claim: Claim, count: int) -> None:
+    """The same in a commit that began while the claim was good."""
+    with session.repository.transaction(session.session_id) as transaction:
+        untyped: Any = transaction
+        untyped._began = in_seconds(-LONG)
+        transaction.reconcile(session.types[0], [("x", count)])
+        transaction.finish({}, queue=QueueChange((), Handled(claim, "h", True)))
+
+
 def run_out(session: Session, claim: Claim) -> None:
     """The time of a claim is over."""
 
@@ -257,13 +266,8 @@ def test_a_claim_that_is_taken_over_stops_a_commit_that_is_about_to_be_made(memo
             through(two, taken[0])
 
     taken: list[Claim] = []
-    change = QueueChange((), Handled(claim, "h", True))
-    transaction: Any
-    with one.repository.transaction(one.session_id) as transaction:
-        transaction._began = in_seconds(-LONG)  # it began while the claim was good
-        transaction.reconcile(one.types[0], [("x", 1)])
-        with faults.arm(take_over), pytest.raises(HeadMismatchError):
-            transaction.finish({}, queue=change)
+    with faults.arm(take_over), pytest.raises(HeadMismatchError):
+        committed_late(one, claim, 1)
     assert taken[0].attempt == 2
     with pytest.raises(LeaseExpiredError, match="ran out"):
         committed(one, claim, 1)
@@ -275,7 +279,7 @@ def test_a_claim_that_is_taken_over_stops_a_commit_that_is_about_to_be_made(memo
     two.close()
 
 
-def test_who_takes_a_claim_over_sees_what_was_committed_just_before(memory: str) -> None:
+def test_a_commit_after_the_claim_was_taken_over_is_refused(memory: str) -> None:
     store = open_store(memory)
     one, two = opened(store), opened(store)
     one.commit(event=[Ordered(event_id="e"), Ordered(event_id="f")])
@@ -285,12 +289,8 @@ def test_who_takes_a_claim_over_sees_what_was_committed_just_before(memory: str)
     def commit_late(step: str) -> None:
         if step == "ontology: event claimed" and not late:
             late.append(step)
-            with one.repository.transaction(one.session_id) as transaction:
-                untyped: Any = transaction
-                untyped._began = in_seconds(-LONG)
-                transaction.reconcile(one.types[0], [("x", 1)])
-                with pytest.raises(LeaseExpiredError):
-                    transaction.finish({}, queue=QueueChange((), Handled(claim, "h", True)))
+            with pytest.raises(LeaseExpiredError):
+                committed_late(one, claim, 1)
 
     late: list[str] = []
     with faults.arm(commit_late):
@@ -311,11 +311,7 @@ def test_a_commit_before_the_claim_is_taken_over_counts(memory: str) -> None:
     def commit_first(step: str) -> None:
         if step == "ontology: event claimed, not yet durable" and not begun:
             begun.append(step)
-            with one.repository.transaction(one.session_id) as transaction:
-                untyped: Any = transaction
-                untyped._began = in_seconds(-LONG)
-                transaction.reconcile(one.types[0], [("x", 1)])
-                transaction.finish({}, queue=QueueChange((), Handled(claim, "h", True)))
+            committed_late(one, claim, 1)
 
     with faults.arm(commit_first):
         assert claimed(two).event.id == "f", "the other one is done"
@@ -441,6 +437,25 @@ def test_gc_keeps_what_the_queue_needs_and_takes_what_it_left_behind(memory: str
     assert not maintenance.garbage(repository, grace=-1.0).keys
     assert seen(store) == before
     assert claimed(session).event.id == "e80"
+    session.close()
+
+
+def test_files_and_types_are_looked_after_without_losing_an_event(memory: str) -> None:
+    store = open_store(memory)
+    session = opened(store)
+    for number in range(3):
+        session.ensure(Stock(id=f"x{number}"))
+        session.commit(event=Ordered(event_id=f"e{number}"))
+    repository: Any = session.repository
+    assert not [*store.list("events/")], "all of it stands with the commits yet"
+    assert maintenance.compact(repository, dry_run=False)
+    repository.drop_type("entity", "Stock")
+    found = maintenance.garbage(repository, grace=-1.0)
+    maintenance.collect(repository, found.token, grace=-1.0)
+    assert [event.id for event in session.events.select(EventSelection())] == ["e0", "e1", "e2"]
+    for _ in range(3):
+        through(session, claimed(session))
+    assert {event.status for event in session.events.select(EventSelection())} == {"done"}
     session.close()
 
 

@@ -17,7 +17,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return place(str(request.param), tmp_path)
 
 
-@pytest.fixture(params=["native", "objects in a directory"])
+@pytest.fixture(params=["native", pytest.param("objects in a directory", marks=pytest.mark.slow)])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place that several processes can open."""
     return place(str(request.param), tmp_path)

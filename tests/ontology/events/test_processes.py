@@ -202,6 +202,16 @@ def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(shared: str) -> 
         assert stock(session) == {}
 
 
+def begun(program: str, url: str, count: int) -> list[Process]:
+    """Processes that begin at the same time."""
+    found = [Process(program, url) for _ in range(count)]
+    for one in found:
+        assert one.line() == "ready"
+    for one in found:
+        one.tell("go")
+    return found
+
+
 SHARE = """
     import sys
     from ontology.events.story import HANDLERS, finish, opened
@@ -220,11 +230,7 @@ def test_processes_share_a_queue_and_handle_each_event_once(shared: str, engine:
     session = opened(shared, engine)
     events = [Ordered(item=f"item {n % 3}", count=n) for n in range(1, 41)]
     session.commit(event=events)
-    runners = [Process(SHARE, shared) for _ in range(3)]
-    for runner in runners:
-        assert runner.line() == "ready"
-    for runner in runners:
-        runner.tell("go")
+    runners = begun(SHARE, shared, 3)
     reports = [tuple(map(int, runner.line().split())) for runner in runners]
     for runner in runners:
         assert runner.wait() == 0
@@ -363,11 +369,7 @@ def test_processes_share_a_queue_on_a_real_server_and_one_of_them_is_killed(seaw
     with session_at(seaweed_url) as session:
         events = [Ordered(item=f"item {n % 2}", count=n) for n in range(1, 13)]
         session.commit(event=events)
-        runners = [Process(TAKE_PART, seaweed_url) for _ in range(4)]
-        for runner in runners:
-            assert runner.line() == "ready"
-        for runner in runners:
-            runner.tell("go")
+        runners = begun(TAKE_PART, seaweed_url, 4)
         killed = runners.pop()
         wait_for(lambda: session.events.count(EventSelection(status="done")) >= 2)
         killed.kill()

@@ -100,10 +100,10 @@ class View:
         """Events by their ids, as far as they are not past."""
         found = {item.event.id: item for item in self.fresh.values() if item.event.id in ids}
         if self.pages and len(found) < len(ids):
+            wanted = {*ids}
             for page in self._load(self.pages):
-                for event_id in ids:
-                    item = page.by_id.get(event_id)
-                    now = None if item is None else self._now(item)
+                for event_id in page.by_id.keys() & wanted:
+                    now = self._now(page.by_id[event_id])
                     if now is not None:
                         found[event_id] = now
         return found
