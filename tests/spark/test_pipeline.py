@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ontolake import parallel
 from ontolake.errors import Conflict
-from ontolake.faults import arm
-from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark import report as reports
+
+from .deliveries import BAD, GOOD, Bought, Goods, Person, Tier, at, people, shop, write
 
 pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
 
@@ -30,90 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Tier(Enum):
-    GOLD = "gold"
-    PLAIN = "plain"
-
-
-class Person(Entity):
-    id: Field[str] = Field(primary_key=True)
-    name: Field[str] = Field(min_length=2)
-    tier: Field[Tier] = Field(default=Tier.PLAIN)
-    born: Field[date | None] = Field(default=None)
-    visits: Field[int] = Field(default=0, ge=0)
-    credit: Field[Decimal] = Field(default=Decimal("0.00"), max_digits=6, decimal_places=2)
-    seen: Field[datetime | None] = Field(default=None)
-    good: Field[bool | None] = Field(default=None)
-    token: Field[UUID | None] = Field(default=None)
-    extra: Field[dict[str, Any]] = Field(default_factory=dict)
-
-
-class Goods(Entity):
-    sku: Field[str] = Field(primary_key=True)
-    price: Field[float]
-
-
-class Bought(Relation[Person, Goods]):
-    count: Field[int]
-
-
-def at(step: str, action: Callable[[], None]) -> AbstractContextManager[None]:
-    """Do something when a run has come to a step."""
-    return arm(lambda reached: action() if reached == step else None)
-
-
-HEADER = "id,name,tier,born,visits,credit,seen,good,token,extra"
-GOOD = [
-    "p1,Ada,gold,1990-01-31,5,12.50,2024-01-31T12:00:00Z,yes,12345678-1234-1234-1234-123456789ABC,\"{\"\"a\"\": 1}\"",
-    "p2,Bob,,,,,2024-01-31 12:00:00+02:00,0,,",
-    "\"p,3\",\"Cleo \"\"C\"\"\",plain,,7,1.5,,,,{}",
-]
-BAD = {
-    "p4,X,gold,,,,,,,": "name: 'X' is shorter than 2",
-    "p5,Dora,silver,,,,,,,": "tier: 'silver' is not one of",
-    "p6,Dora,,1990-13-01,,,,,,": "born: '1990-13-01' is not a date",
-    "p7,Dora,,,1.5,,,,,": "visits: '1.5' is not a whole number",
-    "p8,Dora,,,-1,,,,,": "visits: '-1' is less than 0",
-    "p9,Dora,,,,1.239,,,,": "credit: '1.239' is not a number with up to 6 digits",
-    "p10,Dora,,,,,yesterday,,,": "seen: 'yesterday' is not a moment",
-    "p11,Dora,,,,,,maybe,,": "good: 'maybe' is not true or false",
-    "p12,Dora,,,,,,,123,": "token: '123' is not a UUID",
-    "p13,Dora,,,,,,,,{": "extra: '{' is not a JSON object",
-    "p17,Dora,,,,,,,,[]": "extra: '[]' is not a JSON object",
-    ",Dora,,,,,,,,": "id: a value is missing",
-    "p14,,,,,,,,,": "name: a value is missing",
-    "p15,Dora": "does not have the 10 columns",
-    "p16,No,,,,,,,,": "no is not a name",
-}
-
-
-def write(folder: Path, people: list[str], bought: list[Any] | None = None) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "people.csv").write_text("\n".join([HEADER, *people]) + "\n")
-    pq.write_table(pa.table({"sku": ["s1", "s2"], "price": [1.5, 2.5]}), folder / "goods.parquet")
-    lines = [{"who": "p1", "what": "s1", "count": 2}, {"who": "p2", "what": "s2", "count": 1}]
-    (folder / "bought.jsonl").write_text("".join(
-        (one if isinstance(one, str) else json.dumps(one)) + "\n" for one in (lines if bought is None else bought)))
-
-
-def shop(folder: Path, **more: Any) -> Pipeline:
-    made = Pipeline("shop", types=[Person, Goods, Bought], parameters={"data": "one"}, folder=folder,
-                    **{"max_rejected": 0.9} | more)
-    made.load(Person, made.csv("people", "{data}/people.csv"), checks={"no is not a name": "name <> 'No'"})
-    made.load(Goods, made.parquet("goods", "{data}/goods.parquet"))
-    made.load(Bought, made.json("bought", "{data}/bought.jsonl"), columns={"left_key": "who", "right_key": "what"})
-    return made
-
-
 @pytest.fixture(params=["sqlite", "objects"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{tmp_path}/shop.db" if request.param == "sqlite" else f"file://{tmp_path}/lake"
-
-
-def people(url: str, at: int | None = None) -> dict[str, Person]:
-    with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
-        query = session.query().entities(Person)
-        return {one.id: one for one in (query if at is None else query.as_of(at)).collect()}
 
 
 @pytest.mark.slow
@@ -201,6 +115,11 @@ def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -
     goods = other.parquet("goods", "one/goods.parquet")
     with pytest.raises(PipelineError, match="colour"):
         other.load(Goods, goods, columns={"colour": "x"})
+    with pytest.raises(PipelineError, match="'Person' is not one of the types"):
+        other.expect_rows(Person, at_least=1)
+    part = Pipeline("part", types=[Goods, Bought], folder=tmp_path)
+    with pytest.raises(PipelineError, match="'Person' is not one of the types"):
+        part.load(Bought, part.parquet("bought", "one/bought.parquet"))
     asks = Pipeline("asks", types=[Goods], folder=tmp_path)
     asks.load(Goods, asks.parquet("goods", "{place}/goods.parquet"))
     with pytest.raises(SourceError, match="parameter 'place'"):
@@ -208,28 +127,32 @@ def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_somebody_who_commits_meanwhile_is_not_overwritten_unseen(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_of_two_pipelines_at_once_one_reconciles_again_or_stops(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     write(tmp_path / "one", GOOD)
-    others = iter(range(9))
+    write(tmp_path / "other", [GOOD[0].replace("Ada", "Adam")], [{"who": "p1", "what": "s1", "count": 2}])
+    runs = iter(["the other pipeline"])
 
-    def meanwhile(last: int) -> Any:
-        def go() -> None:
-            if (number := next(others)) < last:
-                with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
-                    session.ensure(Goods(sku=f"other{number}", price=1.0))
+    def other() -> None:
+        if next(runs, None):
+            assert shop(tmp_path).run(url, spark=spark, parameters={"data": "other"}).commit == 1
 
-        return go
-
-    with at("pipeline: before the publish", meanwhile(1)):
+    with at("pipeline: before the publish", other):
         report = shop(tmp_path).run(url, spark=spark)
     assert (report.state, report.commit, report.base) == ("published", 2, 1)
+    assert (report.tables[0].inserts, report.tables[0].updates) == (2, 1)
+    assert (people(url)["p1"].name, people(url, 1)["p1"].name) == ("Ada", "Adam")
+
     write(tmp_path / "one", ["p7,Eve,,,,,,,,"])
-    with at("pipeline: before the publish", meanwhile(9)), pytest.raises(Conflict, match="came after"):
+
+    def always() -> None:
+        with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
+            session.ensure(Goods(sku="other", price=float(len(session.list_commits()))))
+
+    with at("pipeline: before the publish", always), pytest.raises(Conflict, match="came after"):
         shop(tmp_path).run(url, spark=spark)
     assert "p7" not in people(url)
+    assert parallel.clean(url, older=0).items == 0
 
 
 @pytest.mark.slow
