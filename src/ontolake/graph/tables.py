@@ -300,11 +300,9 @@ class Tables:
         if len(kind.keys) == 1 and keys.num_rows == 1:
             where = (kind.location, pin.branch, pin.version)
             with reading(kind.table):
-                places = self._finder.places(where, dataset, kind.keys[0], keys.schema.field(0).type, pin.rows)
-            if places is not None:
-                id = places.of(keys.column(0)[0].as_py())
-                with reading(kind.table):
-                    return dataset._take_rows([id] if id is not None else [], columns=list(columns))
+                places = self._finder.places(where, dataset, keys.schema.field(0), columns, pin.rows)
+                if places is not None:
+                    return places.row(keys.column(0)[0].as_py())
         return self.lookup(kind, dataset, keys, columns)
 
     def lookup(

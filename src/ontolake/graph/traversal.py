@@ -51,6 +51,8 @@ class _Nodes:
         if self.dense is not None and pa.types.is_integer(values.type):
             given = values.to_numpy(zero_copy_only=False)
             low, table = self.dense
+            if len(given) and given.min() >= low and given.max() < low + len(table):
+                return table.take(given - low if low else given)
             inside = (given >= low) & (given < low + len(table))
             return np.where(inside, table[np.where(inside, given - low, 0)], -1)
         found = pc.index_in(values, self.keys)
@@ -93,19 +95,28 @@ def _adjacency(snapshot: Snapshot, edge: GraphType, outwards: bool, where: str |
         (_, left), (_, right) = edge.ends
         sources = _nodes(snapshot, left).positions(table.column(LEFT).combine_chunks())
         targets = _nodes(snapshot, right).positions(table.column(RIGHT).combine_chunks())
-        whole = (sources >= 0) & (targets >= 0)
-        if not whole.all():
+        if len(sources) and (sources.min() < 0 or targets.min() < 0):
+            whole = (sources >= 0) & (targets >= 0)
             sources, targets = sources[whole], targets[whole]
-        for way, (origin, end, key) in {True: (sources, targets, left), False: (targets, sources, right)}.items():
-            size = len(_nodes(snapshot, key).keys)
-            order = np.argsort(origin, kind="stable")
-            starts = np.zeros(size + 1, dtype=np.int64)
-            np.cumsum(np.bincount(origin, minlength=size), out=starts[1:])
-            made = _Adjacency(starts, end[order])
-            snapshot._adjacency[f"{edge.key}:{way}:{where or ''}"] = made
-        found = snapshot._adjacency[name]
+        sizes = [len(_nodes(snapshot, key).keys) for key in (left, right)]
+        found = _sorted(sources, targets, *sizes) if outwards else _sorted(targets, sources, *sizes[::-1])
+        snapshot._adjacency[name] = found
     assert isinstance(found, _Adjacency)
     return found
+
+
+def _sorted(origins: Any, ends: Any, size: int, end_size: int) -> _Adjacency:
+    """Edges by where they begin. Both ends go into one number, which sorts far quicker than places of numbers do."""
+    starts = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(origins, minlength=size), out=starts[1:])
+    bits = max(end_size - 1, 1).bit_length()
+    if bits + max(size - 1, 1).bit_length() > 62:
+        return _Adjacency(starts, ends[np.argsort(origins, kind="stable")])
+    both = np.left_shift(origins, bits, dtype=np.int64)
+    both |= ends
+    both.sort()
+    both &= (1 << bits) - 1
+    return _Adjacency(starts, both)
 
 
 def _spread(adjacency: _Adjacency, nodes: Any) -> Any:
