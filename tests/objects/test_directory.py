@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -134,6 +135,14 @@ def test_many_objects_are_synced_with_their_directories_before_it_returns(tmp_pa
     wanted = [*MANY, "d/x", "d", "e"]
     assert {f"synced {tmp_path}/{one}" for one in wanted} | {f"synced {tmp_path}"} == set(events)
     assert len(events) == len(set(events)), "each once"
+
+
+def test_directories_that_went_meanwhile_are_made_again(tmp_path: Path) -> None:
+    store = prepared(tmp_path)
+    for _ in range(3):
+        store.put_all(MANY)
+        assert {key: store.get(key).data for key in MANY} == MANY
+        shutil.rmtree(tmp_path / "d")
 
 
 def test_what_is_made_ready_ahead_only_needs_its_swap(tmp_path: Path, events: list[str]) -> None:

@@ -175,3 +175,33 @@ def test_the_number_of_files_stays_small_however_many_commits_follow(memory: str
     assert most <= 4 * s3_merge.FAN
     assert session.query().entities(Human).with_history().count() == 400
     session.close()
+
+
+def test_files_that_are_packed_otherwise_are_read_looked_up_and_merged(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """As earlier versions wrote them: with dictionaries, and statistics of every column."""
+    written: list[Any] = []
+
+    def as_before(table: pa.Table, sink: Any, **options: Any) -> None:
+        for name in ("column_encoding", "write_statistics", "write_batch_size", "use_dictionary", "compression"):
+            del options[name]
+        written.append(table.num_rows)
+        write_table(table, sink, compression="snappy", **options)
+
+    write_table = pq.write_table
+    monkeypatch.setattr(pq, "write_table", as_before)
+    store = open_store(memory)
+    fill(store)
+    assert sum(written) >= 11
+    before = seen(store)
+    monkeypatch.setattr(pq, "write_table", write_table)
+    session = opened(store)
+    found = session.query().entities(Human).where(Human.id == "p0").first()
+    assert found is not None
+    assert found.name == "name 10"
+    maintenance.compact(repository_of(session), dry_run=False)
+    assert seen(store) == before
+    session.ensure(Human(id="p0", name="name 10", age=10))
+    assert session.commit() is None, "nothing differs"
+    session.close()

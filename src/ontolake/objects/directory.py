@@ -266,11 +266,13 @@ class DirectoryStore:
         that others may have made.
         """
         syncs, there, missing = {path}, set(), []
-        while path not in self._synced and len(path) > len(self._root):
-            if os.path.isdir(path):
-                there.add(path)
-            else:
+        while len(path) > len(self._root):
+            if not os.path.isdir(path):
                 missing.append(path)
+            elif path in self._synced:
+                break
+            else:
+                there.add(path)
             path = os.path.dirname(path)
             syncs.add(path)
         self._make_directory(path)

@@ -146,6 +146,7 @@ class S3Transaction:
         self._put_schema(schema_of(info.cls), version, "migration")
         self._versions[info] = version
         self._rewritten.add(info)
+        self._ascending.discard(info)
         self._declared[info] = table
         self._changed[info] = Difference(table, 0 if self._repository.versions_apart else len(table))
         return len(table)
