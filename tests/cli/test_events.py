@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ontolake.cli.typed_options import VARIABLE, place
 from ontolake.ontology import Session
 
 from .conftest import PROGRAM, Onto
@@ -61,6 +62,15 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
+@pytest.fixture(params=["a file", "objects"])
+def anywhere(shop: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same, with a store on objects too."""
+    if request.param == "objects":
+        monkeypatch.setenv(VARIABLE, (tmp_path / "lake").as_uri())
+        Session(place(None, None)).close()
+    return shop
+
+
 def emit(onto: Onto, *arguments: str) -> str:
     done = onto("events", "emit", *arguments)
     assert done.code == 0, done.err
@@ -71,30 +81,30 @@ def listed(onto: Onto, *arguments: str) -> list[Any]:
     return list(onto("events", "list", "--json", *arguments).document["events"])
 
 
-def test_events_are_queued_listed_and_handled(onto: Onto, shop: str) -> None:
+def test_events_are_queued_listed_and_handled(onto: Onto, anywhere: str) -> None:
     one = emit(onto, "Ordered", '{"item": "x", "count": 3}')
-    two = emit(onto, "Ordered", '{"item": "y"}', "--events", shop, "--id", "mine")
+    two = emit(onto, "Ordered", '{"item": "y"}', "--events", anywhere, "--id", "mine")
     assert two == "mine"
-    assert onto("events", "emit", "Ordered", '{"item": "y"}', "--id", "mine", "--events", shop).out == (
+    assert onto("events", "emit", "Ordered", '{"item": "y"}', "--id", "mine", "--events", anywhere).out == (
         "mine was queued before\n")
     assert [(event["id"], event["status"]) for event in listed(onto)] == [(one, "ready"), ("mine", "ready")]
     table = onto("events", "list").out.splitlines()
     assert len(table) == 3
     assert table[1].split("\t")[:4] == [one, "Ordered", "ready", "0"]
-    done = onto("events", "run", "--handlers", f"{shop}.py", "--until-idle", "--json")
+    done = onto("events", "run", "--handlers", f"{anywhere}.py", "--until-idle", "--json")
     assert (done.code, done.document["handled"]) == (0, 2)
     assert {event["status"] for event in listed(onto, "--type", "Ordered")} == {"done"}
-    assert onto("events", "show", one, "--json").document["handled_by"] == [f"{shop}.take"]
+    assert onto("events", "show", one, "--json").document["handled_by"] == [f"{anywhere}.take"]
     assert "attempts:" in onto("events", "show", one).out
     rows = onto("query", "entities", "Stock", "--json").out
     assert '"x"' in rows
     assert '"y"' in rows
 
 
-def test_dead_letters_are_shown_and_tried_again(onto: Onto, shop: str) -> None:
+def test_dead_letters_are_shown_and_tried_again(onto: Onto, anywhere: str) -> None:
     bad = emit(onto, "Ordered", '{"item": "bad"}')
-    with Session("onto.db", config={"event_max_attempts": 1}) as session:
-        session.run([import_module(shop).take], until_idle=True)
+    with Session(place(None, None), config={"event_max_attempts": 1}) as session:
+        session.run([import_module(anywhere).take], until_idle=True)
     (letter,) = onto("events", "dead-letters", "--json").document["dead_letters"]
     assert (letter["id"], letter["attempts"], letter["payload"]) == (bad, 1, {"item": "bad"})
     assert "no such item" in onto("events", "dead-letters").out
@@ -117,11 +127,11 @@ def test_a_run_with_dead_letters_says_so_in_its_exit_code(onto: Onto, shop: str)
     assert onto("events", "run", "--handlers", shop, "--max-iterations", "1").code == 4
 
 
-def test_events_are_purged_after_a_preview(onto: Onto, shop: str) -> None:
+def test_events_are_purged_after_a_preview(onto: Onto, anywhere: str) -> None:
     for item in "xyz":
         emit(onto, "Ordered", f'{{"item": "{item}"}}')
     assert onto("events", "purge").out == "there are no such events\n"
-    onto("events", "run", "--handlers", f"{shop}:both", "--max-iterations", "2")
+    onto("events", "run", "--handlers", f"{anywhere}:both", "--max-iterations", "2")
     preview = onto("events", "purge", "--json").document
     assert preview["would_purge"] == {"done": 2}
     refused = onto("events", "purge", "--token", "wrong")
