@@ -10,7 +10,15 @@ import pyarrow as pa
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, entity, held
 
-from ontolake.graph import ConstraintError, Graph, GraphSchemaError, Unique, UnknownTableError, Vector
+from ontolake.graph import (
+    ConstraintError,
+    DamagedGraphError,
+    Graph,
+    GraphSchemaError,
+    Unique,
+    UnknownTableError,
+    Vector,
+)
 from ontolake.model import Entity, Field
 
 
@@ -92,8 +100,34 @@ def test_a_hard_drop_removes_for_good(graph: Graph, url: str) -> None:
     assert held(graph) == {"node/Order": {1: {"id": 1}}}
     with Graph.open(url) as again:
         assert list(again.verify()) == []
-        with pytest.raises(Exception, match="Order"):
-            dict(again.snapshot(before).rows("Order"))
+        for table in ("Order", "Customer"):
+            with pytest.raises(DamagedGraphError, match=table):
+                dict(again.snapshot(before).rows(table))
+
+
+def test_a_hard_drop_takes_nothing_from_other_branches_and_tags(graph: Graph) -> None:
+    graph.load(Order, [{"id": 1, "total": 2.5}])
+    graph.load(Customer, customers("a"))
+    first = next(graph.commits()).id
+    graph.load(Customer, customers("b"))
+    graph.branches.create("try")
+    drops_type = [Customer]
+    narrows = [Customer, order(), Placed]
+    for what, release in (("branch 'try'", lambda: graph.branches.delete("try")),
+                          ("the tag 'v1'", lambda: graph.tags.delete("v1"))):
+        for types in (drops_type, narrows):
+            before = list(graph.commits())
+            with pytest.raises(GraphSchemaError, match=what):
+                graph.schema_apply(graph.schema_plan(types), hard=True)
+            assert list(graph.commits()) == before
+        graph.tags.create("v1") if what != "the tag 'v1'" else None
+        release()
+    graph.schema_apply(graph.schema_plan(narrows), hard=True)
+    assert held(graph)["node/Order"] == {1: {"id": 1}}
+    assert list(dict(graph.snapshot(first).rows("Customer"))) == ["a"], "other tables keep their history"
+    graph.schema_apply(graph.schema_plan(drops_type), hard=True)
+    assert graph.snapshot().tables() == ["node/Customer"]
+    assert list(graph.verify()) == []
 
 
 def test_rules_can_be_loosened_and_tightened_where_rows_fit(graph: Graph) -> None:

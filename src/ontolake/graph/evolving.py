@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
-from ontolake.graph.manifest import Pin, State
+from ontolake.graph.manifest import MAIN, Pin, State
 from ontolake.graph.merging_types import RENAMES
 from ontolake.graph.rows import check_values, defaults, refuse_duplicates
 from ontolake.graph.types import GraphField, GraphType, check_types, graph_type
@@ -127,6 +127,10 @@ def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> S
     dropped = tuple(key for key in state.types if key not in new)
     changed = {key: kind for key, kind in new.items() if key in state.types and kind != state.types[key]}
     added = {key: kind for key, kind in new.items() if key not in state.types}
+    narrowed = [key for key, kind in changed.items() if any(
+        step.action == "drop_column" and step.table == kind.table for step in made.steps)]
+    if hard:
+        _refuse_shared(graph, state, {*dropped, *narrowed})
     for key, kind in changed.items():
         _check_rows(graph, state, key, kind, made.renames.get(kind.name, {}))
 
@@ -144,9 +148,21 @@ def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> S
         state, dict.fromkeys((*changed, *added), 1), move, kind="schema", actor=actor,
         types=(*changed.values(), *added.values()), dropped=dropped, extra=told)  # fmt: skip
     if hard:
-        _remove(graph, state, published, dropped, [key for key in changed if any(
-            step.action == "drop_column" and step.table == changed[key].table for step in made.steps)])
+        _remove(graph, state, published, dropped, narrowed)
     return published
+
+
+def _refuse_shared(graph: Graph, state: State, keys: set[str]) -> None:
+    """Raise `GraphSchemaError` if another branch or a tag shows what is to be removed for good."""
+    manifest = graph._manifest
+    shown = {f"branch {name!r}": manifest.state(name).pins for name in (MAIN, *manifest.branches())
+             if name != state.branch}  # fmt: skip
+    known = manifest.commits(state.branch)
+    shown |= {f"the tag {name!r}": known[commit].pins for name, commit in graph.tags.list().items() if commit in known}
+    for who, pins in shown.items():
+        for key in sorted(keys & pins.keys()):
+            raise GraphSchemaError(f"{state.types[key].table} cannot be removed for good: {who} shows it",
+                                   hint="delete that first, or drop without hard")
 
 
 def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: Mapping[str, str]) -> None:
@@ -225,14 +241,14 @@ def _remove(graph: Graph, old: State, new: State, dropped: tuple[str, ...], resh
         location = old.types[key].location
         graph._place.store.delete([info.key for info in graph._place.store.list(f"{location}/")])
     if reshaped:
-        from ontolake.graph.maintenance import rework_one
+        from ontolake.graph.maintenance import cleanup, rework_one
 
         state = new
         for key in reshaped:
             if state.pins[key].rows:
                 state = rework_one(graph, state, key, _rewrite, frozenset({"Rewrite", "ReserveFragments"}), "optimize",
                                    None)
-        graph.cleanup(keep_commits=1, dry_run=False)
+        cleanup(graph, None, 1, False, tables={state.types[key].table for key in reshaped})
 
 
 def _rewrite(dataset: LanceDataset) -> None:

@@ -175,9 +175,9 @@ class Removable(NamedTuple):
 
 
 def cleanup(
-    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool
+    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool, tables: Collection[str] | None = None
 ) -> tuple[list[Removable], int]:  # fmt: skip
-    """See `Graph.cleanup`."""
+    """See `Graph.cleanup`; of all tables, or of some."""
     manifest = graph._manifest
     branches = [MAIN, *manifest.branches()]
     pinned: dict[str, dict[str | None, set[int]]] = {}
@@ -201,6 +201,8 @@ def cleanup(
     found: list[Removable] = []
     freed = 0
     for key, kind in sorted(kinds.items()):
+        if tables is not None and kind.table not in tables:
+            continue
         base = graph._tables.base(kind)
         forks: dict[str, Any] = dict(base.branches.list())
         for fork in forks.values():
