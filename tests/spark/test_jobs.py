@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,14 +77,29 @@ def fill(url: str) -> str:
     return url
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both kinds of typed stores, filled once, to be copied."""
+    folder = tmp_path_factory.mktemp("filled")
+    fill(f"file://{folder}/lake")
+    fill(f"{folder}/shop.db")
+    return folder
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return fill(f"file://{tmp_path}/lake")
+def lake(filled: Path, tmp_path: Path) -> str:
+    shutil.copytree(filled / "lake", tmp_path / "lake")
+    return f"file://{tmp_path}/lake"
 
 
-@pytest.fixture(params=["objects", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return fill(f"file://{tmp_path}/lake" if request.param == "objects" else f"{tmp_path}/shop.db")
+@pytest.fixture
+def shop(filled: Path, tmp_path: Path) -> str:
+    return str(shutil.copy(filled / "shop.db", tmp_path / "shop.db"))
+
+
+@pytest.fixture(params=["lake", "shop"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
 
 
 def everything(url: str, kind: Any = Thing) -> list[pa.Table]:
@@ -209,7 +225,7 @@ def test_a_migration_in_parts_is_one_commit_that_says_what_one_process_says(stor
     assert jobs.migrate(store, [Named], upgraders=upgraders, force=True, parts=PARTS).commit_id is None
 
 
-def test_fields_with_defaults_need_no_upgrader(tmp_path: Path) -> None:
+def test_fields_with_defaults_need_no_upgrader(lake: str) -> None:
     class Wider(Entity):
         id: Field[str] = Field(primary_key=True)
         size: Field[int]
@@ -217,10 +233,9 @@ def test_fields_with_defaults_need_no_upgrader(tmp_path: Path) -> None:
         tier: Field[str] = Field(default="new")
 
     Wider.__name__ = "Thing"
-    url = fill(f"file://{tmp_path}/lake")
-    jobs.migrate(url, [Wider], force=True, parts=PARTS)
-    assert len([file for file in files(url, "commits") if "v2" in file.name]) > 1
-    assert set(everything(url, Wider)[0].column("tier").to_pylist()) == {"new"}
+    jobs.migrate(lake, [Wider], force=True, parts=PARTS)
+    assert len([file for file in files(lake, "commits") if "v2" in file.name]) > 1
+    assert set(everything(lake, Wider)[0].column("tier").to_pylist()) == {"new"}
 
 
 @pytest.mark.parametrize("wrong", [
@@ -255,19 +270,18 @@ def test_nobody_commits_while_a_migration_is_under_way(lake: str) -> None:
 # verify
 
 
-def test_damage_of_every_kind_is_found(tmp_path: Path) -> None:
-    url = fill(f"file://{tmp_path}/lake")
-    jobs.compact(url, types=["Thing"], parts=PARTS, rows_per_file=2000)
-    assert jobs.verify(url, parts=PARTS).ok
-    merged, written = files(url, "snapshots")[0], files(url, "commits")[0]
+def test_damage_of_every_kind_is_found(lake: str) -> None:
+    jobs.compact(lake, types=["Thing"], parts=PARTS, rows_per_file=2000)
+    assert jobs.verify(lake, parts=PARTS).ok
+    merged, written = files(lake, "snapshots")[0], files(lake, "commits")[0]
     for file, change in ((merged, _flip), (written, _flip), (merged, Path.unlink), (written, _shorten)):
         kept = file.read_bytes()
         change(file)
-        found = jobs.verify(url, parts=PARTS)
+        found = jobs.verify(lake, parts=PARTS)
         assert not found.ok
         assert file.name in found.damage[0].where
         file.write_bytes(kept)
-    assert jobs.verify(url, parts=PARTS).ok
+    assert jobs.verify(lake, parts=PARTS).ok
 
 
 def _flip(file: Path) -> None:
@@ -315,22 +329,21 @@ def test_a_merged_file_that_says_something_else_than_commits_is_found(
     assert "t00007" in capsys.readouterr().out
 
 
-def test_sqlite_whose_latest_state_is_not_its_history_is_found(tmp_path: Path) -> None:
+def test_sqlite_whose_latest_state_is_not_its_history_is_found(shop: str) -> None:
     import apsw
 
-    url = fill(f"{tmp_path}/shop.db")
-    db = apsw.Connection(url)
+    db = apsw.Connection(shop)
     table = db.execute("SELECT table_name FROM type_layout_catalog WHERE type_name = 'Thing'").get
     db.execute(f'DELETE FROM "{table}_superseded" WHERE row_id IN (SELECT row_id FROM "{table}_superseded" LIMIT 1)')
     db.close()
-    assert not jobs.verify(url, parts=PARTS).ok
+    assert not jobs.verify(shop, parts=PARTS).ok
 
 
 # convert, export, reindex
 
 
-def test_a_copy_has_the_same_history_whatever_its_engine(tmp_path: Path) -> None:
-    first = fill(f"{tmp_path}/shop.db")
+def test_a_copy_has_the_same_history_whatever_its_engine(shop: str, tmp_path: Path) -> None:
+    first = shop
     jobs.migrate(first, [Named], upgraders=[Upgrader(named, "Thing", 1, True)], force=True)
     chain = [first, f"file://{tmp_path}/lake", f"{tmp_path}/again.db", f"file://{tmp_path}/old"]
     for source, target in itertools.pairwise(chain):
@@ -342,8 +355,8 @@ def test_a_copy_has_the_same_history_whatever_its_engine(tmp_path: Path) -> None
     assert jobs.convert(first, chain[1], parts=PARTS).copied == 0
 
 
-def test_a_copy_that_was_interrupted_goes_on(tmp_path: Path) -> None:
-    source, target = fill(f"{tmp_path}/shop.db"), f"file://{tmp_path}/lake"
+def test_a_copy_that_was_interrupted_goes_on(shop: str, tmp_path: Path) -> None:
+    source, target = shop, f"file://{tmp_path}/copy"
     commits: list[str] = []
 
     def stop(step: str) -> None:

@@ -149,6 +149,7 @@ def test_a_checkpoint_that_is_lost_is_noticed_and_one_that_is_behind_is_not_publ
     assert told(url) == before
 
 
+@pytest.mark.slow
 def test_documents_take_batches_too(spark: SparkSession, tmp_path: Path) -> None:
     with open_space(f"{tmp_path}/", "orders"):
         pass

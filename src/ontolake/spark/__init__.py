@@ -1,4 +1,4 @@
-"""Spark for every store: a connector, DataFrames, pipelines.
+"""Spark for every store: a connector, DataFrames, pipelines, and jobs (`ontolake.spark.jobs`).
 
     spark = ontolake.spark.session()
     ontolake.spark.table(spark, "shop.db", "entity/Customer").groupBy("tier").count().show()
@@ -20,22 +20,27 @@ if TYPE_CHECKING:
         TooManyRejectedError,
     )
     from ontolake.spark.frames import Catalog, catalog, save, table
+    from ontolake.spark.jobs.errors import JobError
     from ontolake.spark.pipeline import Pipeline
     from ontolake.spark.starting import register, session
+    from ontolake.spark.stream_errors import StreamError
 
 _WHERE = {
     "Catalog": "frames", "catalog": "frames", "save": "frames", "table": "frames", "register": "starting",
     "session": "starting", "Pipeline": "pipeline", "ExpectationError": "errors", "PipelineError": "errors",
     "SourceError": "errors", "SparkError": "errors", "TooManyRejectedError": "errors",
+    "JobError": "jobs.errors", "StreamError": "stream_errors",
 }  # fmt: skip
 
 __all__ = [
     "Catalog",
     "ExpectationError",
+    "JobError",
     "Pipeline",
     "PipelineError",
     "SourceError",
     "SparkError",
+    "StreamError",
     "TooManyRejectedError",
     "catalog",
     "register",

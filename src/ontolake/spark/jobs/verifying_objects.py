@@ -161,21 +161,22 @@ def _look(repository: S3Repository, file: FileToCheck, head: int) -> tuple[list[
         name for name in places(info.keys) if name.startswith("$naive")}  # fmt: skip
     if lacking:
         return [Damage(path, f"it has no column {min(lacking)}")], None
-    described_ = replace_size(described(info, table, path, file.version.schema_version_id), len(found.data), file.said)
-    damage = list(_bounds(path, file, described_, head))
+    here = _sized(described(info, table, path, file.version.schema_version_id), len(found.data), file.said)
+    damage = list(_bounds(path, file, here, head))
     if SUPERSEDED not in table.column_names and bool(same_keys(info, table).any()):
         damage.append(Damage(path, "a key is in it twice"))
     if file.commit is not None:
         damage += check_rows(file.version, list(rows_of(info.all_columns, table)), {file.commit})
-    return damage, None if damage else described_
+    return damage, None if damage else here
 
 
-def replace_size(file: DataFile, size: int, said: DataFile | None) -> DataFile:
-    """A file as it is, with what only the manifest knows of it."""
+def _sized(file: DataFile, size: int, said: DataFile | None) -> DataFile:
+    """A file as it is, with its size and what only the manifest knows of it."""
     from msgspec.structs import replace as changed
 
-    return changed(file, size=size) if said is None else changed(
-        file, size=size, updates=said.updates, level=said.level, content_sha256=said.content_sha256)
+    known = {} if said is None else {"updates": said.updates, "level": said.level,
+                                     "content_sha256": said.content_sha256}  # fmt: skip
+    return changed(file, size=size, **known)
 
 
 def _bounds(path: str, file: FileToCheck, found: DataFile, head: int) -> Iterator[Damage]:
