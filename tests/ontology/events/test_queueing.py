@@ -200,3 +200,18 @@ def test_wrong_settings_are_refused(either: str) -> None:
             opened(either, **{setting: value})  # type: ignore[arg-type]
     with pytest.raises(SchemaValidationError):
         Ordered()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [("UPDATE events SET payload_json = '[1]'", "payload"), ("UPDATE events SET state = 'odd'", "how it stands"),
+     ("UPDATE events SET handled_json = '{'", "how it stands"), ("UPDATE events SET state = 'dead'", "without a lett")],
+)  # fmt: skip
+def test_damage_of_the_queue_is_found(native: str, damage: str, what: str) -> None:
+    with session_at(native) as session:
+        session.commit(event=Ordered(item="x", event_id="e"))
+        assert not list(session.repository.check())
+        session.repository.db.execute(damage)  # type: ignore[attr-defined]
+        (found,) = session.repository.check()
+        assert found.where == "row e in events"
+        assert what in found.what
