@@ -23,6 +23,7 @@ _PAD = 16
 """Room behind a buffer, so that a column that is not there can be read without looking."""
 _NAN = np.uint64(0x7FF8000000000000)
 _DTYPES = {Kind.INT64: ">i8", Kind.TIMESTAMP_NS: ">i8", Kind.DOUBLE: ">f8", Kind.DATE: ">i4", Kind.BOOLEAN: "u1"}
+_HEAD = np.dtype([("flags", ">u2"), ("heads", ">u4")])
 _NATIVE = {Kind.INT64: "i8", Kind.TIMESTAMP_NS: "i8", Kind.DOUBLE: "f8", Kind.DATE: "i4"}
 
 
@@ -341,10 +342,10 @@ def _decoded_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Typ
     last = max(by_place, default=-1)
     if int(np.diff(values.offsets).min()) < 6:
         raise Corruption("a row value does not begin as one")
-    shorts, longs = _view(data, ">u2"), _view(data, ">u4")
-    if (shorts[starts] != rows.VERSION << 8).any():
+    begun = _records(data, starts, _HEAD)
+    if (begun["flags"] != rows.VERSION << 8).any():
         raise Corruption("a row value does not begin as one")
-    heads = longs[starts + 2]
+    heads = begun["heads"]
     if (heads == heads[0]).all():  # how many columns, and how long the bitmap is
         fewest, bitmap = int(heads[0]) >> 16, int(heads[0]) & 0xFFFF
         counts, widths = np.full(1, fewest), np.full(1, bitmap)
@@ -352,28 +353,33 @@ def _decoded_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Typ
         counts, widths = (heads >> 16).astype(np.int64), (heads & 0xFFFF).astype(np.int64)
         fewest, bitmap = int(counts.min()), int(widths.max())
     cursor = starts + 6 + widths
-    if fewest <= last or any(data[starts + 6 + n].any() for n in range(min(bitmap, last // 8 + 1))):
+    data = np.concatenate([data, np.zeros(_PAD, np.uint8)]) if fewest <= last or len(widths) > 1 else data
+    bitmaps = [data[starts + 6 + n] for n in range(min(bitmap, last // 8 + 1))]
+    if len(widths) > 1:
+        bitmaps = [np.where(n < widths, each, 0).astype(np.uint8) for n, each in enumerate(bitmaps)]
+    if len(data) == len(values.data) and any(each.any() for each in bitmaps):
         data = np.concatenate([data, np.zeros(_PAD, np.uint8)])  # so that what is not there can be read
-        longs = _view(data, ">u4")
+    longs = _view(data, ">u4")
     columns: list[pa.Array] = [None] * len(wanted)
-    bits = np.zeros(count, np.uint8)
     for place in range(last + 1):
-        if place % 8 == 0:
-            bits = data[starts + 6 + min(place // 8, bitmap)]
-            if int(widths.min()) <= place // 8:
-                bits = np.where(place // 8 < widths, bits, 0).astype(np.uint8)
-            seen = int(np.bitwise_or.reduce(bits))
-        nulls = (bits & np.uint8(1 << place % 8)).astype(np.bool_) if seen >> place % 8 & 1 else None
+        nulls = None
+        if place // 8 < len(bitmaps):
+            nulls = (bitmaps[place // 8] & np.uint8(1 << place % 8)).astype(np.bool_)
+            nulls = nulls if nulls.any() else None
         late = np.broadcast_to(counts <= place, count) if place >= fewest else None
         missing = nulls if late is None else late if nulls is None else nulls | late
-        width = WIDTHS.get(Kind(types[place].kind)) if place < len(types) else None
-        if width is not None and missing is None and place not in by_place:
+        here = by_place.get(place, ())
+        known = wanted[here[0]].type if here else types[place] if place < len(types) else None
+        width = None if known is None else WIDTHS.get(Kind(known.kind))
+        if width is not None and missing is None:
+            for number in here:
+                columns[number] = _plain_column(wanted[number].type, data, cursor, width)
             cursor = cursor + (4 + width)
             continue
         lengths = longs[cursor if missing is None else np.minimum(cursor, len(longs) - 1)].astype(np.int64)
         if missing is not None:
             lengths[missing] = 0
-        for number in by_place.get(place, ()):
+        for number in here:
             columns[number] = _column(wanted[number], data, longs, cursor, lengths, missing, late)
         cursor = cursor + lengths + (4 if missing is None else np.where(missing, 0, 4))
         if width is None and (cursor > values.offsets[1:]).any():
@@ -381,6 +387,26 @@ def _decoded_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Typ
     if (cursor > values.offsets[1:]).any():
         raise Corruption("a row value ends too early")
     return columns
+
+
+def _records(data: Octets, places: Numbers, layout: np.dtype[Any]) -> Numbers:
+    """What stands at places in a buffer, in this layout. All of its fields are gathered at once."""
+    width = layout.itemsize
+    found = np.ndarray((max(len(data) - width + 1, 0),), f"V{width}", data, strides=(1,))[places]
+    return found.view(layout)
+
+
+def _plain_column(type: Type, data: Octets, cursor: Numbers, width: int) -> pa.Array:
+    """A column of fixed width that all rows have."""
+    kind = Kind(type.kind)
+    value = ("value", "u1", width) if kind == Kind.DECIMAL else ("value", _DTYPES[kind])
+    found = _records(data, cursor, np.dtype([("length", ">u4"), value]))
+    if (found["length"] != width).any():
+        raise Corruption(f"a row value has no {type} where one belongs")
+    values = found["value"]
+    if kind == Kind.DECIMAL:
+        return _fixed(type, np.ascontiguousarray(values[:, ::-1]), None)
+    return _fixed(type, values.astype(_NATIVE.get(kind, "u1")), None)
 
 
 def _view(data: Octets, dtype: str) -> Numbers:
