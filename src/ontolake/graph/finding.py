@@ -22,8 +22,8 @@ MOST_ROWS = 4_000_000
 _FIRST = 8
 _PER_LOOKUP = {"integers": 200_000, "text": 2_000}
 """A version is looked into after the first lookups, and one more for each so many of its rows: text takes sorting."""
-_KEPT = 4
-KEPT_BYTES = 32 * 2**20
+_KEPT = 3
+KEPT_BYTES = 64 * 2**20
 """Rows are kept of tables that take no more than this in memory."""
 
 Where = tuple[str, str | None, int]
