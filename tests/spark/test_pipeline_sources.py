@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,26 @@ def test_another_store_is_a_source_and_what_it_no_longer_has_is_told(spark: Spar
         assert session.get_commit(2).metadata["counts"] == {"entity/Goods": report.tables[0].counts}
         assert session.query().entities(Goods).count() == 6
     assert "<td class='n'>1</td>" in Path(str(report.report)).read_text()
+
+
+def test_numbers_of_other_types_are_taken_if_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    given = [Decimal(text) for text in ("1.500", "1.239", "9999.990", "10000.000", "-0.010")]
+    pq.write_table(pa.table({
+        "id": ["a", "b", "c", "d", "e"], "name": ["Ada"] * 5, "credit": pa.array(given, pa.decimal128(12, 3)),
+        "visits": pa.array([1.0, 2.0, 2.5, 4.0, 5.0])}), tmp_path / "people.parquet")
+    made = Pipeline("people", types=[Person], folder=tmp_path, max_rejected=0.9)
+    made.load(Person, made.parquet("people", "people.parquet"))
+    report = made.run(f"{tmp_path}/shop.db", spark=spark)
+    assert {one["line"]: one["reason"].partition(" is not")[0] for one in report.samples} == {
+        2: "credit: '1.239'", 3: "visits: '2.5'", 4: "credit: '10000.000'"}
+    found = people(f"{tmp_path}/shop.db")
+    assert {key: (str(one.credit), one.visits) for key, one in found.items()} == {"a": ("1.50", 1), "e": ("-0.01", 5)}
+    whole = Pipeline("whole", types=[Person], folder=tmp_path, max_rejected=0.9)
+    whole.load(Person, whole.parquet("people", "people.parquet"), columns={
+        "credit": "CAST(if(id = 'b', 10000, 7) AS int)", "visits": "1"})
+    assert [one["reason"] for one in whole.run(f"{tmp_path}/shop.db", spark=spark).samples] == [
+        "credit: '10000' is not a number with up to 6 digits, 2 of them behind the point"]
+    assert str(people(f"{tmp_path}/shop.db")["a"].credit) == "7.00"
 
 
 def test_values_that_must_be_unique_are_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -145,7 +145,13 @@ def _typed(column: Column, given: Expression, kind: DataType) -> tuple[Expressio
     if scalar == "bytes" and isinstance(kind, BinaryType):
         return given, yes
     if scalar == "Decimal" and isinstance(kind, (DecimalType, *_WHOLE)):
-        return _from_text(column, given.cast("string"))
+        if column.decimal is None:
+            return given.cast("string"), yes
+        digits, places = column.decimal
+        value = given.try_cast(f"decimal({digits}, {places})")
+        if not isinstance(kind, DecimalType) or kind.scale <= places:
+            return value, value.isNotNull()
+        return value, value.try_cast(kind) == given  # nothing may be rounded away
     if scalar == "int" and isinstance(kind, DecimalType | DoubleType | FloatType):
         whole = given.try_cast("bigint")
         return whole, whole.isNotNull() & (whole.cast("double") == given.cast("double"))
