@@ -452,6 +452,24 @@ def test_a_graph_is_compacted_indexed_and_verified(graph: str) -> None:
     assert not jobs.verify(graph, parts=PARTS).ok
 
 
+def test_on_a_branch_of_a_graph_only_its_own_tables_are_touched(graph: str) -> None:
+    with Graph.open(graph) as opened:
+        opened.branches.create("try")
+    assert jobs.compact(graph, branch="try", dry_run=True) == []
+    with Graph.open(graph) as opened:
+        for round in range(3):
+            opened.load("node/Thing", [{"id": f"b{round}-{n}", "size": n} for n in range(100)], branch="try")
+    assert [one.rows for one in jobs.compact(graph, branch="try", parts=PARTS)] == [1798]
+    assert jobs.reindex(graph, branch="try", parts=PARTS) == []
+    assert jobs.compact(graph, dry_run=True)[0].files_before == 3, "main is as it was"
+    found = jobs.verify(graph, parts=PARTS)
+    assert (found.ok, found.rows) == (True, 1498 + 1798)
+    with Graph.open(graph) as opened:
+        opened.merge("try")
+        assert opened.snapshot().table("node/Thing").count() == 1798
+        assert opened.repair() == []
+
+
 def test_documents_and_sql_tables_are_verified_and_exported(tmp_path: Path) -> None:
     with open_space(f"{tmp_path}/", "orders") as space:
         space.transact("s", 1, [Set(f"o{n:03}", {"value": n}) for n in range(50)])

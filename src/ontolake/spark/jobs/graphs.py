@@ -12,6 +12,7 @@ from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
 from ontolake.graph.maintenance import COMPACTION, PASSIVE, optimize, rework_one, wanted_indexes, worth_it
 from ontolake.graph.place import Place
+from ontolake.graph.snapshot import TableView
 from ontolake.graph.types import GraphType
 from ontolake.history import Damage
 from ontolake.ontology.repository.s3_maintenance import Compaction
@@ -43,8 +44,11 @@ class At(NamedTuple):
             return found  # type: ignore[no-any-return]
 
 
-def _at(graph: Graph, location: str, dataset: LanceDataset, line: str | None) -> At:
-    return At(graph.url, location, line, dataset.version)
+def _own(graph: Graph, branch: str, types: Collection[str] | None = None) -> tuple[str | None, dict[str, TableView]]:
+    """The line on which a branch writes, and the tables that have versions of their own on it."""
+    snapshot, line = graph.snapshot(branch=branch), graph._manifest_state(branch).line
+    views = {name: snapshot.table(name) for name in _named(snapshot.tables(), types)}
+    return line, {name: view for name, view in views.items() if view.pin.branch == line}
 
 
 # compact
@@ -55,19 +59,16 @@ def compact_graph(
 ) -> list[Compaction]:  # fmt: skip
     """Few fragments instead of many, in every table of a branch, as one commit."""
     with Graph.open(url, read_only=dry_run) as graph:
-        snapshot = graph.snapshot(branch=branch)
-        tables = _named(snapshot.tables(), types)
-        before = {name: snapshot.table(name) for name in tables}
+        line, before = _own(graph, branch, types)
         if dry_run:
             due = [(name, view) for name, view in before.items() if worth_it(view.dataset, view.kind)]
             return [Compaction(name, len(view.dataset.get_fragments()), 1, view.pin.rows, 0) for name, view in due]
 
         def compacting(dataset: LanceDataset) -> None:
-            line = None if branch == "main" else branch
             kind = next(view.kind for view in before.values() if view.kind.location in str(dataset.uri))
-            rewrite(dataset, _at(graph, kind.location, dataset, line), workers)
+            rewrite(dataset, At(url, kind.location, line, dataset.version), workers)
 
-        done = optimize(graph, branch, _ACTOR, compacting=compacting, tables=tables)
+        done = optimize(graph, branch, _ACTOR, compacting=compacting, tables=before)
         return [Compaction(one.table, one.fragments_before, one.fragments_after, before[one.table].pin.rows, 0)
                 for one in done]
 
@@ -167,8 +168,7 @@ def reindex_graph(url: str, workers: Workers, *, branch: str) -> list[Reindexed]
     """Build the indexes of every table anew, those that are there and those that should be."""
     done: list[Reindexed] = []
     with Graph.open(url) as graph:
-        for name in graph.snapshot(branch=branch).tables():
-            view = graph.snapshot(branch=branch).table(name)
+        for name, view in _own(graph, branch)[1].items():
             there = dict(_indexes(view.dataset))
             columns = dict.fromkeys(wanted_indexes(view.kind, view.pin.rows), "missing") | there
             if columns:
@@ -180,12 +180,14 @@ def reindex_graph(url: str, workers: Workers, *, branch: str) -> list[Reindexed]
 def _build(graph: Graph, branch: str, kind: GraphType, columns: list[str], workers: Workers) -> None:
     """Have workers build indexes of a table, and publish it."""
 
+    state = graph._manifest_state(branch)
+
     def act(dataset: LanceDataset) -> None:
-        at = _at(graph, kind.location, dataset, None if branch == "main" else branch)
+        at = At(graph.url, kind.location, state.line, dataset.version)
         workers.run(index_part, [(at, column) for column in columns])
         dataset.checkout_latest()  # type: ignore[no-untyped-call]
 
-    rework_one(graph, graph._manifest_state(branch), kind.key, act, PASSIVE, "index", _ACTOR)
+    rework_one(graph, state, kind.key, act, PASSIVE, "index", _ACTOR)
 
 
 def _indexes(dataset: LanceDataset) -> Iterator[tuple[str, str]]:
