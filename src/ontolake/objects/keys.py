@@ -27,7 +27,8 @@ def problem(key: str) -> str | None:
         return "ends in /"
     if _UNFIT.search(key):
         return "has a backslash, a control character or half a surrogate pair in it"
-    if len(key.encode()) > _MAX_KEY_BYTES:
+    size = len(key.encode())
+    if size > _MAX_KEY_BYTES:
         return f"is longer than {_MAX_KEY_BYTES} bytes"
     parts = key.split("/")
     if "" in parts:
@@ -36,7 +37,7 @@ def problem(key: str) -> str | None:
         return "has a '.' or '..' part"
     if RESERVED in parts:
         return f"has the part {RESERVED}, which is reserved"
-    if any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
+    if size > _MAX_PART_BYTES and any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
         return f"has a part longer than {_MAX_PART_BYTES} bytes"
     return None
 

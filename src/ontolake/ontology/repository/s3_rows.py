@@ -7,6 +7,7 @@ some without has a column beside it that says which. Decimals are text, so that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -113,7 +114,15 @@ def public_table(columns: Sequence[Column], table: pa.Table) -> pa.Table:
 
 def empty_table(info: Type, columns: Sequence[Column] | None = None) -> pa.Table:
     """No rows of a type."""
-    wanted = (*info.keys, *info.columns) if columns is None else columns
+    return _no_rows(info) if columns is None else _no_rows_of(columns)
+
+
+@lru_cache(maxsize=256)
+def _no_rows(info: Type) -> pa.Table:
+    return _no_rows_of((*info.keys, *info.columns))
+
+
+def _no_rows_of(wanted: Sequence[Column]) -> pa.Table:
     fields = [pa.field(place(column), physical_type(column)) for column in wanted]
     return pa.schema([*fields, pa.field(COMMIT, pa.int64()), pa.field(ROW, pa.int64())]).empty_table()
 
