@@ -400,3 +400,15 @@ def test_staged_files_that_are_not_what_they_should_be_go_the_long_way(tmp_path:
         assert store.publish(late).written == {"entity/Plain": 10_000}
         same(read(store, "entity/Plain", ["id"]).filter(pc.not_equal(
             read(store, "entity/Plain", ["id"]).column("id"), "x")), _plain(0, 30_000).select(["id"]))  # fmt: skip
+
+
+def test_many_loads_of_new_keys_leave_few_files(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/lake"
+    with parallel.open_parallel(url, write=True, types=[Plain]) as store:
+        for number in range(14):
+            store.publish(_shaped(store, url, _plain(number * 4_096, (number + 1) * 4_096)))
+        with store.repository.reading():  # type: ignore[attr-defined]
+            state = store.repository.moment().state("entity", "Plain")  # type: ignore[attr-defined]
+        assert len(state.runs) < 4
+        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 14 * 4_096))
+        assert len(read(store, "entity/Plain", ["id"], as_of=3)) == 3 * 4_096

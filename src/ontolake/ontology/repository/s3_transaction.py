@@ -231,8 +231,9 @@ class S3Transaction:
             adopted, next_row = self._adopted[info]
             files += [CommitFile(info.kind, info.name, file.path, file.row_count, version, file.content_sha256)
                       for file in adopted]
-            return TypeState(state.schema_version_id, state.activation_commit_id, next_row, (*state.runs, *adopted),
-                             state.past)
+            state = TypeState(state.schema_version_id, state.activation_commit_id, next_row, (*state.runs, *adopted),
+                              state.past)
+            return state if info in self._rewritten else self._tidied(info, version, state, {})
         change = self._changed.get(info)
         if change is None or not len(change.rows):
             return state
@@ -248,11 +249,14 @@ class S3Transaction:
             fresh[file.path] = part
             state = TypeState(state.schema_version_id, state.activation_commit_id, state.next_row + len(part),
                               (*state.runs, file), state.past)
+        return self._tidied(info, version, state, fresh)
 
+    def _tidied(self, info: Type, version: int, state: TypeState, fresh: dict[str, pa.Table]) -> TypeState:
+        """The files of a type with those merged that are due."""
         def place(what: str) -> str:
             return layout.snapshot_path(info.kind, info.name, version, what, self.commit_id, layout.new_attempt())
 
-        merged = tidy(info, state, repository.files, place, fresh=fresh)
+        merged = tidy(info, state, self._repository.files, place, fresh=fresh)
         self._objects |= merged.objects
         self._tables |= merged.tables
         return merged.state
