@@ -379,6 +379,8 @@ class Session:
 
 def _packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
     """Keys as one blob: how many, their lengths, and all of them one behind the other."""
+    if len(touched) == 1 and isinstance(touched[0], list) and len(touched[0]) == 1:  # most commits are of one row
+        return struct.pack(">II", 1, len(touched[0][0])) + touched[0][0]
     groups = [keys if isinstance(keys, Strings) else Strings.of(keys) for keys in touched]
     lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)]).astype(">u4")
     return struct.pack(">I", len(lengths)) + lengths.tobytes() + b"".join(group.data.tobytes() for group in groups)
