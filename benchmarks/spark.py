@@ -71,8 +71,10 @@ class Measured:
         return self.time[one] / self.time[other]
 
     def detail(self, one: str, other: str) -> str:
-        return (f"{self.time[one]:.1f} s against {self.time[other]:.1f} s; processors "
-                f"{self.work[one] / max(self.work[other], 0.01):.2f}: {self.work[one]:.1f} s against "
+        took = f"{self.time[one]:.1f} s against {self.time[other]:.1f} s"
+        if min(self.work[one], self.work[other]) <= 0:  # a process ended meanwhile, and took its account along
+            return took
+        return (f"{took}; processors {self.work[one] / self.work[other]:.2f}: {self.work[one]:.1f} s against "
                 f"{self.work[other]:.1f} s")
 
 

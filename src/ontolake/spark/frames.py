@@ -32,7 +32,7 @@ from ontolake.parallel import (
     stage,
     staged,
 )
-from ontolake.spark.native import GROUP, native_frame, one_machine, shaped_frame
+from ontolake.spark.native import native_frame, one_machine, shaped_frame, shaped_options
 from ontolake.spark.source import PARTS
 from ontolake.spark.starting import register
 from ontolake.spark.types import spark_schema
@@ -132,8 +132,8 @@ def stage_frame(
     if path is not None and one_machine(df.sparkSession):
         shaped = None if shape is None else shaped_frame(df, shape)
         writer = (df if shaped is None else shaped).write.mode("append")
-        if shaped is not None:
-            writer = writer.option("parquet.block.row.count.limit", GROUP)
+        if shape is not None and shaped is not None:
+            writer = writer.options(**shaped_options(shape))
         writer.parquet(f"{path}/{job}/staged/{name}")
         return staged(url, name, job=job, shaped=shaped is not None)
     target = absolute(url)

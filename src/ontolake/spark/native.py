@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from ontolake.ontology.parallel import TypedParallel
 
 
-GROUP = 16_384
-"""Rows of a row group that Spark writes: what looking up one key reads."""
+GROUP = 65_536
+"""Rows of a row group that Spark writes: what looking up one key reads. Smaller ones take it much longer to write."""
+_REPEATING = ("str", "bool")
 _WIDER = {(ByteType, LongType), (ShortType, LongType), (IntegerType, LongType), (FloatType, DoubleType)}
 
 
@@ -102,6 +103,15 @@ def shaped_frame(df: DataFrame, shape: Shape) -> DataFrame | None:
             ROW: F.monotonically_increasing_id() + F.lit(shape.row).cast("long")}  # fmt: skip
     ordered = df.select(*found).sortWithinPartitions(*[F.col(f"`{place(column)}`") for column in info.keys])
     return ordered.select("*", *[value.alias(name) for name, value in ours.items()])
+
+
+def shaped_options(shape: Shape) -> dict[str, str]:
+    """How Spark writes such rows. It need not look for repetitions where there are none."""
+    info = shape.info  # type: ignore[attr-defined]
+    single = [*(place(column) for column in info.keys), ROW,
+              *(place(column) for column in info.columns if column.scalar not in _REPEATING)]
+    return {"parquet.block.row.count.limit": str(GROUP)} | {
+        f"parquet.enable.dictionary#{name}": "false" for name in single}
 
 
 class _Files:

@@ -1,0 +1,67 @@
+"""A driver that dies leaves a store as it was, or with the whole commit; what it staged is cleaned up later."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ontolake import parallel
+from ontolake.model import Entity, Field
+from ontolake.ontology import Session
+from ontolake.ontology.repository.s3_maintenance import collect, garbage
+from ontolake.ontology.verifying import verify
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+DRIVER = """
+import sys
+from ontolake import faults
+from ontolake.model import Entity, Field
+from ontolake.spark import save, session
+
+class Thing(Entity):
+    id: Field[str] = Field(primary_key=True)
+    size: Field[int]
+
+url, step = sys.argv[1:]
+spark = session("driver", short_lived=True)
+rows = spark.range(0, 10_000, 1, 2).selectExpr("format_string('t%06d', id) AS id", "id AS size")
+with faults.arm(lambda reached: faults.kill() if reached == step else None):
+    save(rows, url, "entity/Thing", types=[Thing])
+print("not killed")
+"""
+
+
+class Thing(Entity):
+    id: Field[str] = Field(primary_key=True)
+    size: Field[int]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "rows"), [("objects: linked", 1), ("ontology: commit durable", 10_001)])
+def test_a_driver_that_is_killed_leaves_all_or_nothing(tmp_path: Path, step: str, rows: int) -> None:
+    url = f"file://{tmp_path}/lake"
+    with Session(url, entity_types=[Thing]) as session:
+        session.ensure(Thing(id="first", size=1))
+    done = subprocess.run([sys.executable, "-c", DRIVER, url, step], capture_output=True, text=True, timeout=300)
+    assert done.returncode == -9, done.stdout + done.stderr
+    with Session(url, entity_types=[Thing]) as session:
+        assert session.query().entities(Thing).count() == rows
+        assert [commit.id for commit in session.list_commits()] == ([1] if rows == 1 else [2, 1])
+        session.ensure(Thing(id="later", size=2))  # others go on
+        session.commit()
+        assert session.query().entities(Thing).count() == rows + 1
+    assert parallel.clean(url).items == 0  # it could still be at work
+    staged = parallel.clean(url, older=0, dry_run=False).items
+    assert staged >= 2
+    with parallel.open_parallel(url, write=True) as store:
+        repository = store.repository  # type: ignore[attr-defined]
+        left = garbage(repository, grace=0)
+        assert any("Thing" in key for key in left.keys) == (rows == 1)  # linked, and named by no commit
+        collect(repository, left.token, grace=0)
+        assert sum(batch.num_rows for split in store.splits("entity/Thing", store.view()) for batch in split.read()
+                   ) == rows + 1  # fmt: skip
+        assert [*verify(repository)] == []
