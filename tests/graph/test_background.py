@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from ontolake.errors import Invalid
 from ontolake.graph import ExpectedVersionMismatch, Graph
 from ontolake.graph.background import ACTOR, rows_to_merge
+from ontolake.graph.staging import FRAGMENT_ROWS
+from ontolake.graph.together import Turns
 
 
 def test_many_commits_end_in_few_fragments_with_every_row(graph: Graph, url: str) -> None:
@@ -75,13 +78,39 @@ def test_closing_ends_it_and_nonsense_is_refused(graph: Graph) -> None:
     assert not background._thread.is_alive()
 
 
-@given(st.lists(st.integers(1, 10**6), max_size=60))
+@given(st.lists(st.integers(1, 10**6) | st.integers(1, 2000), max_size=60))
 def test_a_row_is_rewritten_only_when_what_is_new_has_grown_with_it(sizes: list[int]) -> None:
     target = rows_to_merge(sizes)
-    small = [size for size in sizes if target is not None and size < target]
+    open_ones = sorted(size for size in sizes if size < FRAGMENT_ROWS)
     if target is None:
-        assert len(sizes) <= 4 or sorted(sizes)[4] >= 2 * sum(sorted(sizes)[:4])
+        assert len(open_ones) <= 4 or open_ones[4] >= 2 * sum(open_ones[:4])
         return
+    small = [size for size in open_ones if size < target]
     assert len(small) > 4
-    assert target > sum(small)
-    assert all(size >= 2 * sum(small) for size in sizes if size >= target)
+    if target < FRAGMENT_ROWS:
+        assert target == sum(small) + 1
+        assert all(size >= 2 * sum(small) for size in open_ones[len(small) :])
+
+
+def test_writers_wait_only_for_the_moment_of_taking_over() -> None:
+    turns = Turns()
+    with turns.writing("main"):
+        with turns.alone("main", 0.01) as mine:
+            assert not mine  # somebody writes, so that nobody is kept waiting
+        with turns.writing("main"), turns.alone("other", 0.01) as mine:
+            assert mine
+    waiting = threading.Event()
+
+    def write() -> None:
+        with turns.writing("main"):
+            waiting.set()
+
+    with turns.alone("main", 0.01) as mine:
+        assert mine
+        with turns.writing("main"):  # who is alone may write
+            pass
+        other = threading.Thread(target=write)
+        other.start()
+        assert not waiting.is_set()
+    other.join(30)
+    assert waiting.is_set()

@@ -28,6 +28,9 @@ _FEW = 4
 _INDEXED_ROWS = 250_000
 """Bigger tables have their indexes brought up to date only when somebody asks for it: writers would have to wait."""
 
+_PATIENCE = 10.0
+"""Seconds to wait for a moment in which nobody writes; without one it is done after the next commits."""
+
 log = logging.getLogger(__name__)
 
 
@@ -96,9 +99,10 @@ class Background:
                 if f"/{kind.location}" in dataset.uri:
                     rewritten.take_over(dataset)
 
-        with graph._turns.alone(branch):
-            optimize(graph, branch, ACTOR, compacting=compacting, tables=[kind.table for kind in ready],
-                     index_rows=_INDEXED_ROWS)
+        with graph._turns.alone(branch, _PATIENCE) as mine:
+            if mine:
+                optimize(graph, branch, ACTOR, compacting=compacting, tables=[kind.table for kind in ready],
+                         index_rows=_INDEXED_ROWS)
 
 
 class _Rewritten:
@@ -106,6 +110,7 @@ class _Rewritten:
 
     def __init__(self, dataset: LanceDataset, target: int | None) -> None:
         self.files: list[Any] = []
+        self._target = target
         if target is None:
             return
         from lance.optimize import Compaction
@@ -116,18 +121,23 @@ class _Rewritten:
         self.files = [task.execute(dataset) for task in tasks]
 
     def take_over(self, dataset: LanceDataset) -> None:
-        """Put the files in the place of the old ones, unless those have changed meanwhile."""
+        """Put the files in the place of the old ones. If those have changed meanwhile, it is done anew."""
         from lance.optimize import Compaction
 
         if self._replaced.items() <= _fragments(dataset).items():
             Compaction.commit(dataset, self.files)
+        else:
+            dataset.optimize.compact_files(target_rows_per_fragment=self._target or FRAGMENT_ROWS)
 
 
 def _fragments(dataset: LanceDataset) -> dict[int, tuple[str, ...]]:
     """What each fragment of a dataset is made of: its files, and which of its rows are deleted."""
-    return {fragment.fragment_id: (*(file.path for file in fragment.metadata.files),
-                                   repr(fragment.metadata.deletion_file))
+    return {fragment.fragment_id: (*(file.path for file in fragment.metadata.files), _deleted(fragment.metadata))
             for fragment in dataset.get_fragments()}  # fmt: skip
+
+
+def _deleted(fragment: Any) -> str:
+    return str(fragment.deletion_file.path(fragment.id)) if fragment.deletion_file is not None else ""
 
 
 def _rewritten(graph: Graph, kind: GraphType, pin: Pin) -> _Rewritten:

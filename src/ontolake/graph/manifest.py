@@ -444,7 +444,9 @@ class Manifest:
         return self._tidied(new)
 
     def _settle(self, before: State, dataset: LanceDataset) -> None:
-        """Make a publish durable, and what others published just before: it builds on that."""
+        """Make a publish durable, and what others published just before: it builds on that. Buckets need nothing."""
+        if not self.place.local:
+            return
         datasets, line = [dataset], None if before.branch == MAIN else before.branch
         for version in range(max(self._durable.get(before.identity, 0), before.version - _IN_FLIGHT) + 1,
                              before.version + 1):  # fmt: skip

@@ -87,8 +87,6 @@ class Place:
 
     def is_recent(self, dataset: LanceDataset, line: str | None) -> bool:
         """Whether a commit of a dataset is so young that whoever made it may not have made it durable yet."""
-        if not self.local:
-            return False
         try:
             made = os.stat(_version_file(dataset, line)).st_mtime
         except OSError:

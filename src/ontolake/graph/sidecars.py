@@ -133,6 +133,8 @@ class Sidecars:
 
     def sweep(self) -> None:
         """Remove what never became a sidecar: the writing of it was cut off, so nothing was done."""
+        if not self._place.local:
+            return
         for info in list(self._store.list(f"{FOLDER}/")):
             if info.key.endswith(UNFINISHED) and info.modified < time.time() - LEFTOVER_AGE:
                 self._store.delete([info.key])

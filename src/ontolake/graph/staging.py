@@ -39,6 +39,7 @@ class Staged:
     def __init__(self, tables: _Tables, kind: GraphType, pin: Pin, rows: pa.Table) -> None:
         self.rows = rows
         self._place = tables.place
+        self._taken = False
         self._base, self._line = tables.at(kind, pin), pin.branch
         self._written = begin(self._write)
 
@@ -49,9 +50,12 @@ class Staged:
 
     def transaction(self, base: LanceDataset) -> Any:
         """What makes the rows part of the version that they were written for; None for any other one."""
-        return self._written.result() if base.version == self._base.version else None
+        if base.version != self._base.version:
+            return None
+        self._taken = True
+        return self._written.result()
 
     def discard(self) -> None:
-        """Remove the files: the rows are not wanted."""
-        if self._written.exception() is None:
+        """Remove the files, unless a version of the table may have them: the rows are not wanted."""
+        if not self._taken and self._written.exception() is None:
             self._place.remove_files(self._base, self._line, self._written.result())

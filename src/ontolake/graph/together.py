@@ -116,15 +116,16 @@ class Turns:
                 self._free.notify_all()
 
     @contextmanager
-    def alone(self, branch: str) -> Iterator[None]:
-        """Writers that have begun come to their end first; those that come later wait."""
+    def alone(self, branch: str, seconds: float) -> Iterator[bool]:
+        """Whether there was a moment in which nobody wrote; writers that come after it wait until the block ends."""
         with self._free:
-            self._free.wait_for(lambda: branch not in self._alone)
-            self._alone[branch] = threading.get_ident()
-            self._free.wait_for(lambda: not self._writers[branch])
+            mine = self._free.wait_for(lambda: branch not in self._alone and not self._writers[branch], seconds)
+            if mine:
+                self._alone[branch] = threading.get_ident()
         try:
-            yield
+            yield mine
         finally:
-            with self._free:
-                del self._alone[branch]
-                self._free.notify_all()
+            if mine:
+                with self._free:
+                    del self._alone[branch]
+                    self._free.notify_all()

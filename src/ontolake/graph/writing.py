@@ -349,6 +349,7 @@ class Transaction:
                 return self._finish(kind, merged_parent, only)
             except ExpectedVersionMismatch:
                 if only or not self._follow():
+                    self._discard()
                     raise
 
     def _follow(self) -> bool:
