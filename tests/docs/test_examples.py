@@ -55,8 +55,12 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     os.environ.update(before)
 
 
+WITH_SPARK = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+RUN = [pytest.param(page, id=page.stem, marks=WITH_SPARK if page.stem == "spark" else []) for page in PAGES]
+
+
 @pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN)
 def test_examples_of_a_page_run_in_order(page: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
