@@ -13,7 +13,7 @@ import pytest
 from tests.ontology.shop import Customer, Order, Placed
 
 from ontolake.model import Entity, Field
-from ontolake.objects import open_store
+from ontolake.objects import ObjectStore, open_store
 from ontolake.ontology import MigrationTokenError, QueryError, SchemaValidationError, Session, TypeDroppedError
 from ontolake.ontology.repository import S3RepositoryV2, s3_merge
 from ontolake.ontology.repository import s3_maintenance as maintenance
@@ -175,6 +175,35 @@ def test_the_number_of_files_stays_small_however_many_commits_follow(memory: str
     assert most <= 4 * s3_merge.FAN
     assert session.query().entities(Human).with_history().count() == 400
     session.close()
+
+
+class Shelf(Entity):
+    id: Field[str] = Field(primary_key=True)
+    room: Field[str] = Field(index=True)
+    note: Field[str]
+    width: Field[int]
+
+
+def test_files_know_the_ends_of_what_filters_look_at(memory: str) -> None:
+    store = open_store(memory)
+    with Session(memory, entity_types=[Shelf]) as session:
+        for number in range(2):
+            session.ensure(Shelf(id=f"s{number}", room=f"r{number}", note="x", width=number))
+            session.commit()
+        before = told(store, "commits/")
+        maintenance.compact(repository_of(session), dry_run=False)
+    assert before == {"entity_key": ("s1", "s1"), "room": ("r1", "r1"), "width": (1, 1)}, "not of other text"
+    after = told(store, "snapshots/")
+    assert {name: after[name] for name in before} == {"entity_key": ("s0", "s1"), "room": ("r0", "r1"), "width": (0, 1)}
+
+
+def told(store: ObjectStore, prefix: str) -> dict[str, tuple[Any, Any]]:
+    """The least and the greatest values that the last file below a prefix knows of its columns."""
+    keys = [info.key for info in store.list(prefix) if info.key.endswith(".parquet")]
+    group = pq.ParquetFile(io.BytesIO(store.get(max(keys)).data)).metadata.row_group(0)
+    columns = [group.column(n) for n in range(group.num_columns)]
+    return {column.path_in_schema: (column.statistics.min, column.statistics.max) for column in columns
+            if column.statistics is not None and column.statistics.has_min_max}
 
 
 def test_files_that_are_packed_otherwise_are_read_looked_up_and_merged(

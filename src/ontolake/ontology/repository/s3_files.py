@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.s3_access import Access
 from ontolake.ontology.repository.s3_layout import DataFile
@@ -66,8 +67,10 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
         table = by_key(info, table)
     if VERSION not in table.column_names:
         table = table.append_column(VERSION, pa.array(np.full(len(table), version, np.int64)))
+    # What is indexed only a class says; without one all text may be.
+    scalars = (*_TOLD, "str") if isinstance(info, StoredType) else _TOLD
     told = [place(column) for column in (*info.keys, *info.columns)
-            if column.scalar in _TOLD or column.indexed or column in info.keys]  # fmt: skip
+            if column.scalar in scalars or column.indexed or column in info.keys]  # fmt: skip
     sink = pa.BufferOutputStream()
     # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
     split = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
