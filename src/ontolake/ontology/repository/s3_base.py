@@ -191,38 +191,59 @@ class S3Repository(SingleRows, ABC):
     def release_lease(self, owner: str) -> None:
         self.lock.release(owner)
 
-    def publish(self, moment: Moment, manifest: Manifest, path: str, objects: Mapping[str, bytes]) -> None:
+    def publish(
+        self, moment: Moment, manifest: Manifest, path: str, objects: Mapping[str, bytes],
+        check: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         """Write the objects of a commit, and make its manifest the newest one. Raises what `move_head` raises."""
         head = Head(manifest.commit_id, path, now_text(), self.runtime_id, new_nonce().decode(), moment.head.fence)
         fresh = {key: data for key, data in objects.items() if key.startswith(layout.FRESH)}
         others = {key: data for key, data in objects.items() if key not in fresh}
         with self.access.written(fresh, others, {layout.HEAD: layout.compact(head)}):
             faults.reach("ontology: commit written, not yet durable")
-            self.move_head(moment, manifest, head)
+            self.move_head(moment, manifest, head, check)
 
-    def move_head(self, moment: Moment, manifest: Manifest, head: Head) -> None:
+    def move_head(
+        self, moment: Moment, manifest: Manifest, head: Head, check: Callable[[], None] | None = None
+    ) -> None:  # fmt: skip
         """The commit point: make a manifest, all of which is durable, the newest one.
 
         Raises `HeadMismatchError` if the head is no longer at `moment`, `LeaseExpiredError` if a lock that was held
-        has run out, and `DurabilityUnconfirmed` if it cannot be told what happened.
+        has run out, and `DurabilityUnconfirmed` if it cannot be told what happened. Where claims on events were taken
+        over since, `check` raises if that of this commit was one of them.
         """
         path = head.manifest_path
         assert path is not None
         self.lock.check()
         faults.reach("ontology objects: before the head is moved")
-        try:
-            tag = replace(self.access.store, layout.HEAD, layout.compact(head), moment.tag, head.nonce.encode())
-        except PreconditionFailed as error:
-            self.lock.beaten()
-            raise HeadMismatchError(f"another commit came first at {self.uri!r}",
-                                    hint="work the difference out again") from error
-        except DurabilityUnconfirmed:
-            if not self._settled(path, manifest.commit_id):
-                raise
-            tag = ""
+        at, tag = moment.tag, ""
+        while not tag:
+            try:
+                tag = replace(self.access.store, layout.HEAD, layout.compact(head), at, head.nonce.encode())
+            except PreconditionFailed as error:
+                at = self._still_at(moment)
+                if not at:
+                    self.lock.beaten()
+                    raise HeadMismatchError(f"another commit came first at {self.uri!r}",
+                                            hint="work the difference out again") from error
+                if check is not None:
+                    check()
+            except DurabilityUnconfirmed:
+                if not self._settled(path, manifest.commit_id):
+                    raise
+                break
         faults.reach("ontology objects: head moved")
         self.records.remember(path, manifest)
         self._last = Moment(head, tag, self.records) if tag else None
+
+    def _still_at(self, moment: Moment) -> str:
+        """The tag of the head if it was moved since only because claims were taken over; else nothing."""
+        found = self.access.find(layout.HEAD)
+        if found is None:
+            return ""
+        head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+        same = (head.manifest_path, head.fence) == (moment.head.manifest_path, moment.head.fence)
+        return found.tag if same else ""
 
     def _settled(self, path: str, commit_id: int) -> bool:
         """Whether our manifest is in the chain, although somebody may have written the head since.

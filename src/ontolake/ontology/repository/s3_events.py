@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,6 +61,8 @@ class Joined(NamedTuple):
     objects: Mapping[str, bytes]
     lag: int
     """How many commits the queue is behind then."""
+    check: Callable[[], None]
+    """Raises `LeaseExpiredError` if the claim was taken over since."""
 
 
 class Claims:
@@ -143,7 +145,7 @@ class S3EventStore:
             if not item.state.unsure:
                 return claim
             # A commit of whoever had it before is stopped now, or is there and says what was done.
-            fence(self._access)
+            fence(self._access, claims=True)
             faults.reach("ontology: earlier claims fenced off")
             now = self._claims.held(self.queue.read(), claim)
             if now is not None:
@@ -200,11 +202,16 @@ class S3EventStore:
         new = self._new(view, change.queued)
         pointer = None if before is None else before.queue
         if through is None and not new:
-            return Joined(pointer, {}, 0)
+            return Joined(pointer, {}, 0, lambda: None)
         path = f"{folder}/{names.CHANGE}"
         change_of = Change(commit_id, now_text(), pointer, tuple(new), through)
         self.queue.remember(path, change_of)
-        return Joined((commit_id, path), {path: layout.compact(change_of)}, view.behind + 1)
+
+        def check() -> None:
+            if change.handled is not None:
+                self._through(self.queue.read(), change.handled, began)
+
+        return Joined((commit_id, path), {path: layout.compact(change_of)}, view.behind + 1, check)
 
     def joined(self, done: Joined) -> None:
         """After the commit: write down what commits have done, if there is much of it."""
@@ -324,7 +331,7 @@ class S3EventStore:
 
         removed = self.queue.change("events purged", remove)
         if any(item.state.unsure for item in removed):
-            fence(self._access)  # so that no commit of a claim that ran out comes after
+            fence(self._access, claims=True)  # so that no commit of a claim that ran out comes after
         return len(removed)
 
     # who is there

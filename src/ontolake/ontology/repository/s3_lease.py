@@ -214,8 +214,11 @@ def _write(access: Access, lease: Lease, ttl: float, tag: str | None) -> None:
         replace(access.store, LOCK, data, tag, nonce)
 
 
-def fence(access: Access) -> None:
-    """Move the head without a commit, so that whoever read it before cannot commit."""
+def fence(access: Access, *, claims: bool = False) -> None:
+    """Move the head without a commit, so that whoever read it before cannot commit.
+
+    Where only `claims` on events were taken over, it can after a look at its own claim.
+    """
     while True:
         found = access.find(layout.HEAD)
         if found is None:
@@ -223,7 +226,7 @@ def fence(access: Access) -> None:
         head = layout.decode(found.data, Head, layout.HEAD, access.url)
         nonce = new_nonce()
         fenced = Head(head.commit_id, head.manifest_path, head.updated_at, head.runtime_id, nonce.decode(),
-                      nonce.decode())
+                      head.fence if claims else nonce.decode())
         try:
             replace(access.store, layout.HEAD, layout.compact(fenced), found.tag, nonce)
             return

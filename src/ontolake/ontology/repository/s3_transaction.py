@@ -210,7 +210,7 @@ class S3Transaction:
         )  # fmt: skip
         self._objects[path] = layout.compact(manifest)
         repository.access.wait(self._begun)
-        repository.publish(self._moment, manifest, path, self._objects)
+        repository.publish(self._moment, manifest, path, self._objects, None if joined is None else joined.check)
         faults.reach("ontology: commit durable")
         for file, table in self._tables.values():
             repository.files.remember(file, table)
