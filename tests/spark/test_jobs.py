@@ -441,6 +441,13 @@ def test_a_graph_is_compacted_indexed_and_verified(graph: str) -> None:
         ("node/Thing", 3, 1, 1498)]  # fmt: skip
     assert jobs.compact(graph, parts=PARTS) == []
     with Graph.open(graph) as opened:
+        for round in range(2):  # big enough not to be small, and still better as one
+            opened.load("node/Thing", [{"id": f"big {round}-{n}", "size": n} for n in range(2000)])
+        before = opened.snapshot().table("node/Thing").count()
+    assert [one.files_after for one in jobs.compact(graph, parts=PARTS)] == [1]
+    with Graph.open(graph) as opened:
+        assert opened.snapshot().table("node/Thing").count() == before
+        opened.delete("node/Thing", [f"big {round}-{n}" for round in range(2) for n in range(2000)])
         opened.index("node/Thing", "size")
     assert ("node/Thing.size", "ok") in [tuple(one) for one in jobs.reindex(graph, parts=PARTS)]
     found = jobs.verify(graph, parts=PARTS)

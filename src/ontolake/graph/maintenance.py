@@ -55,14 +55,15 @@ def optimize(
     graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
     tables: Collection[str] | None = None, index_rows: int | None = None,
 ) -> list[Optimized]:  # fmt: skip
-    """See `Graph.optimize`. Other processes may do the `compacting`; only `tables` are looked at, if any are named.
+    """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on.
 
     Indexes of tables with more than `index_rows` rows are left as they are.
     """
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
-            and (tables is None or kind.table in tables) and worth_it(graph._tables.at(kind, state.pins[key]), kind)}
+            and (kind.table in tables if tables is not None
+                 else worth_it(graph._tables.at(kind, state.pins[key]), kind))}
     done: list[Optimized] = []
     if work:
         def move(operation: str) -> dict[str, Pin | None]:

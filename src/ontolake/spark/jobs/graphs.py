@@ -59,10 +59,12 @@ def compact_graph(
 ) -> list[Compaction]:  # fmt: skip
     """Few fragments instead of many, in every table of a branch, as one commit."""
     with Graph.open(url, read_only=dry_run) as graph:
-        line, before = _own(graph, branch, types)
-        if dry_run:
-            due = [(name, view) for name, view in before.items() if worth_it(view.dataset, view.kind)]
-            return [Compaction(name, len(view.dataset.get_fragments()), 1, view.pin.rows, 0) for name, view in due]
+        line, tables = _own(graph, branch, types)
+        before = {name: view for name, view in tables.items()
+                  if worth_it(view.dataset, view.kind) or _plan(view.dataset)}
+        if dry_run or not before:
+            return [Compaction(name, len(view.dataset.get_fragments()), 1, view.pin.rows, 0)
+                    for name, view in before.items()]
 
         def compacting(dataset: LanceDataset) -> None:
             kind = next(view.kind for view in before.values() if view.kind.location in str(dataset.uri))
@@ -85,12 +87,19 @@ def rewrite(dataset: LanceDataset, at: At, workers: Workers) -> None:
     """Have workers rewrite what Lance plans to, and commit it to the dataset, which nobody sees yet."""
     from lance.optimize import Compaction as Plan
 
-    settings: Any = dict(COMPACTION)
-    plan: Any = Plan.plan(dataset, settings)
-    done = workers.run(rewrite_part, [(at, task) for task in plan.tasks])
+    done = workers.run(rewrite_part, [(at, task) for task in _plan(dataset)])
     reach("spark: fragments rewritten")
     if done:
         Plan.commit(dataset, done)
+
+
+def _plan(dataset: LanceDataset) -> list[Any]:
+    """The fragments that Lance would make into fewer, a task each."""
+    from lance.optimize import Compaction as Plan
+
+    settings: Any = dict(COMPACTION)
+    plan: Any = Plan.plan(dataset, settings)
+    return list(plan.tasks)
 
 
 def rewrite_part(item: tuple[At, Any]) -> Any:
