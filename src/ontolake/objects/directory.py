@@ -111,15 +111,15 @@ class DirectoryStore:
         """
         syncs: dict[str, str] = {}
         there: set[str] = set()
+        made: set[str] = set()
         for key, data in objects.items():
             with _writing(key, self.url):
                 path = self._path(key)
-                folders, known = self._make_folders(os.path.dirname(path))
+                folders = self._make_folders(os.path.dirname(path), there, made)
                 faults.reach("directory: before an object of many")
                 _write(path, data)
                 faults.reach("directory: object of many written")
                 syncs |= {path: key, **dict.fromkeys(folders, key)}
-                there |= known
         for key, data in ahead.items():
             with _writing(key, self.url):
                 temp = self._ready.setdefault((self._path(key), data), self._temp_name())
@@ -128,7 +128,7 @@ class DirectoryStore:
         faults.reach("directory: many objects written")
         self._sync_all(syncs)
         faults.reach("directory: many objects synced")
-        self._synced |= there
+        self._synced |= there - made  # those that were made are for these objects, and seldom come again
 
     def forget(self, ahead: Mapping[str, bytes]) -> None:
         """What was made ready, and was not used, is not needed any more."""
@@ -229,9 +229,9 @@ class DirectoryStore:
     @contextmanager
     def _temp_file(self, path: str, data: bytes) -> Iterator[str]:
         """A synced temporary file holding `data`, next to a directory for `path` that is there and synced too."""
+        self._make_directory(os.path.dirname(path))
         ready = self._ready.pop((path, data), None)
         temp = ready or self._temp_name()
-        self._make_directory(os.path.dirname(path))
         faults.reach("directory: before temporary file")
         try:
             if ready is not None:
@@ -259,13 +259,10 @@ class DirectoryStore:
         self._make_directory(folder)
         return os.path.join(folder, secrets.token_hex(16))
 
-    def _make_folders(self, path: str) -> tuple[set[str], set[str]]:
-        """Make a directory and those above it where missing, without syncing.
-
-        Returns what has to be synced before a new name in it is durable, and which directories will be durable then
-        that others may have made.
-        """
-        syncs, there, missing = {path}, set(), []
+    def _make_folders(self, path: str, there: set[str], made: set[str]) -> set[str]:
+        """Make a directory and those above it where missing, without syncing, and return what has to be synced before
+        a new name in it is durable. Notes which of them were `there`, maybe not synced by their makers, or `made`."""
+        syncs, missing = {path}, []
         while len(path) > len(self._root):
             if not os.path.isdir(path):
                 missing.append(path)
@@ -278,10 +275,13 @@ class DirectoryStore:
         self._make_directory(path)
         for folder in reversed(missing):
             _make(folder)
-        return syncs, there
+        made.update(missing)
+        return syncs
 
     def _sync_all(self, wanted: Mapping[str, str]) -> None:
         """Sync files and directories at the same time. Each is given with a key to name if it fails."""
+        if not wanted:
+            return
         if self._pool is None or self._pool[0] != os.getpid():  # threads do not follow into a forked process
             self._pool = (os.getpid(), ThreadPoolExecutor(SYNCS, thread_name_prefix="ontolake-sync"))
         (first, key), *others = wanted.items()
