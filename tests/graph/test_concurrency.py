@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from graph_support import Customer, Order, Placed, customers, entity, held, start
+from graph_support import TYPES, Customer, Order, Placed, customers, entity, held, start
 
 from ontolake import faults
 from ontolake.graph import EndpointError, ExpectedVersionMismatch, Graph, GraphError, UnknownBranchError
@@ -91,16 +91,26 @@ def test_readers_see_whole_commits_during_everything(graph: Graph, url: str) -> 
 
     thread = threading.Thread(target=read)
     thread.start()
-    for number in range(1, 12):
-        with graph.transaction() as tx:
+    def write(number: int, branch: str = "main") -> None:
+        with graph.transaction(branch=branch) as tx:
             tx.load(Customer, customers(f"k{number}"))
             tx.load(Order, [{"id": number}])
-        if number % 4 == 0:
-            graph.optimize()
-    stop.set()
-    thread.join()
+
+    meanwhile = [
+        graph.optimize, lambda: graph.branches.create("try"), lambda: write(100, "try"), lambda: graph.merge("try"),
+        lambda: graph.branches.delete("try"), lambda: graph.schema_apply(graph.schema_plan([*TYPES, entity("Tag")])),
+        lambda: graph.gc(dry_run=False), lambda: graph.index(Order, "total"), graph.repair,
+    ]  # fmt: skip
+    try:
+        for number, act in enumerate(meanwhile, 1):
+            write(number)
+            act()
+    finally:
+        stop.set()
+        thread.join()
     assert not errors
     assert all(left == right for left, right in seen), seen
+    assert max(seen) <= (len(meanwhile) + 2,) * 2
 
 
 def test_branches_deleted_under_a_live_reader(graph: Graph, url: str) -> None:

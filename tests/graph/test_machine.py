@@ -84,6 +84,7 @@ class Histories(RuleBasedStateMachine):
         merged = {key: source.get(key) if key in changed else target.get(key) for key in keys}
         self.model["main"] = {key: value for key, value in merged.items() if value is not None}
         self.base[name] = dict(source)
+        self.past += [("main", commit, rows) for branch, commit, rows in self.past if branch == name]  # known there now
         self._agree("main")
 
     @rule(data=st.data())
@@ -91,6 +92,11 @@ class Histories(RuleBasedStateMachine):
         branch = self._branch(data)
         self.graph.optimize(branch=branch)
         self._agree(branch)
+
+    @rule()
+    def collect_garbage(self) -> None:
+        self.graph.gc(dry_run=False)
+        assert list(self.graph.verify()) == []
 
     @rule()
     def reopen(self) -> None:

@@ -106,6 +106,26 @@ def test_cleanup_keeps_every_version_that_something_shows(graph: Graph, url: str
     assert isinstance(graph, Maintained)
 
 
+def test_cleanup_counts_the_commits_of_a_branch_itself(graph: Graph, url: str) -> None:
+    """Those that came with a merge are counted where they were made."""
+    graph.load(Customer, customers("first"))
+    graph.branches.create("try")
+    second = graph.load(Customer, customers("second"))
+    for number in range(4):
+        graph.load(Customer, customers(f"k{number}"), branch="try")
+    graph.merge("try")
+    graph.branches.delete("try")
+    assert second is not None
+    graph.cleanup(keep_commits=2, dry_run=False)
+    with Graph.open(url) as again:
+        assert len(dict(again.snapshot(second.id).rows("Customer"))) == 2
+        again.cleanup(keep_commits=1, dry_run=False)
+    with Graph.open(url) as again:
+        with pytest.raises(DamagedGraphError, match="Customer"):
+            dict(again.snapshot(second.id).rows("Customer"))
+        assert len(held(again)["node/Customer"]) == 6
+
+
 def test_tags(graph: Graph, url: str) -> None:
     commit = graph.load(Customer, customers("a"))
     assert commit is not None

@@ -87,6 +87,60 @@ def test_a_restore_brings_back_the_rows_of_a_version_on_a_branch_too(dataset: La
     assert listed["branch_identifier"]
 
 
+def test_a_branch_made_again_is_told_from_the_one_before(dataset: LanceDataset) -> None:
+    found = []
+    for _ in range(2):
+        dataset.create_branch("side", (None, 1))
+        listed: Any = dataset.branches.list()["side"]
+        found.append(repr(listed["branch_identifier"]))
+        dataset.branches.delete("side")
+    assert found[0] != found[1]
+
+
+def test_a_branch_that_others_were_made_from_cannot_be_deleted(dataset: LanceDataset) -> None:
+    dataset.create_branch("side", (None, 1)).create_branch("side.child", ("side", 1))
+    with pytest.raises((OSError, ValueError)):
+        dataset.branches.delete("side")
+    assert dataset.branches.list().keys() == {"side", "side.child"}
+
+
+def test_without_the_mark_on_the_key_two_merges_both_win(tmp_path: Path) -> None:
+    """So the mark is what the manifest stands on."""
+    plain = pa.schema([pa.field("id", pa.string(), False), pa.field("v", pa.int64())])
+    made = lance.write_dataset(rows(a=1).cast(plain), f"{tmp_path}/plain", enable_stable_row_ids=True)
+    for handle in (lance.dataset(made.uri), lance.dataset(made.uri, version=1)):
+        (handle.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().conflict_retries(0)
+         .use_index(False).execute(rows(new=1).cast(plain)))  # fmt: skip
+    assert lance.dataset(made.uri).to_table(filter="id = 'new'").num_rows == 2
+
+
+def test_a_key_twice_in_one_merge_is_refused_or_put_twice(dataset: LanceDataset) -> None:
+    """Either way it is for us to see to it that none is."""
+    twice = pa.concat_tables([rows(n=1), rows(n=2)])
+    try:
+        upsert(dataset, twice)
+    except (OSError, ValueError):
+        return
+    assert lance.dataset(dataset.uri).to_table(filter="id = 'n'").num_rows == 2
+
+
+def test_columns_come_and_go_and_rows_keep_their_ids(dataset: LanceDataset) -> None:
+    ids = dataset.to_table(columns=["id"], with_row_id=True)
+
+    @lance.batch_udf(output_schema=pa.schema([pa.field("w", pa.int64())]))
+    def fill(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch([pa.repeat(7, batch.num_rows)], names=["w"])
+
+    dataset.add_columns(fill, read_columns=["id"])
+    renamed: Any = {"path": "v", "name": "value"}
+    dataset.alter_columns(renamed)
+    assert dataset.to_table(columns=["id", "value", "w"]).to_pylist() == [
+        {"id": "a", "value": 1, "w": 7}, {"id": "b", "value": 2, "w": 7}]
+    dataset.drop_columns(["value"])
+    assert dataset.to_table(columns=["id"], with_row_id=True) == ids
+    assert lance.dataset(dataset.uri, version=1).schema.names == ["id", "v"]
+
+
 def test_cleanup_takes_exactly_the_versions_that_it_is_given(dataset: LanceDataset) -> None:
     last = upsert(upsert(upsert(dataset, rows(x=1)), rows(y=1)), rows(z=1))
     last.cleanup_old_versions(versions=[2])

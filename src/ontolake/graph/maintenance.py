@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError
-from ontolake.graph.lineage import merge_base
+from ontolake.graph.lineage import first_parents, merge_base
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
 from ontolake.graph.staging import FRAGMENT_ROWS
@@ -187,10 +187,11 @@ def cleanup(
     tagged = set(graph.tags.list().values())
     limit = datetime.now(UTC) - keep if keep is not None else None
     for state in states:
-        records = sorted(manifest.commits(state.branch).values(), key=lambda record: record.seq, reverse=True)
-        for number, record in enumerate(records):
+        records = manifest.commits(state.branch)
+        ages = {record.id: age for age, record in enumerate(first_parents(records, state.head.id))}
+        for record in records.values():
             old = limit is not None and datetime.fromisoformat(record.created_at) < limit
-            many = keep_commits is not None and number >= keep_commits
+            many = keep_commits is not None and ages.get(record.id, keep_commits) >= keep_commits
             if record.id == state.head.id or record.id in tagged or not (
                 (old and (keep_commits is None or many)) or (many and (limit is None or old))):
                 for key, pin in record.pins.items():

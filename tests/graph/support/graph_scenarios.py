@@ -126,12 +126,26 @@ def _abandoned(moves: int | None) -> Callable[[Graph], None]:
     return prepare
 
 
+def _diverge_in_types(graph: Graph) -> None:
+    """A branch on which customers have other columns, tags are new and orders are gone; main has other rows."""
+    _fill(graph)
+    graph.delete(Placed, ("a", 1))
+    graph.branches.create("try")
+    graph.schema_apply(graph.schema_plan(_changed_types(), renames={"Customer": {"name": "full_name"}}, branch="try"))
+    with graph.transaction(branch="try") as tx:
+        tx.load("Customer", [{"id": "a", "full_name": "changed"}])
+        tx.load("Tag", [{"id": "t"}])
+        tx.load("Tagged", [{"left_key": "a", "right_key": "t"}])
+    graph.load(Customer, customers("d"))
+
+
 SCENARIOS: dict[str, Scenario] = {
     "publish": Scenario(_fill, _load),
     "fork": Scenario(_branch, lambda graph: _load(graph, "try"), branch="try"),
     "optimize": Scenario(_scatter, lambda graph: graph.optimize(actor="tester"), _layout),  # type: ignore[arg-type,return-value]
     "schema": Scenario(_fill, _evolve),
     "merge": Scenario(_diverge, _merge),
+    "merge types": Scenario(_diverge_in_types, _merge),
     "create branch": Scenario(_fill, _create),
     "delete branch": Scenario(_diverge, _delete),
 }
