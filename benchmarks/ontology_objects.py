@@ -12,14 +12,13 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from report import Report, seconds
+from report import Report, in_turns, seconds
 
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
@@ -135,12 +134,6 @@ class Iceberg:
         return self._table.scan(snapshot_id=self._table.history()[0].snapshot_id).to_arrow()
 
 
-def best(*actions: Callable[[], Any], rounds: int = 3) -> list[float]:
-    """The shortest time that each action took, measured in turns."""
-    times = [[seconds(action) for action in actions] for _ in range(rounds)]
-    return [min(found) for found in zip(*times, strict=True)]
-
-
 def main() -> None:
     report = Report("typed data on objects")
     if not all(find_spec(name) for name in ("deltalake", "pyiceberg")):
@@ -162,13 +155,13 @@ def compare(report: Report, folder: Path, size: int, commits: int, lookups: int,
     stores: list[Any] = []
     loaded: dict[str, list[float]] = {}
     big = rows(size)
-    for number in range(3):  # in turns, each time into a new place
+    for number in range(5):  # in turns, each time into a new place
         stores = [kind(folder / f"{kind.name}{number}") for kind in (Ours, Delta, Iceberg)]
         for store in stores:
             loaded.setdefault(store.name, []).append(seconds(lambda store=store: store.append(big)))
     ours, *others = stores
     ratio(report, f"append {size:,} rows in one commit: times faster than the faster",
-          min(loaded[ours.name]), [min(loaded[one.name]) for one in others], 1.0)
+          statistics.median(loaded[ours.name]), [statistics.median(loaded[one.name]) for one in others], 1.0)
 
     small = [rows(100, size + number * 100) for number in range(commits)]
     taken: dict[str, list[float]] = {}
@@ -200,7 +193,7 @@ def compare(report: Report, folder: Path, size: int, commits: int, lookups: int,
         each.append((time.perf_counter() - begun) / len(sample))
     ratio(report, f"{lookups:,} key lookups: times faster than the faster", each[0], each[1:], 20.0)
 
-    times = best(*(store.scan for store in stores))
+    times = in_turns(*(store.scan for store in stores))
     assert len({store.scan().num_rows for store in stores}) == 1
     ratio(report, "full latest scan to Arrow: times faster than the faster", times[0], times[1:], 1.0)
     changed = rows(upserted, size // 20, 1)
@@ -209,7 +202,7 @@ def compare(report: Report, folder: Path, size: int, commits: int, lookups: int,
     slow = seconds(lambda: others[1].upsert(part))
     report.note(f"pyiceberg took {slow:.1f} s to upsert {part.num_rows:,} rows")
     ratio(report, f"upsert of {upserted:,} rows: times faster than the faster", times[0], [times[1], slow], 3.0)
-    times = best(*(store.first for store in stores))
+    times = in_turns(*(store.first for store in stores))
     assert {store.first().num_rows for store in stores} == {size}
     ratio(report, "time travel to the first commit: times faster than the faster", times[0], times[1:], 1.0)
 
