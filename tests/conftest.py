@@ -4,7 +4,11 @@ reach the processes that tests start."""
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["ontolake.objects.testing.fixtures"]
@@ -15,3 +19,17 @@ settings.load_profile("ontolake")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a job that runs in the background; processes started from here would never notice an interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def bytes_read() -> Callable[[Any], int]:
+    """Tells how many bytes this process asks the system for to read splits."""
+    def so_far() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    def read(splits: Any) -> int:
+        before = so_far()
+        assert sum(batch.num_rows for split in splits for batch in split.read())
+        return so_far() - before
+
+    return read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import random
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -212,7 +213,7 @@ def test_filters_never_lose_a_row(place: Place) -> None:
                 assert {row["id"] for row in found if fulfils(row, one)} == wanted, one
 
 
-def test_big_tables_are_cut_and_filters_leave_splits_out(place: Place) -> None:
+def test_big_tables_are_cut_and_filters_leave_splits_out(place: Place, bytes_read: Callable[[Any], int]) -> None:
     count = 150_000 if place.kind == "graph" else 20_000
     rows = pa.concat_tables([arrow([thing(n) for n in range(1000)])] * (count // 1000))
     rows = rows.set_column(0, "id", pa.array([f"t{n:06}" for n in range(count)]))
@@ -228,6 +229,11 @@ def test_big_tables_are_cut_and_filters_leave_splits_out(place: Place) -> None:
         assert max(sizes) < count * 0.6
         few = store.splits(place.table, store.view(), ["id"], [Filter("id", "==", "t000077")], parts=4)
         assert sum(batch.num_rows for split in few for batch in split.read()) == 1
+        everything = bytes_read(store.splits(place.table, store.view(), parts=4))
+        if place.kind == "graph":
+            assert bytes_read(whole) < everything / 2  # one column of nine
+        else:
+            assert bytes_read(few) < everything / 2  # one row, whatever else is in its page
 
 
 def staged(place: Place, rows: list[dict[str, Any]], job: str = "j") -> parallel.Fragment:
