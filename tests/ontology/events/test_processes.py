@@ -202,9 +202,9 @@ def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(shared: str) -> 
         assert stock(session) == {}
 
 
-def begun(program: str, url: str, count: int) -> list[Process]:
+def begun(count: int, program: str, *arguments: str) -> list[Process]:
     """Processes that begin at the same time."""
-    found = [Process(program, url) for _ in range(count)]
+    found = [Process(program, *arguments) for _ in range(count)]
     for one in found:
         assert one.line() == "ready"
     for one in found:
@@ -230,7 +230,7 @@ def test_processes_share_a_queue_and_handle_each_event_once(shared: str, engine:
     session = opened(shared, engine)
     events = [Ordered(item=f"item {n % 3}", count=n) for n in range(1, 41)]
     session.commit(event=events)
-    runners = begun(SHARE, shared, 3)
+    runners = begun(3, SHARE, shared)
     reports = [tuple(map(int, runner.line().split())) for runner in runners]
     for runner in runners:
         assert runner.wait() == 0
@@ -355,7 +355,9 @@ def test_an_idle_runner_stops_at_once_on_ctrl_c(native: str) -> None:
 TAKE_PART = """
     import sys
     from ontology.events.story import finish, opened
-    session = opened(sys.argv[1], event_lease=4.0)
+    import pyarrow
+    pyarrow.array([1])  # imports what takes long
+    session = opened(sys.argv[1], event_lease=float(sys.argv[2]), event_max_attempts=100_000)
     print("ready", flush=True)
     sys.stdin.readline()
     finish(session, seconds=100)
@@ -365,11 +367,26 @@ TAKE_PART = """
 
 
 @pytest.mark.slow
+def test_claims_that_run_out_all_the_time_let_nothing_count_twice(tmp_path: Path) -> None:
+    url = (tmp_path / "lake").as_uri()
+    with session_at(url) as session:
+        events = [Ordered(item="x", count=n) for n in range(1, 21)]
+        session.commit(event=events)
+        runners = begun(3, TAKE_PART, url, "0.05")
+        assert [runner.line() for runner in runners] == ["done"] * 3
+        assert {runner.wait() for runner in runners} == {0}
+        assert stock(session) == {"x": sum(range(1, 21))}
+        assert parcels(session) == {event.event_id: 1 for event in events}
+        assert [event.status for event in session.events.select(EventSelection())] == ["done"] * 40
+        assert len(session.list_commits()) == 40
+
+
+@pytest.mark.slow
 def test_processes_share_a_queue_on_a_real_server_and_one_of_them_is_killed(seaweed_url: str) -> None:
     with session_at(seaweed_url) as session:
         events = [Ordered(item=f"item {n % 2}", count=n) for n in range(1, 13)]
         session.commit(event=events)
-        runners = begun(TAKE_PART, seaweed_url, 4)
+        runners = begun(4, TAKE_PART, seaweed_url, "4")
         killed = runners.pop()
         wait_for(lambda: session.events.count(EventSelection(status="done")) >= 2)
         killed.kill()
