@@ -22,6 +22,8 @@ _MANY = 512
 _VALUES = "SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value))"
 _BOTH = _VALUES + ", CAST(group_concat(key, '') AS BLOB), group_concat(length(key))"
 _BOUND = "SELECT key FROM {} ORDER BY key LIMIT 1 OFFSET ?"
+_INSERT = "INSERT INTO latest (key, version, value) VALUES (?, ?, ?)"
+_REPLACE = "INSERT OR REPLACE INTO latest (key, version, value) VALUES (?, ?, ?)"
 _FIRST = "SELECT key FROM latest WHERE key >= ? AND key < ? AND version <= ? ORDER BY key LIMIT 1"
 _LAST = "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1 OFFSET ?"
 _LATEST, _PAST = "latest WHERE key >= ? AND key < ?", "past WHERE node = ? AND key >= ? AND key < ?"
@@ -214,8 +216,11 @@ class Keyspace:
         """Put keys that are not there now. Those that `revived` names have been deleted before."""
         if revived:
             self._revive(version, revived)
-        self.connection.executemany(
-            f"INSERT INTO latest (key, version, value) VALUES (?, {version}, ?)", entries)
+        if isinstance(entries, list) and len(entries) <= _MANY:  # one statement for all versions, which SQLite knows
+            self.connection.executemany(_INSERT, [(key, version, value) for key, value in entries])
+        else:
+            self.connection.executemany(
+                f"INSERT INTO latest (key, version, value) VALUES (?, {version}, ?)", entries)
 
     def insert_marks(self, version: int, wanted: Sequence[bytes], revived: Sequence[bytes] = ()) -> None:
         """Put index entries that carry no columns and are not there now."""
@@ -228,15 +233,14 @@ class Keyspace:
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Put keys that are there now: what stood there becomes the past, unless this transaction wrote it."""
         self._supersede(version, [key for key, _ in entries])
-        self.connection.executemany(
-            f"INSERT OR REPLACE INTO latest (key, version, value) VALUES (?, {version}, ?)", entries)
+        self.connection.executemany(_REPLACE, [(key, version, value) for key, value in entries])
 
     def delete(self, version: int, wanted: Sequence[bytes]) -> None:
         """Leave tombstones for keys that are there now."""
         self._supersede(version, wanted)
         self.connection.executemany("DELETE FROM latest WHERE key = ?", ((key,) for key in wanted))
         self.connection.executemany(
-            f"INSERT OR REPLACE INTO gone (key, version) VALUES (?, {version})", ((key,) for key in wanted))
+            "INSERT OR REPLACE INTO gone (key, version) VALUES (?, ?)", ((key, version) for key in wanted))
 
     def gone(self, wanted: Sequence[bytes]) -> list[bytes]:
         """Those keys that have a tombstone now."""
@@ -262,14 +266,14 @@ class Keyspace:
 
     def _supersede(self, version: int, wanted: Sequence[bytes]) -> None:
         self.connection.executemany(
-            f"INSERT INTO past SELECT node_of(key, version, {version}), key, version, {version}, value "
-            f"FROM latest WHERE key = ? AND version < {version}", ((key,) for key in wanted))
+            "INSERT INTO past SELECT node_of(key, version, ?2), key, version, ?2, value FROM latest "
+            "WHERE key = ?1 AND version < ?2", ((key, version) for key in wanted))
 
     def _revive(self, version: int, wanted: Sequence[bytes]) -> None:
         """Move tombstones to the past; those of this very transaction vanish."""
         self.connection.executemany(
-            f"INSERT INTO past SELECT node_of(key, version, {version}), key, version, {version}, x'{TOMBSTONE.hex()}' "
-            f"FROM gone WHERE key = ? AND version < {version}", ((key,) for key in wanted))
+            f"INSERT INTO past SELECT node_of(key, version, ?2), key, version, ?2, x'{TOMBSTONE.hex()}' FROM gone "
+            "WHERE key = ?1 AND version < ?2", ((key, version) for key in wanted))
         self.connection.executemany("DELETE FROM gone WHERE key = ?", ((key,) for key in wanted))
 
 

@@ -35,8 +35,10 @@ _WRITE = "BEGIN IMMEDIATE"
 class Transaction:
     """What a transaction has written so far."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, began_with: int) -> None:
         self.version = version
+        self.began_with = began_with
+        """The version of the catalog before it."""
         self.touched: list[Sequence[bytes] | Strings] = []
         """The keys of rows and catalog records."""
         self.statements: list[str] = []
@@ -214,7 +216,8 @@ class Session:
         self.connection.execute("COMMIT")
 
     def _begun(self) -> Transaction:
-        return Transaction(self.state()[0] + 1)
+        version, ddl, _ = self.state()
+        return Transaction(version + 1, ddl)
 
     def _roll_back(self) -> None:
         for keyspace in (self.keyspace, *self.parts.values()):
@@ -336,8 +339,9 @@ class Session:
         if at is None and self.transaction is not None and self.transaction.ddl:
             return self.fresh_catalog(self.transaction)
         _, ddl, _ = self.state()
-        if at is not None and at >= ddl:
-            at = None
+        return self._catalog(ddl, None if at is not None and at >= ddl else at)
+
+    def _catalog(self, ddl: int, at: int | None) -> Catalog:
         where = (ddl, at)
         found = self._catalogs.get(where)
         if found is None:
@@ -349,7 +353,7 @@ class Session:
     def fresh_catalog(self, transaction: Transaction) -> Catalog:
         """The catalog with what a transaction has done to it."""
         if not transaction.ddl:
-            return self.catalog()
+            return self._catalog(transaction.began_with, None)
         if transaction.catalog is None:
             transaction.catalog = Catalog.read(self.keyspace, transaction.version)
         return transaction.catalog
@@ -380,7 +384,8 @@ class Session:
 def _packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
     """Keys as one blob: how many, their lengths, and all of them one behind the other."""
     if len(touched) == 1 and isinstance(touched[0], list) and len(touched[0]) == 1:  # most commits are of one row
-        return struct.pack(">II", 1, len(touched[0][0])) + touched[0][0]
+        key: bytes = touched[0][0]
+        return struct.pack(">II", 1, len(key)) + key
     groups = [keys if isinstance(keys, Strings) else Strings.of(keys) for keys in touched]
     lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)]).astype(">u4")
     return struct.pack(">I", len(lengths)) + lengths.tobytes() + b"".join(group.data.tobytes() for group in groups)
