@@ -99,6 +99,19 @@ def finish_ready(session: Session) -> None:
         session.run(HANDLERS, max_iterations=1)
 
 
+def test_runners_of_the_source_are_told_of(tmp_path: Path) -> None:
+    source, target = str(tmp_path / "old.db"), (tmp_path / "new").as_uri()
+    with session_at(source) as session:
+        session.commit(event=Ordered(item="x"))
+        keeper = session.events.keeper()
+        keeper.heartbeat("me", "", {})
+        assert onto("convert", source, target)["runners"] == 1
+        assert "1 runners handle events of" in CliRunner().invoke(app, ["convert", source, target]).stdout
+        keeper.leave("me")
+        keeper.close()
+    assert onto("convert", source, target)["runners"] == 0
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "objects"])
 def test_nothing_is_copied_over_another_queue(tmp_path: Path, kind: str) -> None:
     source, target = place("sqlite", tmp_path, "old"), place(kind, tmp_path, "new")

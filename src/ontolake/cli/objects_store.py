@@ -125,8 +125,9 @@ def convert(
         try:
             with progress(json) as advance:
                 done = copy(old, new, advance)
+            alive = len(old.events.runners())
             facts = {"source": source, "target": target, "engine": f"{new.backend}/{new.engine_version}",
-                     **done._asdict()}
+                     **done._asdict(), "runners": alive}
         finally:
             new.close()
     finally:
@@ -137,3 +138,5 @@ def convert(
     else:
         out.say(f"copied {done.copied} of {done.commits} commits to {target} ({facts['engine']}); "
                 f"all {done.rows} rows are the same, and so are {done.events} events and {done.schedules} schedules")
+        if alive:
+            out.say(f"{alive} runners handle events of {source}: end them, and convert again before others begin here")

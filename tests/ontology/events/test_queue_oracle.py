@@ -177,18 +177,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def copy(self) -> None:
-        """The queue of a copy looks the same, and takes the place of its source."""
+        """The queue of a copy looks the same."""
         kept = self.store.kept()
         assert [(one.event.id, one.attempts, list(one.handled)) for one in kept.events] == [
             (one.event.id, one.attempts, one.handled) for one in self.naive]
-        with tempfile.TemporaryDirectory() as folder:
-            for url in (f"{folder}/copy.db", f"memory://copy-{uuid.uuid4().hex}"):
-                other = open_repository(url)
-                other.events.restore(kept)
-                other.events.restore(kept)
-                assert other.events.kept() == kept
-                assert not list(other.check())
-                other.close()
+        for url in (":memory:", f"memory://copy-{uuid.uuid4().hex}"):
+            other = open_repository(url)
+            other.events.restore(kept)
+            other.events.restore(kept)
+            assert other.events.kept() == kept
+            assert not list(other.check())
+            other.close()
 
     @rule()
     def reopen(self) -> None:

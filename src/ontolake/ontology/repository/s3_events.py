@@ -204,14 +204,14 @@ class S3EventStore:
         if through is None and not new:
             return Joined(pointer, {}, 0, lambda: None)
         path = f"{folder}/{names.CHANGE}"
-        change_of = Change(commit_id, now_text(), pointer, tuple(new), through)
-        self.queue.remember(path, change_of)
+        told = Change(commit_id, now_text(), pointer, tuple(new), through)
+        self.queue.remember(path, told)
 
         def check() -> None:
             if change.handled is not None:
                 self._through(self.queue.read(), change.handled, began)
 
-        return Joined((commit_id, path), {path: layout.compact(change_of)}, view.behind + 1, check)
+        return Joined((commit_id, path), {path: layout.compact(told)}, view.behind + 1, check)
 
     def joined(self, done: Joined) -> None:
         """After the commit: write down what commits have done, if there is much of it."""
