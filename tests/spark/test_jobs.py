@@ -250,6 +250,29 @@ def test_an_upgrader_that_is_wrong_leaves_the_store_as_it_was(store: str, wrong:
     assert jobs.verify(store, parts=PARTS).ok
 
 
+@pytest.mark.parametrize("step", ["spark: upgraded files written", "ontology objects: before the head is moved",
+                                  "ontology objects: head moved"])  # fmt: skip
+def test_a_driver_that_stops_leaves_a_migration_undone_or_done(lake: str, step: str) -> None:
+    class Stop(Exception):
+        pass
+
+    before = everything(lake)
+
+    def stop(reached: str) -> None:
+        if reached == step:
+            raise Stop
+
+    upgraders = [Upgrader(named, "Thing", 1, True)]
+    with faults.arm(stop), pytest.raises(Stop):
+        jobs.migrate(lake, [Named], upgraders=upgraders, force=True, parts=PARTS)
+    assert jobs.verify(lake, parts=PARTS).ok
+    done = step == "ontology objects: head moved"
+    if not done:
+        assert everything(lake) == before
+    assert jobs.migrate(lake, [Named], upgraders=upgraders, force=True).commit_id == (None if done else 5)
+    assert everything(lake, Named)[0].num_rows == ROWS
+
+
 def test_nobody_commits_while_a_migration_is_under_way(lake: str) -> None:
     refused: list[str] = []
 
