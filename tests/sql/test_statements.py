@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ontolake.sql import Database, UniqueError, keys
+from ontolake.sql import Database, SqlError, UniqueError, keys, parallel_splits
 from ontolake.sql.rows import TOMBSTONE
 
 EXAMPLE = """
@@ -79,6 +79,41 @@ def test_every_type_comes_back_as_it_was(everywhere: Database) -> None:
     assert rows(everywhere, "SELECT * FROM t ORDER BY id") == [row, (2, *[None] * 8)]
     for n, name in enumerate(["id", "b", "s", "d", "f", "day", "raw", "ts", "v"]):
         assert rows(everywhere, f"SELECT id FROM t WHERE {name} = ?", row[n]) == [(1,)], name
+
+
+def test_moments_with_a_zone_are_kept_in_utc(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE z (id BIGINT PRIMARY KEY, at TIMESTAMP WITH TIME ZONE, n TIMESTAMP)")
+    everywhere.execute("CREATE INDEX by_at ON z (at)")
+    everywhere.execute("INSERT INTO z VALUES (1, '2026-02-11 10:00:00+02', '2026-02-11 10:00:00'), (3, NULL, NULL)")
+    everywhere.execute("INSERT INTO z VALUES (2, ?, ?)", (datetime.datetime(2026, 2, 11, 9, tzinfo=datetime.UTC),
+                                                         datetime.datetime(2026, 2, 11, 9)))  # fmt: skip
+    everywhere.execute("INSERT INTO z (id, at) VALUES (4, TIMESTAMPTZ '2026-02-11 01:00:00.123456789-09:30')")
+    eight, nine = (datetime.datetime(2026, 2, 11, hour, tzinfo=datetime.UTC) for hour in (8, 9))
+    late = datetime.datetime(2026, 2, 11, 10, 30, 0, 123456, datetime.UTC)
+    assert everywhere.execute("SELECT at FROM z ORDER BY id").fetchall() == [(eight,), (nine,), (None,), (late,)]
+    assert everywhere.execute("SELECT at FROM z WHERE id = 1").fetchall() == [(eight,)], "one key, another way"
+    table = everywhere.query("SELECT at, n FROM z ORDER BY id")
+    assert table.schema.types == [pa.timestamp("ns", "UTC"), pa.timestamp("ns")]
+    assert table.column(0).cast(pa.int64())[3].as_py() % 1000 == 789
+    for where, value, expected in (
+        ("at = ?", eight, [1]), ("at = '2026-02-11 10:00:00+02'", None, [1]), ("at > ?", eight, [2, 4]),
+        ("at < ?", nine.astimezone(datetime.timezone(datetime.timedelta(hours=5))), [1]), ("at >= n", None, [2]),
+        ("at >= TIMESTAMPTZ '2026-02-11 09:00:00Z' OR id = 3", None, [2, 3, 4]),
+        ("extract(hour FROM at) = 8", None, [1]),
+    ):
+        sql = f"SELECT id FROM z WHERE {where} ORDER BY id"
+        found = everywhere.execute(sql, () if value is None else (value,)).fetchall()
+        assert [id for (id,) in found] == expected, where
+    assert "by_at" in everywhere.explain("SELECT id FROM z WHERE at = ?", (eight,))
+    everywhere.execute("UPDATE z SET at = at + INTERVAL '1 hour' WHERE id = 1")
+    everywhere.bulk_load("z", pa.table({"id": [9], "at": pa.array([nine], pa.timestamp("us", "Europe/Berlin"))}))
+    assert everywhere.execute("SELECT id FROM z WHERE at = ? ORDER BY id", (nine,)).fetchall() == [(1,), (2,), (9,)]
+    assert list(everywhere.verify()) == []
+    shown = parallel_splits.shown(everywhere.query("SELECT * FROM z"))
+    assert shown.schema.types[1:] == [parallel_splits.MOMENT] * 2, "workers see them the same way"
+    with pytest.raises(SqlError) as raised:
+        everywhere.execute("INSERT INTO z (id, at) VALUES (5, '2026-02-11 10:00:00+99')")
+    assert raised.value.sqlstate == "22007"
 
 
 def test_nanoseconds_are_kept(db: Database) -> None:

@@ -115,10 +115,9 @@ def translated(error: BaseException) -> SqlError:
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip() != "caused by"]
     last = next((line for line in reversed(lines) if not line.startswith("Valid fields")), text)
-    message = re.sub(r"^(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
-                     r"|This feature is not implemented:|Optimizer rule '\w+' failed)\s*", "", last)  # fmt: skip
-    message = re.sub(r"^(?:Arrow error: )?Cast error: value of (\S+) is out of range Int64$",
-                     r"\1 is out of range for BIGINT", message)  # fmt: skip
+    message = re.sub(r"^(?:(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
+                     r"|Cast error:|This feature is not implemented:|Optimizer rule '\w+' failed)\s*)+", "", last)
+    message = re.sub(r"^value of (\S+) is out of range Int64$", r"\1 is out of range for BIGINT", message)
     hint = None
     if (meant := re.search(r"Did you mean '?([^'?\n]+)'?\??", message)) is not None:
         hint, message = f"did you mean {meant.group(1)}?", message[: meant.start()].strip()

@@ -39,7 +39,7 @@ def public_schema(table: Table, mode: Mode) -> pa.Schema:
 def shown(batch: pa.RecordBatch | pa.Table) -> Any:
     """Rows with their times as `public_schema` has them."""
     for place, field in enumerate(batch.schema):
-        if field.type == pa.timestamp("ns"):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
             values = pc.floor_temporal(batch.column(place), unit="microsecond").cast(pa.timestamp("us")).cast(MOMENT)
             batch = batch.set_column(place, pa.field(field.name, MOMENT), values)
     return batch

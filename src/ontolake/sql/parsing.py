@@ -221,7 +221,8 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
         if not isinstance(tree, exp.Query | exp.Values):
             word = sql.split(None, 1)[0].upper()
             if not isinstance(tree, exp.Condition | exp.Alias | exp.Identifier | exp.Tuple):
-                raise UnsupportedError(f"{word} is not supported", position=_unshifted(begins, shifts) + 1)
+                what = f"this form of {word}" if word in ("ALTER", "CREATE", "DROP") else word
+                raise UnsupportedError(f"{what} is not supported", position=_unshifted(begins, shifts) + 1)
             raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
                                  position=_unshifted(begins, shifts) + 1)
         found_kind = "select"
