@@ -142,8 +142,9 @@ def by_operation(path, n, kind):
     work.do(FaultyStore(at(path), Fault(n, kind, count="writes", action=faults.kill)))
 
 def by_step(path, n, kind):
-    "At the n-th step of the directory itself."
-    with faults.arm(faults.At(n, faults.kill)):
+    "After the n-th step of the directory itself; between one and what is named as before the next nothing changes."
+    step_at = faults.At(n, faults.kill)
+    with faults.arm(lambda step: None if ": before " in step else step_at(step)):
         work.do(at(path))
 
 do, kinds = (by_operation, ("before", "after")) if way == "operation" else (by_step, ("at",))
