@@ -8,6 +8,7 @@ on what the accesses have found.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,14 +130,16 @@ class Plan:
         if kept is not None:
             return executing.run(self.bound(parameters), {source.name: kept})
         columns = session.columns.with_kept(where, version, source.columns, source.table) if keep else source.columns
-        groups = partials.groups(reading.read(session.keyspace, chosen, columns, source.at), reading.schema_of(columns))
-        first, second = next(groups), next(groups, None)
+        with closing(reading.read(session.keyspace, chosen, columns, source.at)) as batches:
+            groups = partials.groups(batches, reading.schema_of(columns))
+            first, second = next(groups), next(groups, None)
+            if second is not None:
+                inner = bound(partial.inner, parameters)
+                found = [executing.run(inner, {source.name: group}) for group in chain((first, second), groups)]
         if second is None:
             if keep:
                 session.columns.put(where, version, first)
             return executing.run(self.bound(parameters), {source.name: first})
-        inner = bound(partial.inner, parameters)
-        found = [executing.run(inner, {source.name: group}) for group in chain((first, second), groups)]
         table = pa.concat_tables(found)
         return executing.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
 
@@ -177,10 +180,9 @@ class Plan:
         tree.set("offset", None)
         schema = reading.schema_of(source.columns)
         found = [executing.run(tree, {source.name: schema.empty_table()})]
-        for batch in reading.read(keyspace, chosen, source.columns, source.at):
-            if sum(table.num_rows for table in found) >= room:
-                break
-            found.append(executing.run(tree, {source.name: pa.Table.from_batches([batch])}))
+        with closing(reading.read(keyspace, chosen, source.columns, source.at)) as batches:
+            while sum(table.num_rows for table in found) < room and (batch := next(batches, None)) is not None:
+                found.append(executing.run(tree, {source.name: pa.Table.from_batches([batch])}))
         return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
 
     def _read(self, session: Session, chosen: Sequence[Access], keep: bool = False) -> dict[str, pa.Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from ontolake.sql.keyspace import Batch, Keyspace
 
 def read(
     keyspace: Keyspace, access: Access, columns: Sequence[ColumnMeta], at: int | None = None, limit: int | None = None
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """The rows that an access finds, now or at a version; these columns of them, and no more rows than `limit`."""
     for arrays in _arrays(keyspace, access, columns, at, limit):
         batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
