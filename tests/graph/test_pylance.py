@@ -166,3 +166,37 @@ def test_a_version_that_cannot_be_read_is_an_os_error(dataset: LanceDataset, tmp
     damage(tmp_path / "d" / "_versions" / f"{2**64 - 1 - 2:020d}.manifest")
     with pytest.raises(OSError, match="manifest"):
         lance.dataset(dataset.uri).read_transaction(2)
+
+
+@pytest.mark.parametrize("hint", [b"", b"\0\0", b"{", b'{"version":1}', b'{"version":99}', None])
+def test_the_hint_of_the_latest_version_may_be_lost_or_wrong(dataset: LanceDataset, hint: bytes | None) -> None:
+    file = Path(dataset.uri) / "_versions" / "latest_version_hint.json"
+    lance.write_dataset(rows(c=3), dataset.uri, mode="append")
+    file.unlink() if hint is None else file.write_bytes(hint)
+    assert (lance.dataset(dataset.uri).version, lance.dataset(dataset.uri).count_rows()) == (2, 3)
+    assert lance.write_dataset(rows(d=4), dataset.uri, mode="append").version == 3
+
+
+def test_where_branches_write_and_what_their_handles_say(dataset: LanceDataset) -> None:
+    made = dataset.create_branch("try", (None, 1))
+    assert made.uri == f"{dataset.uri}/tree/try"
+    found = lance.dataset(dataset.uri).checkout_version(("try", None))
+    assert found.uri == dataset.uri  # so that places of files cannot be told from it
+    moved = upsert(found, rows(a=5))
+    assert moved.uri == f"{dataset.uri}/tree/try"
+    (changed,) = moved.read_transaction(moved.version).operation.updated_fragments
+    assert (Path(moved.uri) / str(changed.deletion_file.path(changed.id))).is_file()
+
+
+def test_files_of_a_compaction_take_over_after_others_have_appended(dataset: LanceDataset) -> None:
+    from lance.optimize import Compaction
+
+    for number in range(5):
+        lance.write_dataset(rows(**{f"k{number}": number}), dataset.uri, mode="append")
+    seen = lance.dataset(dataset.uri)
+    rewrites = [task.execute(seen) for task in Compaction.plan(seen, {"target_rows_per_fragment": 100}).tasks]
+    lance.write_dataset(rows(late=1), dataset.uri, mode="append")
+    latest = lance.dataset(dataset.uri)
+    Compaction.commit(latest, rewrites)
+    assert (latest.count_rows(), len(latest.get_fragments())) == (8, 2)
+    assert latest.to_table(filter="_row_created_at_version = 1").num_rows == 2
