@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from report import Report
 
 from ontolake.graph import Graph
 from ontolake.model import Entity, Field
+from ontolake.ontology import Session
 from ontolake.ontology.parallel import TypedParallel
 from ontolake.ontology.repository.s3_maintenance import compact
 from ontolake.spark import Pipeline, save, session, table
@@ -140,9 +141,9 @@ def writing(report: Report, spark: Any, folder: Path, parquet: str, rounds: int)
 
     def formatted() -> None:
         url = new()
-        TypedParallel(url, write=True, types=[Customer]).close()
-        to = source.write.format("ontolake").mode("append").option("url", url).option("table", "entity/Customer")
-        to.option("models", __file__).save()
+        with Session(url, entity_types=[Customer]) as begun:  # so that the type is known there
+            begun.ensure(Customer(id="a", name="first", tier=None, points=0, weight=0.0, at=datetime.now(UTC)))
+        source.write.format("ontolake").mode("append").option("url", url).option("table", "entity/Customer").save()
 
     writes = Measured(rounds, bare=bare, save=saved, format=formatted)
     report.at_most("write and publish, save() / df.write.parquet", writes.ratio("save", "bare"), 1.2,
