@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, held
 
-from ontolake.graph import Graph, UnknownCommitError
+from ontolake.graph import ConstraintError, Graph, UnknownCommitError
 from ontolake.history import Ref
+from ontolake.model import Entity, Field
 
 
 def test_arrow_files_dicts_and_objects_give_the_same_rows(graph: Graph, tmp_path: Path) -> None:
@@ -177,3 +180,20 @@ def test_the_place_is_laid_out_as_documented(graph: Graph, tmp_path: Path) -> No
     assert graph.internal_schema_version() == 4
     for dataset in (graph._manifest.state().dataset, *(graph.snapshot().table(one).dataset for one in TYPES)):
         assert dataset.has_stable_row_ids
+
+
+@pytest.mark.parametrize(("column", "fits", "fails"), [
+    ("price", [Decimal("0"), Decimal("9.99")], Decimal("-0.01")), ("weight", [0.5, 2], 0),
+])  # fmt: skip
+def test_bounds_may_be_written_as_whole_numbers(tmp_path: Path, column: str, fits: list[Any], fails: Any) -> None:
+    class Item(Entity):
+        id: Field[int] = Field(primary_key=True)
+        price: Field[Decimal] = Field(ge=0, max_digits=10, decimal_places=2, default=Decimal(1))
+        weight: Field[float] = Field(gt=0, default=1.0)
+
+    with Graph.init(f"{tmp_path}/g/", [Item]) as graph:
+        graph.load(Item, [{"id": number, column: value} for number, value in enumerate(fits)])
+        with pytest.raises(ConstraintError, match=f"{column}.*must be") as raised:
+            graph.load(Item, [{"id": 9, column: fails}])
+        assert raised.value.column == column
+        assert graph.snapshot().table("Item").to_arrow().num_rows == 2

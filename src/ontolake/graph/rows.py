@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +258,7 @@ def check_values(kind: GraphType, table: pa.Table) -> None:
         for name, compare, words in _RANGES:
             bound = getattr(field, name)
             if bound is not None and field.type not in ("json", "vector"):
-                limit = pa.scalar(bound)
-                wrong = compare(values, limit if field.type == "UUID" else limit.cast(values.type))
+                wrong = compare(values, _limit(field, bound, values.type))
                 _refuse(kind, table, field, "range", wrong, f"the value must be {words} {bound}")
         if field.min_length is not None or field.max_length is not None:
             _check_length(kind, table, field, values)
@@ -274,6 +274,15 @@ _RANGES: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("ge", pc.less, "at least"), ("gt", pc.less_equal, "greater than"), ("le", pc.greater, "at most"),
     ("lt", pc.greater_equal, "less than"),
 )  # fmt: skip
+
+
+def _limit(field: GraphField, bound: Any, kind: pa.DataType) -> pa.Scalar:
+    """A bound that values of a type can be compared with, whatever number it was written as."""
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(str(bound)))
+    limit = pa.scalar(bound)
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return limit if number or field.type == "UUID" else limit.cast(kind)
 
 
 def _check_length(kind: GraphType, table: pa.Table, field: GraphField, values: Any) -> None:
