@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-FRAGMENT_ROWS = 262_144
+FRAGMENT_ROWS = 131_072
 """Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in."""
 STAGED_ROWS = 50_000
 """Rows from which on writing and checking overlap."""
