@@ -175,11 +175,16 @@ class Keyspace:
         """Batches of a source. Where each ends is looked up first: a limit on what is strung together costs more."""
         sql = f"{_BOTH if keys else _VALUES} FROM {source.where}{source.filter}"
         bound = _BOUND.format(source.where if limit is None else source.where + source.filter)
+        far = _BOUND.format(source.where.removesuffix(" AND key < ?"))
         more = () if limit is None else source.more
         size, left, start = BATCH, limit, span.start
         while left is None or left > 0:
             room = size if left is None else min(size, left)
-            ends: Any = self.connection.execute(bound, (*source.node, start, span.end, *more, room)).fetchone()
+            if limit is None and start > span.start:  # it is a long way to the end: SQLite need not look out for it
+                ends: Any = self.connection.execute(far, (*source.node, start, room)).fetchone()
+                ends = None if ends is None or ends[0] >= span.end else ends
+            else:
+                ends = self.connection.execute(bound, (*source.node, start, span.end, *more, room)).fetchone()
             end = span.end if ends is None else ends[0]
             try:
                 row: Any = self.connection.execute(sql, (*source.node, start, end, *source.more)).fetchone()
