@@ -15,7 +15,7 @@ from sql_work import work
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branched, ChangeKind, Maintained, Ref, Versioned
-from ontolake.sql import Database, SqlError, nodes, open_database
+from ontolake.sql import Database, SqlError, keyspace, nodes, open_database
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 400))
@@ -60,6 +60,25 @@ def test_every_version_can_be_read_in_every_way(everywhere: Database) -> None:
         for value in set(state.values()):
             assert {row[0] for row in everywhere.execute(f"{sql} v = ?", (value,))} == {
                 id for id in state if state[id] == value}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 256, 1000])
+def test_batches_of_any_size_are_all_there_is(db: Database, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(keyspace, "BATCH", size)
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); CREATE TABLE u (id BIGINT PRIMARY KEY)")
+    db.execute("CREATE INDEX i ON t (v)")
+    db.bulk_load("t", pa.table({"id": range(256), "v": [str(n % 9) for n in range(256)]}))
+    db.bulk_load("u", pa.table({"id": range(64)}))
+    version = db.version()
+    db.execute("UPDATE t SET v = 'z' WHERE id % 3 = 0")
+    db.execute("DELETE FROM t WHERE id % 5 = 0")
+    left = [id for id in range(256) if id % 5]
+    assert db.query("SELECT id FROM t").to_pydict()["id"] == left
+    for at in (version, version + 1):
+        assert sorted(db.query("SELECT id FROM t", as_of=at).to_pydict()["id"]) == list(range(256))
+    assert sorted(db.query("SELECT id FROM t WHERE v = 'z'").to_pydict()["id"]) == [id for id in left if id % 3 == 0]
+    assert db.query("SELECT id FROM u").num_rows == 64
+    assert list(db.verify()) == []
 
 
 def test_history_protocol(anywhere: Database) -> None:
