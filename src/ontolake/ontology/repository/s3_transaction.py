@@ -280,5 +280,5 @@ class S3Transaction:
         if len(parts) == 1:
             file, self._objects[path] = made(0)
             return iter([(parts[0], file)])
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:  # on a busy machine more get their turn
             return zip(parts, [*pool.map(begun, range(len(parts)))], strict=True)
