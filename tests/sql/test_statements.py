@@ -340,3 +340,11 @@ def test_columns_of_queries_have_postgres_names(db: Database) -> None:
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
     sql = "SELECT id, a AS b, count(*), sum(a), sum(id), 1 + 1, max(a) OVER () FROM t GROUP BY id, a"
     assert db.query(sql).column_names == ["id", "b", "count", "sum", "sum", "?column?", "max"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_bulk_load_may_be_small(db: Database, count: int) -> None:
+    db.execute("CREATE TABLE few (id BIGINT PRIMARY KEY, name TEXT); CREATE INDEX few_name ON few (name)")
+    ids, names = list(range(count)), [f"n{number}" for number in range(count)]
+    db.bulk_load("few", pa.table({"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())}))
+    assert db.query("SELECT id, name FROM few ORDER BY name").to_pydict() == {"id": ids, "name": names}

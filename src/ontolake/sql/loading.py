@@ -121,7 +121,7 @@ def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:
 def _order(found: Strings) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
     """Where keys stand once they are sorted; None if they are."""
     column = vectors.as_arrow(found)
-    if pc.all(pc.less_equal(column[:-1], column[1:])).as_py():
+    if len(found) < 2 or pc.all(pc.less_equal(column[:-1], column[1:])).as_py():
         return None
     width = int(found.offsets[1] - found.offsets[0])
     if (np.diff(found.offsets) == width).all():
