@@ -84,5 +84,6 @@ def test_migrations_and_drops_do_so_with_versions_side_by_side() -> None:
     migrated_and_dropped("v1", lambda folder: fresh_memory(), PROGRAMS[1])
 
 
+@pytest.mark.slow
 def test_migrations_and_drops_do_so_on_a_server(seaweed_url: str) -> None:
     migrated_and_dropped("v2", lambda folder: f"{seaweed_url}/{folder.name}", PROGRAMS[1])
