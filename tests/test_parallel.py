@@ -20,7 +20,7 @@ from ontolake.errors import Conflict, Invalid, NotFound
 from ontolake.model import Entity, Field, Relation
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
-from ontolake.ontology.repository.s3_files import GROUP
+from ontolake.ontology.repository.s3.files import GROUP
 from ontolake.parallel import Filter, Parallel
 
 

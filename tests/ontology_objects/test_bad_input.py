@@ -16,8 +16,8 @@ from ontolake.errors import Invalid, OntolakeError
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Config, Session, StorageBackendError, UninitializedStorageError, open_repository
-from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
-from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
+from ontolake.ontology.repository.s3.v1 import S3RepositoryV1
+from ontolake.ontology.repository.s3.v2 import S3RepositoryV2
 
 from .works import Human, Knows, commit, fill, opened
 

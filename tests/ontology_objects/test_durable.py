@@ -9,8 +9,7 @@ import pytest
 
 from ontolake import faults
 from ontolake.objects import open_store
-from ontolake.ontology.repository import s3_layout as layout
-from ontolake.ontology.repository import s3_maintenance as maintenance
+from ontolake.ontology.repository.s3 import layout, maintenance
 
 from .works import Human, fill, opened
 

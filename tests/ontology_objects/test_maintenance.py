@@ -15,8 +15,9 @@ from tests.ontology.shop import Customer, Order, Placed
 from ontolake.model import Entity, Field
 from ontolake.objects import ObjectStore, open_store
 from ontolake.ontology import MigrationTokenError, QueryError, SchemaValidationError, Session, TypeDroppedError
-from ontolake.ontology.repository import S3RepositoryV2, s3_merge
-from ontolake.ontology.repository import s3_maintenance as maintenance
+from ontolake.ontology.repository import S3RepositoryV2
+from ontolake.ontology.repository.s3 import maintenance
+from ontolake.ontology.repository.s3 import merge as s3_merge
 
 from .works import After, Human, Knows, fill, migrate, opened, seen
 

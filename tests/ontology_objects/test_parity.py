@@ -12,7 +12,12 @@ import pytest
 from tests.ontology.test_machine import play
 from tests.ontology.test_oracle import run
 
-from ontolake.ontology.repository import s3_datafusion, s3_execute, s3_files, s3_merge, s3_scan, s3_transaction
+from ontolake.ontology.repository.s3 import datafusion as s3_datafusion
+from ontolake.ontology.repository.s3 import execute as s3_execute
+from ontolake.ontology.repository.s3 import files as s3_files
+from ontolake.ontology.repository.s3 import merge as s3_merge
+from ontolake.ontology.repository.s3 import scan as s3_scan
+from ontolake.ontology.repository.s3 import transaction as s3_transaction
 
 from .conftest import fresh_memory
 

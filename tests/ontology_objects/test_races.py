@@ -14,7 +14,7 @@ import pytest
 from ontolake.model.stored import StoredType
 from ontolake.objects import open_store
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
-from ontolake.ontology.repository import s3_maintenance as maintenance
+from ontolake.ontology.repository.s3 import maintenance
 
 from .works import Human, Knows, fill, migrate, opened
 

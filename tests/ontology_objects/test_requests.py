@@ -8,8 +8,8 @@ from ontolake.model import Entity, Field
 from ontolake.objects import open_store
 from ontolake.objects.testing import CountingStore
 from ontolake.ontology import Session
-from ontolake.ontology.repository import s3_maintenance as maintenance
-from ontolake.ontology.repository.s3_merge import FAN
+from ontolake.ontology.repository.s3 import maintenance
+from ontolake.ontology.repository.s3.merge import FAN
 
 from .works import Human, opened
 

@@ -28,7 +28,7 @@ from ontolake.ontology.errors import (
     MigrationTokenError,
     QueryError,
 )
-from ontolake.ontology.repository.s3_maintenance import collect, garbage
+from ontolake.ontology.repository.s3.maintenance import collect, garbage
 from ontolake.ontology.upgraders import Upgrader
 from ontolake.spark import jobs
 from ontolake.spark.jobs.errors import JobError
@@ -324,9 +324,9 @@ def test_a_merged_file_that_says_something_else_than_commits_is_found(
     import msgspec
 
     from ontolake.model.stored import StoredType
-    from ontolake.ontology.repository.s3_base import Restated, S3Repository
-    from ontolake.ontology.repository.s3_files import write_file
-    from ontolake.ontology.repository.s3_moment import Moment
+    from ontolake.ontology.repository.s3.base import Restated, S3Repository
+    from ontolake.ontology.repository.s3.files import write_file
+    from ontolake.ontology.repository.s3.moment import Moment
 
     jobs.compact(lake, types=["Thing"])
 

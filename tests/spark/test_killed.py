@@ -11,7 +11,7 @@ import pytest
 from ontolake import parallel
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
-from ontolake.ontology.repository.s3_maintenance import collect, garbage
+from ontolake.ontology.repository.s3.maintenance import collect, garbage
 from ontolake.ontology.verifying import verify
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -28,9 +28,9 @@ from ontolake.ontology.parallel_filters import conditions_of
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.repository.protocol import Transaction
-from ontolake.ontology.repository.sqlite_arrow import arrow_schema, typed_array
-from ontolake.ontology.repository.sqlite_base import SqliteRepository
-from ontolake.ontology.repository.sqlite_latest import quoted
+from ontolake.ontology.repository.sqlite.arrow import arrow_schema, typed_array
+from ontolake.ontology.repository.sqlite.base import SqliteRepository
+from ontolake.ontology.repository.sqlite.latest import quoted
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import Moment, table_of
 from ontolake.parallel import (
@@ -51,7 +51,7 @@ from ontolake.parallel import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.ontology.repository.s3_base import S3Repository
+    from ontolake.ontology.repository.s3.base import S3Repository
 
 _SAMPLES = 64
 """So many keys are looked at for each split."""

@@ -26,15 +26,15 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.linking import link
 from ontolake.ontology.arrow_columns import _plain, _validates, columns_from_arrow
-from ontolake.ontology.repository.s3_base import S3Repository
-from ontolake.ontology.repository.s3_files import GROUP, write_file
-from ontolake.ontology.repository.s3_layout import DataFile
-from ontolake.ontology.repository.s3_merge import level_of
-from ontolake.ontology.repository.s3_rows import COMMIT, ROW, VERSION, by_key, encoded, physical_type, place
+from ontolake.ontology.repository.s3.base import S3Repository
+from ontolake.ontology.repository.s3.files import GROUP, write_file
+from ontolake.ontology.repository.s3.layout import DataFile
+from ontolake.ontology.repository.s3.merge import level_of
+from ontolake.ontology.repository.s3.rows import COMMIT, ROW, VERSION, by_key, encoded, physical_type, place
 from ontolake.parallel import Fragment
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.s3_transaction import S3Transaction
+    from ontolake.ontology.repository.s3.transaction import S3Transaction
 
 LEAST = 4096
 """Rows below which a file is not worth keeping as it is."""

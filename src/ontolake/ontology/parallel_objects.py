@@ -17,9 +17,9 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.parallel import KeyRange, _with_change, change_name, checked, opened, public_schema
 from ontolake.ontology.parallel_filters import column_of, usable
-from ontolake.ontology.repository.s3_files import SMALL
-from ontolake.ontology.repository.s3_layout import DataFile
-from ontolake.ontology.repository.s3_rows import (
+from ontolake.ontology.repository.s3.files import SMALL
+from ontolake.ontology.repository.s3.layout import DataFile
+from ontolake.ontology.repository.s3.rows import (
     COMMIT,
     SUPERSEDED,
     Type,
@@ -31,13 +31,13 @@ from ontolake.ontology.repository.s3_rows import (
     places,
     public_table,
 )
-from ontolake.ontology.repository.s3_scan import Span, last_of_each, relevant, within
+from ontolake.ontology.repository.s3.scan import Span, last_of_each, relevant, within
 from ontolake.parallel import BATCH, Filter, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.ontology.repository.s3_base import S3Repository
+    from ontolake.ontology.repository.s3.base import S3Repository
 
 Groups = tuple[int, ...] | None
 _AHEAD = 16
@@ -136,7 +136,7 @@ def in_range(info: Type, table: pa.Table, low: Any, high: Any) -> pa.Table:
 
 
 def _encoded_keys(info: TypeInfo, table: pa.Table) -> list[Any]:
-    from ontolake.ontology.repository.s3_rows import encoded
+    from ontolake.ontology.repository.s3.rows import encoded
 
     return encoded(info.keys[0], table)
 

@@ -20,10 +20,10 @@ from pyspark.sql.types import (
 
 from ontolake import urls
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.repository.s3_base import S3Repository
-from ontolake.ontology.repository.s3_layout import DataFile
-from ontolake.ontology.repository.s3_rows import COMMIT, ROW, SUPERSEDED, VERSION, physical_type, place
-from ontolake.ontology.repository.s3_scan import Span, relevant
+from ontolake.ontology.repository.s3.base import S3Repository
+from ontolake.ontology.repository.s3.layout import DataFile
+from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, VERSION, physical_type, place
+from ontolake.ontology.repository.s3.scan import Span, relevant
 from ontolake.parallel import Parallel, Shape, View
 from ontolake.spark.types import spark_schema
 

@@ -14,14 +14,14 @@ from msgspec import structs
 from waiting import wait_for
 
 from ontolake.ontology import EventDeadLetter, EventSelection, HandlerContext, Schedule, Session, on_event
-from ontolake.ontology.repository.s3_queue_view import View
+from ontolake.ontology.repository.s3.queue_view import View
 
 from ..processes import FORKS, Process, process
 from .story import Ordered, Parcel, Stock, finish, opened, parcels, session_at, statuses, stock
 
 SWEEP = FORKS + """
     import pyarrow  # all of this once, not in every child
-    import ontolake.ontology.repository.s3_events, ontolake.ontology.repository.s3_opening
+    import ontolake.ontology.repository.s3.events, ontolake.ontology.repository.s3.opening
     pyarrow.array([1])  # which imports pandas
     from ontolake import faults
     from ontology.events import test_processes as tests

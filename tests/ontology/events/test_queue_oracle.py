@@ -17,10 +17,10 @@ from ontolake.ontology import Config, EventSelection, LeaseExpiredError, open_re
 from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
-from ontolake.ontology.repository import s3_maintenance as maintenance
-from ontolake.ontology.repository import s3_queue_tidy
-from ontolake.ontology.repository.s3_queue_view import View
-from ontolake.ontology.repository.sqlite_control import now_text, parse_time
+from ontolake.ontology.repository.s3 import maintenance
+from ontolake.ontology.repository.s3 import queue_tidy as s3_queue_tidy
+from ontolake.ontology.repository.s3.queue_view import View
+from ontolake.ontology.repository.sqlite.control import now_text, parse_time
 
 NAMESPACES = ["", "n"]
 TYPES = ["A", "B"]

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.ontology.repository.opening import open_repository
 from ontolake.ontology.repository.protocol import Lease, Repository, RowChange, SchemaVersion, Transaction
-from ontolake.ontology.repository.sqlite_v1 import SqliteRepositoryV1
-from ontolake.ontology.repository.sqlite_v2 import SqliteRepositoryV2
+from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
+from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.s3_v1 import S3RepositoryV1
-    from ontolake.ontology.repository.s3_v2 import S3RepositoryV2
+    from ontolake.ontology.repository.s3.v1 import S3RepositoryV1
+    from ontolake.ontology.repository.s3.v2 import S3RepositoryV2
 
-_LATER = {"S3RepositoryV1": "s3_v1", "S3RepositoryV2": "s3_v2"}
+_LATER = {"S3RepositoryV1": "s3.v1", "S3RepositoryV2": "s3.v2"}
 
 __all__ = [
     "Lease", "Repository", "RowChange", "S3RepositoryV1", "S3RepositoryV2", "SchemaVersion", "SqliteRepositoryV1",

@@ -15,10 +15,10 @@ from ontolake.errors import Invalid, NotFound, OntolakeError
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
 from ontolake.ontology.repository.protocol import Repository
-from ontolake.ontology.repository.sqlite_base import SqliteRepository
-from ontolake.ontology.repository.sqlite_control import create_control_tables
-from ontolake.ontology.repository.sqlite_v1 import SqliteRepositoryV1
-from ontolake.ontology.repository.sqlite_v2 import SqliteRepositoryV2
+from ontolake.ontology.repository.sqlite.base import SqliteRepository
+from ontolake.ontology.repository.sqlite.control import create_control_tables
+from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
+from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"
@@ -50,7 +50,7 @@ def _known(engines: Mapping[str, object], version: str | None, uri: str) -> None
 
 def _open_objects(uri: str, engine_version: str | None, config: Config) -> Repository:
     try:
-        module = import_module("ontolake.ontology.repository.s3_opening")
+        module = import_module("ontolake.ontology.repository.s3.opening")
     except ModuleNotFoundError:
         raise StorageBackendError(f"typed stores on objects are not part of this version: {uri!r}",
                                   hint="use a .db file, or sqlite+s3://, sqlite+memory://") from None

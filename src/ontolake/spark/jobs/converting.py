@@ -25,13 +25,13 @@ from ontolake.ontology.converting import (
 from ontolake.ontology.converting import convert as copy
 from ontolake.ontology.repository import open_repository
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
-from ontolake.ontology.repository.s3_base import S3Repository
-from ontolake.ontology.repository.s3_checks import manifests
-from ontolake.ontology.repository.s3_files import parquet_table
-from ontolake.ontology.repository.s3_layout import type_key
-from ontolake.ontology.repository.s3_rows import COMMIT, concat, encoded, places, rows_of, table_of
-from ontolake.ontology.repository.sqlite_base import SqliteRepository
-from ontolake.ontology.repository.sqlite_checks import commit_counts, stored_history
+from ontolake.ontology.repository.s3.base import S3Repository
+from ontolake.ontology.repository.s3.checks import manifests
+from ontolake.ontology.repository.s3.files import parquet_table
+from ontolake.ontology.repository.s3.layout import type_key
+from ontolake.ontology.repository.s3.rows import COMMIT, concat, encoded, places, rows_of, table_of
+from ontolake.ontology.repository.sqlite.base import SqliteRepository
+from ontolake.ontology.repository.sqlite.checks import commit_counts, stored_history
 from ontolake.parallel import Fragment, absolute, discard, new_job, stage
 from ontolake.spark.jobs.places import need, typed, workers_of
 from ontolake.spark.jobs.workers import Workers

@@ -15,7 +15,7 @@ from ontolake.graph.place import Place
 from ontolake.graph.snapshot import TableView
 from ontolake.graph.types import GraphType
 from ontolake.history import Damage
-from ontolake.ontology.repository.s3_maintenance import Compaction
+from ontolake.ontology.repository.s3.maintenance import Compaction
 from ontolake.spark.jobs.reindexing import Reindexed
 from ontolake.spark.jobs.verifying import Looked, Verified
 from ontolake.spark.jobs.workers import Workers

@@ -16,12 +16,12 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult, TypeMigration, upgraded_rows
 from ontolake.ontology.migration import upgraded_table as upgraded
-from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import Repository, Row, Transaction
-from ontolake.ontology.repository.s3_files import write_file
-from ontolake.ontology.repository.s3_layout import DataFile
-from ontolake.ontology.repository.s3_merge import level_of
-from ontolake.ontology.repository.s3_rows import (
+from ontolake.ontology.repository.s3 import layout
+from ontolake.ontology.repository.s3.files import write_file
+from ontolake.ontology.repository.s3.layout import DataFile
+from ontolake.ontology.repository.s3.merge import level_of
+from ontolake.ontology.repository.s3.rows import (
     COMMIT,
     ROW,
     declared_table,
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ontolake.ontology.parallel import KeyRange
-    from ontolake.ontology.repository.s3_base import S3Repository
-    from ontolake.ontology.repository.s3_transaction import S3Transaction
+    from ontolake.ontology.repository.s3.base import S3Repository
+    from ontolake.ontology.repository.s3.transaction import S3Transaction
 
 
 

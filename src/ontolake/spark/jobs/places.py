@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ontolake.ontology.repository import Repository
-    from ontolake.ontology.repository.s3_base import S3Repository
+    from ontolake.ontology.repository.s3.base import S3Repository
 
 Kind = Literal["objects", "sqlite", "documents", "sql", "graph"]
 """Typed stores on objects and in SQLite, spaces of documents, SQL tables, graphs."""

@@ -147,7 +147,7 @@ def look_at_version(part: OldVersion) -> Looked:
 def look_at_states(part: States) -> Looked:
     """All states of a range of keys, and whether the last of each is the one that reads give."""
     from ontolake.model.stored import StoredType
-    from ontolake.ontology.repository.s3_rows import key_texts, rows_of
+    from ontolake.ontology.repository.s3.rows import key_texts, rows_of
     from ontolake.spark.jobs.migrating import stored_table
 
     stored = StoredType(part.version.schema)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
-from ontolake.ontology.repository import s3_layout as layout
 from ontolake.ontology.repository.protocol import SchemaVersion
-from ontolake.ontology.repository.s3_checks import check_chain, manifests, state_of
-from ontolake.ontology.repository.s3_files import described, parquet_table
-from ontolake.ontology.repository.s3_layout import DataFile, TypeState
-from ontolake.ontology.repository.s3_rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
-from ontolake.ontology.repository.s3_scan import last_of_each, same_keys
+from ontolake.ontology.repository.s3 import layout
+from ontolake.ontology.repository.s3.checks import check_chain, manifests, state_of
+from ontolake.ontology.repository.s3.files import described, parquet_table
+from ontolake.ontology.repository.s3.layout import DataFile, TypeState
+from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
+from ontolake.ontology.repository.s3.scan import last_of_each, same_keys
 from ontolake.ontology.verifying import check_rows, check_schema
 from ontolake.spark.jobs.places import on_objects
 from ontolake.spark.jobs.ranges import KeyPart, key_ranges
@@ -29,8 +29,8 @@ from ontolake.spark.jobs.workers import Workers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.ontology.repository.s3_base import S3Repository
-    from ontolake.ontology.repository.s3_moment import Moment
+    from ontolake.ontology.repository.s3.base import S3Repository
+    from ontolake.ontology.repository.s3.moment import Moment
 
 _FILES = 64
 """Files that one part looks at, at most."""

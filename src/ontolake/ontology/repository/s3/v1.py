@@ -1,0 +1,109 @@
+"""s3/v1: one file per type in every commit, with the fields as JSON beside their columns; reads see rows of every
+schema version."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from ontolake.model.codecs import json_text
+from ontolake.model.columns import Column
+from ontolake.model.field import UNSET
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.repository.s3.base import S3Repository
+from ontolake.ontology.repository.s3.layout import PLURAL, TypeState
+from ontolake.ontology.repository.s3.moment import Moment
+from ontolake.ontology.repository.s3.rows import (
+    COMMIT,
+    ROW,
+    SUPERSEDED,
+    Type,
+    encoded,
+    physical_type,
+    place,
+    table_of,
+)
+from ontolake.ontology.repository.s3.scan import Adapt
+from ontolake.ontology.repository.sqlite.v1 import encoded_default, fields_text
+
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "datetime": (str,), "date": (str,),
+    "bytes": (str,), "Decimal": (str,), "UUID": (str,),
+}  # fmt: skip
+
+
+class S3RepositoryV1(S3Repository):
+    """A typed store on objects in which versions of a type lie side by side."""
+
+    engine_version = "v1"
+    versions_apart = False
+
+    def data_path(self, folder: str, kind: Kind, name: str, version: int) -> str:
+        return f"{folder}/{PLURAL[kind]}/{name}.parquet"
+
+    def physical(self, info: Type, version: int, rows: pa.Table) -> pa.Table:
+        columns = (*info.keys, *info.columns)
+        parts = [encoded(column, rows) for column in columns]
+        marks = [(column.stored, column.scalar or "json") for column in columns]
+        texts = [fields_text(*(item for (name, scalar), value in zip(marks, row, strict=True)
+                               for item in (name, scalar, value))) for row in zip(*parts, strict=True)]
+        rows = rows.append_column(_own(info, "type"), pa.array([info.name] * len(rows), pa.string()))
+        return rows.append_column(_own(info, "fields_json"), pa.array(texts, pa.string()))
+
+    def adapting(self) -> Adapt:
+        return self._adapt
+
+    def _adapt(self, info: Type, rows: pa.Table) -> pa.Table:
+        # A name that an older version left free may be taken by now, and the other way round.
+        names = [name for name in ("$fields_json", "fields_json") if name in rows.column_names]
+        values = [json.loads(text) for text in rows.column(names[0]).to_pylist()]
+        columns = (*info.keys, *info.columns)
+        parts = [[_key(column, row.get(column.stored)) for row in values] for column in info.keys]
+        for column in info.columns:
+            default = encoded_default(column)
+            parts.append([(None if default is UNSET else default) if (value := row.get(column.stored)) is None
+                          else _stored(column, value) for row in values])
+        found = table_of(info, list(zip(*parts, strict=True)))
+        for column in columns:
+            if found.column(place(column)).type != physical_type(column):
+                at = found.column_names.index(place(column))
+                found = found.set_column(at, place(column), found.column(place(column)).cast(physical_type(column)))
+        for name in (COMMIT, ROW, SUPERSEDED):
+            if name in rows.column_names:
+                found = found.append_column(name, rows.column(name))
+        return found
+
+    def state_to_extend(
+        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
+    ) -> TypeState:  # fmt: skip
+        state = moment.state(info.kind, info.name)
+        if state is None:
+            return TypeState(version, commit_id)
+        return TypeState(version, state.activation_commit_id, state.next_row, state.runs, state.past)
+
+    def activation(self, info: TypeInfo) -> int:
+        return 0
+
+
+def _own(info: Type, name: str) -> str:
+    """The name of a column of ours, which a field may have taken."""
+    taken = {place(column) for column in (*info.keys, *info.columns)}
+    return name if name not in taken else f"${name}"
+
+
+def _key(column: Column, value: Any) -> Any:
+    """A key, which stays the same text whatever its type was."""
+    return int(value) if column.scalar == "int" else str(value)
+
+
+def _stored(column: Column, value: Any) -> Any:
+    """A value out of the JSON as a column holds it; None for one that is of another type."""
+    if column.scalar is None:
+        return json_text(value)
+    if isinstance(value, bool) != (column.scalar == "bool") or not isinstance(value, _PYTHON[column.scalar]):
+        return None
+    if column.scalar == "bytes":
+        return bytes.fromhex(str(value))
+    return float(value) if column.scalar == "float" and isinstance(value, int) else value

@@ -1,0 +1,1 @@
+"""Typed stores in SQLite, engines sqlite/v1 and sqlite/v2."""

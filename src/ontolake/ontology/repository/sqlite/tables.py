@@ -1,0 +1,76 @@
+"""The tables of sqlite/v2: one per type and version, with a typed column for each field."""
+
+from __future__ import annotations
+
+import apsw
+
+from ontolake.model.columns import ENTITY_COLUMNS, ROWID_NAMES, Column
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.repository.sqlite.latest import quoted, raw
+from ontolake.ontology.repository.sqlite.statements import key_columns
+
+
+def table_name(db: apsw.Connection, kind: Kind, name: str, version: int) -> str:
+    """`entity_<Type>_v<N>`; with a number behind it if a type that differs by case only has that table."""
+    wanted = f"{kind}_{name}_v{version}"
+    found, count = wanted, 1
+    while db.execute("SELECT 1 FROM sqlite_schema WHERE lower(name) = lower(?)", (found,)).get is not None:
+        count += 1
+        found = f"{wanted}_{count}"
+    return found
+
+
+def create_table(db: apsw.Connection, name: str, info: TypeInfo) -> None:
+    """Make the table of a type and its indexes. Inside a transaction."""
+    keys = key_columns(info)
+    columns = ["row_id INTEGER PRIMARY KEY", *(_key_column(key, info) for key in keys)]
+    columns += ["commit_id INTEGER NOT NULL", "schema_version_id INTEGER NOT NULL"]
+    columns += [_field_column(column) for column in info.columns]
+    columns += _mirrors(info)
+    db.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)}, UNIQUE ({', '.join(keys)}, commit_id))")
+    db.execute(f"CREATE TABLE {superseded(name)} (row_id INTEGER PRIMARY KEY, superseded_by INTEGER NOT NULL)")
+    db.execute(f"CREATE INDEX {quoted(name + '_commit')} ON {quoted(name)} (commit_id)")
+    if info.kind == "relation":
+        db.execute(f"CREATE INDEX {quoted(name + '_reverse')} ON {quoted(name)} "
+                   "(right_key, left_key, instance_key, commit_id)")
+    create_indexes(db, name, info)
+
+
+def superseded(name: str) -> str:
+    """The table of those rows of a table that have a successor, and the commit of that. Rows stay as they are."""
+    return f"main.{quoted(name + '_superseded')}"
+
+
+def create_indexes(db: apsw.Connection, name: str, info: TypeInfo) -> None:
+    """Indexes on fields declared `index=True`, where there are none yet."""
+    for column in info.columns:
+        if column.indexed:
+            db.execute(f"CREATE INDEX IF NOT EXISTS {quoted(f'{name}_by_{column.column}')} ON {quoted(name)} "
+                       f"({quoted(column.column)})")
+
+
+def _key_column(key: str, info: TypeInfo) -> str:
+    if key == "instance_key" and len(info.keys) < 3:
+        return "instance_key TEXT NOT NULL DEFAULT ''"
+    declared = next(column for column in info.keys if column.column == key)
+    return f"{key} {declared.sqlite_type} NOT NULL"
+
+
+def _field_column(column: Column) -> str:
+    return f"{quoted(column.column)} {column.sqlite_type}{'' if column.nullable else ' NOT NULL'}"
+
+
+def _mirrors(info: TypeInfo) -> list[str]:
+    """Keys under the names of their fields too, for whoever looks into the table; they take no space."""
+    taken = {column.column.lower() for column in info.columns} | {*ENTITY_COLUMNS, *key_columns(info), *ROWID_NAMES}
+    return [f"{quoted(column.stored)} {column.sqlite_type} GENERATED ALWAYS AS ({column.column}) VIRTUAL"
+            for column in info.keys if column.stored.lower() not in taken]  # fmt: skip
+
+
+def empty_source(info: TypeInfo | StoredType) -> str:
+    """What stands for a type that has no rows to read."""
+    keys = key_columns(info)
+    names = [*keys, *(raw(key) for key in keys), "commit_id", "schema_version_id", "rowid",
+             *(column.column for column in info.columns)]
+    return f"(SELECT {', '.join(f'NULL AS {quoted(name)}' for name in names)} WHERE 0)"
