@@ -88,7 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except OSError as error:
         code = say_error(Report("OSError", str(error), None, 1), as_json=as_json)
-        _give_up_output()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _give_up_output()
     return code
 
 
