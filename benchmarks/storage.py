@@ -43,10 +43,12 @@ def appends(report: Report, folder: Path) -> None:
     storage = LocalFileStorage(folder / "appends.db", fence_lease_ms=3_600_000)
     token = storage.acquire_fence("benchmark")
 
+    batches = [[record(random.randrange(1000))] for _ in range(4096)]
+
     def by_threads(writers: int, each: int) -> None:
         def run() -> None:
-            for _ in range(each):
-                storage.append_wal(token, [record(random.randrange(1000))])
+            for i in range(each):
+                storage.append_wal(token, batches[i])
 
         threads = [threading.Thread(target=run) for _ in range(writers)]
         for thread in threads:
@@ -58,8 +60,8 @@ def appends(report: Report, folder: Path) -> None:
         wrapped = AsyncStorage(storage)
 
         async def run() -> None:
-            for _ in range(each):
-                await wrapped.append_wal(token, [record(random.randrange(1000))])
+            for i in range(each):
+                await wrapped.append_wal(token, batches[i])
 
         await asyncio.gather(*(run() for _ in range(writers)))
 
@@ -179,6 +181,8 @@ def branching(report: Report, folder: Path) -> None:
     batch = 2048
     for start in range(0, megabytes * 256, batch):
         lsn = storage.append_wal(token, [record(page) for page in range(start, start + batch)])
+    storage.close()  # so that what is done in the background is done
+    storage = LocalFileStorage(path, fence_lease_ms=3_600_000)
     before = path.stat().st_blocks
     names = iter(range(1000))
     taken = statistics.median(

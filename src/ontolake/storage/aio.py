@@ -95,11 +95,11 @@ class _Writer:
             self._deliver()
 
     def _deliver(self) -> None:
-        ready: dict[asyncio.AbstractEventLoop, list[_AsyncAppend]] = {}
+        done: list[_AsyncAppend] = []
         while self._done:
-            item = self._done.popleft()
-            ready.setdefault(item.loop, []).append(item)
-        for loop, items in ready.items():
+            done.append(self._done.popleft())
+        for loop in {item.loop for item in done}:
+            items = [item for item in done if item.loop is loop]
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nobody waits any more
                 loop.call_soon_threadsafe(_answer, items, self._pending)
 

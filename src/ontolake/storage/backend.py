@@ -171,10 +171,11 @@ class LogStorage:
             for item in reversed(accepted):
                 item.lsn = end
                 end -= len(item.commit.records)
-            for item in group:
-                if item.error is None and not item.lsn:
-                    # The same request twice in one group: both get the one answer.
-                    item.lsn = self._applied_request(item.commit) or 0
+            if len(accepted) < len(group):
+                for item in group:
+                    if item.error is None and not item.lsn:
+                        # The same request twice in one group: both get the one answer.
+                        item.lsn = self._applied_request(item.commit) or 0
 
     def _accept(self, group: Sequence[Append]) -> list[Append]:
         """Those whose token, branch and request id allow them to be written now."""

@@ -118,9 +118,10 @@ class GroupCommit(Generic[W]):
             raise
         finally:
             self._last_size = len(group)
-            for item in group:
-                if failure is not None and item.error is None and not item.lsn:
-                    item.error = _shared(failure)
+            if failure is not None:
+                for item in group:
+                    if item.error is None and not item.lsn:
+                        item.error = _shared(failure)
             self._abandon(leader)
             self._tell(group)
 
