@@ -41,6 +41,7 @@ lint: setup  ## ruff, mypy strict
 	@$(PY) -m mypy --no-error-summary
 	@for script in tools/* .ci/run; do bash -n $$script || exit 1; done
 
+bench: EXTRAS := $(EXTRAS),bench
 bench: setup  ## every benchmark, or one: make bench BENCH=storage
 	@for script in benchmarks/$(or $(BENCH),[a-z]*).py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
