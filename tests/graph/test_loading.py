@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, held
 
-from ontolake.graph import ConstraintError, Graph, UnknownCommitError
+from ontolake.graph import ConstraintError, Graph, RowError, UnknownCommitError
 from ontolake.history import Ref
 from ontolake.model import Entity, Field
 
@@ -197,3 +197,24 @@ def test_bounds_may_be_written_as_whole_numbers(tmp_path: Path, column: str, fit
             graph.load(Item, [{"id": 9, column: fails}])
         assert raised.value.column == column
         assert graph.snapshot().table("Item").to_arrow().num_rows == 2
+
+
+def test_what_a_factory_makes_stands_where_nothing_was_given(tmp_path: Path) -> None:
+    numbers = iter(range(100, 200))
+
+    class Item(Entity):
+        id: Field[int] = Field(primary_key=True)
+        code: Field[int] = Field(default_factory=lambda: next(numbers))
+        labels: Field[list[str]] = Field(default_factory=list, name="tags")
+        note: Field[str | None] = Field(default_factory=lambda: "made")
+
+    with Graph.init(f"{tmp_path}/g/", [Item]) as graph:
+        graph.load(Item, pa.table({"id": [1, 2]}))
+        graph.load(Item, [{"id": 3, "code": 7, "tags": ["x"], "note": None}, {"id": 4}])
+        graph.load(Item, [Item(id=5)])
+        rows = {key: tuple(row.values())[1:] for key, row in held(graph)["node/Item"].items()}
+        assert rows == {1: (100, [], "made"), 2: (101, [], "made"), 3: (7, ["x"], None), 4: (102, [], "made"),
+                        5: (103, [], "made")}
+        with pytest.raises(RowError, match="default_factory") as raised:  # the graph itself does not know it
+            graph.load("Item", pa.table({"id": [6]}))
+        assert raised.value.column == "code"

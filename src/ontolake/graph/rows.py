@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +20,15 @@ from ontolake.graph.keys import are_distinct, repeated
 from ontolake.graph.types import GraphField, GraphType
 from ontolake.model.codecs import json_text
 
+Factories = Mapping[str, Callable[[], Any]]
 
-def to_table(kind: GraphType, data: Any) -> pa.Table:
+
+def to_table(kind: GraphType, data: Any, factories: Factories = MappingProxyType({})) -> pa.Table:
     """The rows as a table of the type's schema. Takes Arrow, a JSONL or Parquet file, and iterables of dicts or
-    objects. Raises `RowError`, and `ConstraintError` for values that a column forbids."""
-    table = _arrow(kind, data)
+    objects; `factories` make what is not given, a value for each row.
+
+    Raises `RowError`, and `ConstraintError` for values that a column forbids."""
+    table = _arrow(kind, data, factories)
     known = kind.by_name
     for name in table.column_names:
         if name not in known:
@@ -31,14 +36,14 @@ def to_table(kind: GraphType, data: Any) -> pa.Table:
                            hint=f"there are {', '.join(known)}")
     if len(set(table.column_names)) != len(table.column_names):
         raise RowError(kind.table, "a column is given twice")
-    columns = [_column(kind, field, table.column(field.name) if field.name in table.column_names else None,
-                       table.num_rows) for field in kind.fields]  # fmt: skip
+    columns = [_column(kind, field, table.column(field.name)) if field.name in table.column_names
+               else _missing(kind, field, table.num_rows, factories.get(field.name)) for field in kind.fields]
     made = pa.Table.from_arrays(columns, schema=kind.schema)
     check_values(kind, made)
     return made
 
 
-def _arrow(kind: GraphType, data: Any) -> pa.Table:
+def _arrow(kind: GraphType, data: Any, factories: Factories) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -46,13 +51,13 @@ def _arrow(kind: GraphType, data: Any) -> pa.Table:
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if isinstance(data, str | os.PathLike):
-        return _file(kind, Path(data))
+        return _file(kind, Path(data), factories)
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
         data = [data]
-    return _from_rows(kind, list(data))
+    return _from_rows(kind, list(data), factories)
 
 
-def _file(kind: GraphType, path: Path) -> pa.Table:
+def _file(kind: GraphType, path: Path, factories: Factories) -> pa.Table:
     if not path.is_file():
         raise RowError(kind.table, f"there is no file {str(path)!r}", hint="check the path")
     if path.suffix == ".parquet":
@@ -71,10 +76,10 @@ def _file(kind: GraphType, path: Path) -> pa.Table:
                 except ValueError as error:
                     raise RowError(kind.table, f"line {number + 1} of {path.name} is not JSON: {error}",
                                    row=len(rows)) from None
-    return _from_rows(kind, rows)
+    return _from_rows(kind, rows, factories)
 
 
-def _from_rows(kind: GraphType, rows: list[Any]) -> pa.Table:
+def _from_rows(kind: GraphType, rows: list[Any], factories: Factories) -> pa.Table:
     names: dict[str, None] = {}
     plain: list[Mapping[str, Any]] = []
     for number, row in enumerate(rows):
@@ -97,7 +102,8 @@ def _from_rows(kind: GraphType, rows: list[Any]) -> pa.Table:
         fill = field.default if field.has_default else None
         if field.type == "json" and fill is not None:
             fill = json.loads(fill)  # it is kept as text
-        values = [fill if (value := row.get(name, missing)) is missing else value for row in plain]
+        make = factories.get(name, lambda fill=fill: fill)
+        values = [make() if (value := row.get(name, missing)) is missing else value for row in plain]
         arrays.append(array_of(kind, field, values))
     return pa.Table.from_arrays(arrays, names=list(names)) if names else pa.table({})
 
@@ -209,12 +215,17 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 _EXACT: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float,)}
 
 
-def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray | None, size: int) -> Any:
+def _missing(kind: GraphType, field: GraphField, size: int, make: Callable[[], Any] | None) -> pa.Array:
+    if make is not None:
+        return array_of(kind, field, [make() for _ in range(size)])
+    if size and not field.has_default and not field.nullable:
+        raise RowError(kind.table, "the column is missing, and there is no default", column=field.name,
+                       hint="give it; if its class has a default_factory, load with the class")
+    return defaults(kind, field, size)
+
+
+def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> Any:
     wanted = field.arrow_type
-    if values is None:
-        if size and not field.has_default and not field.nullable:
-            raise RowError(kind.table, "the column is missing, and there is no default", column=field.name)
-        return defaults(kind, field, size)
     if values.type == wanted:
         return values
     if field.type == "json" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from ontolake.graph.errors import GraphSchemaError, UnknownTableError
 from ontolake.model import type_info
-from ontolake.model.columns import Column
+from ontolake.model.columns import Column, Factory
 from ontolake.model.field import UNSET, value_type
 
 if TYPE_CHECKING:
@@ -207,6 +207,14 @@ def graph_type(cls: Any) -> GraphType:
                      info.left.__name__, info.right.__name__, cardinality)
 
 
+def factories_of(table: Any) -> dict[str, Callable[[], Any]]:
+    """What makes defaults anew for every row, by column. Graphs do not store that, so only a class can tell."""
+    if not isinstance(table, type) or not hasattr(table, "__ontolake_kind__"):
+        return {}
+    return {column.stored: column.default.make for column in type_info(table).all_columns
+            if isinstance(column.default, Factory)}
+
+
 def check_types(types: Iterable[GraphType]) -> dict[str, GraphType]:
     """Types by table key, which must make a graph together. Raises `GraphSchemaError`."""
     found: dict[str, GraphType] = {}
@@ -249,7 +257,7 @@ def _field(cls: Any, type_name: str, column: Column) -> GraphField:
     parts = column.spec["members"] if column.spec["kind"] == "union" else [column.spec]
     values = [value for part in parts if part["kind"] in ("enum", "literal") for value in part["values"]]
     nullable = column.nullable or (column.scalar is None and _nullable(column))
-    default = column.default_value() if not callable(getattr(column.default, "make", None)) else UNSET
+    default = UNSET if isinstance(column.default, Factory) else column.default
     given = default is not UNSET
     plain = _plain(default) if given else None
     if given and kind == "json" and plain is not None:
