@@ -376,6 +376,20 @@ def test_files_of_new_keys_become_part_of_the_commit_as_they_are(tmp_path: Path)
         assert found.column("change").to_pylist() == ["update"]
 
 
+def test_what_an_attempt_that_lost_writes_is_not_taken(tmp_path: Path) -> None:
+    """Spark's own writer moves the files of a task when it is done; another attempt at it may go on in `_temporary`."""
+    url = f"file://{tmp_path}/lake"
+    parallel.stage(url, "entity/Plain", _plain(0, 10).to_batches(), job="j")
+    (kept,) = parallel.staged(url, "entity/Plain", job="j")
+    done = Path(kept.place.removeprefix("file://"), kept.key)
+    other = done.parent / "_temporary" / "0" / "_temporary" / "attempt_1" / "part-00000.parquet"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(done.read_bytes())
+    assert parallel.staged(url, "entity/Plain", job="j") == [kept]
+    parallel.discard(url, "j")
+    assert not other.exists()
+
+
 def test_staged_files_that_are_not_what_they_should_be_go_the_long_way(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/lake"
     with parallel.open_parallel(url, write=True, types=[Plain]) as store:

@@ -2,13 +2,14 @@
 
 A reader asks for the splits of a table at a moment that was pinned once; each split is small, can be pickled, and is
 read anywhere into Arrow batches. A writer stages batches as files beside the store, where nobody sees them, and
-publishes them once, by the layout's own commit. What failed or repeated tasks staged is never published; `clean`
-removes it.
+publishes them once, by the layout's own commit. What failed or repeated tasks staged is never published; `clean`,
+and with it `onto gc`, removes it.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ontolake.objects import ObjectStore
+    from ontolake.objects.store import ObjectInfo
 
 Mode = Literal["latest", "history", "changes"]
 MODES: tuple[Mode, ...] = ("latest", "history", "changes")
@@ -35,7 +37,7 @@ COMMIT = "commit_id"
 
 BATCH = 65_536
 ABANDONED = 24 * 3600.0
-"""After so many seconds what was staged counts as given up."""
+"""A job that has written nothing for so many seconds counts as given up."""
 
 
 class Filter(NamedTuple):
@@ -314,7 +316,7 @@ def staged(url: str, table: str, *, job: str, shaped: bool = False) -> list[Frag
     try:
         found = []
         for info in store.list(f"{job}/staged/{table}/"):
-            if info.key.endswith(".parquet") and not info.key.rpartition("/")[2].startswith(("_", ".")):
+            if info.key.endswith(".parquet") and not _hidden(info.key.removeprefix(f"{job}/staged/{table}/")):
                 tail = store.get_range(info.key, max(0, info.size - (64 << 10)), 64 << 10)
                 try:
                     rows = pq.ParquetFile(pa.BufferReader(tail)).metadata.num_rows
@@ -327,6 +329,11 @@ def staged(url: str, table: str, *, job: str, shaped: bool = False) -> list[Frag
         store.close()
 
 
+def _hidden(path: str) -> bool:
+    """Whether a file belongs to an attempt: Spark keeps them in `_temporary`, where one that lost may still write."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
 def discard(url: str, job: str) -> None:
     """Remove what a job has staged, once it is published or given up by whoever started it."""
     store = _store(beside(url))
@@ -337,13 +344,21 @@ def discard(url: str, job: str) -> None:
 
 
 def clean(url: str, *, older: float = ABANDONED, dry_run: bool = True) -> Garbage:
-    """Find, and unless it is a dry run remove, what was staged and given up more than `older` seconds ago."""
+    """Find, and unless it is a dry run remove, what was staged by jobs that have written nothing for `older` seconds.
+
+    As long as a job goes on writing, nothing of it is touched, however old. A job that is slower than that finds its
+    rows gone when it publishes, and publishes nothing.
+    """
     if older < 0:
         raise Invalid(f"older is a number of seconds, not {older!r}")
     store = _store(beside(url))
     try:
         limit = time.time() - older
-        found = [info for info in store.list() if "/staged/" in info.key and info.modified <= limit]
+        found: list[ObjectInfo] = []
+        for _, listed in itertools.groupby(store.list(), lambda info: info.key.partition("/")[0]):
+            files = list(listed)
+            if all(info.modified <= limit for info in files):
+                found += [info for info in files if "/staged/" in info.key]
         if not dry_run:
             store.delete([info.key for info in found])
         return Garbage(len(found), sum(info.size for info in found))

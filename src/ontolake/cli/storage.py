@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,8 @@ from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.storage_sql import sql
 
 if TYPE_CHECKING:
+    from ontolake.cli.page_store import Found
+    from ontolake.storage import LocalFileStorage, ObjectStorage
     from ontolake.storage.protocol import Storage
     from ontolake.storage.types import Lsn, WalRecord
 
@@ -124,7 +126,7 @@ def compact(
     json: Json = False,
 ) -> None:
     """Drop what lies below the floor and give its room back. Raising the floor needs the token of its preview."""
-    from ontolake.cli.page_store import find_pages, open_pages, stored_bytes
+    from ontolake.cli.page_store import find_pages, open_pages
     from ontolake.storage.types import Lsn
 
     found, out = find_pages(url), Out(json)
@@ -138,13 +140,23 @@ def compact(
                 return
             check_token(token, plan["token"])
             storage.set_retention_floor(Lsn(floor))
-        before = stored_bytes(found)
-        freed, now = storage.compact(), storage.pitr_floor()
-    after = stored_bytes(found)
-    if json:
-        out.document({"url": url, "pitr_floor": now, "freed": freed, "bytes_before": before, "bytes_after": after})
-        return
-    out.facts({"PITR floor": now, "freed": size(freed), "before": size(before), "after": size(after)})
+        done = compacted(found, storage)
+    out.document({"url": url, **done}) if json else show_compacted(out, done)
+
+
+def compacted(found: Found, storage: LocalFileStorage | ObjectStorage) -> dict[str, int]:
+    """Compact pages; what came of it, under the names that `--json` prints."""
+    from ontolake.cli.page_store import stored_bytes
+
+    before = stored_bytes(found)
+    freed, floor = storage.compact(), storage.pitr_floor()
+    return {"pitr_floor": floor, "freed": freed, "bytes_before": before, "bytes_after": stored_bytes(found)}
+
+
+def show_compacted(out: Out, done: Mapping[str, int]) -> None:
+    """The same for people."""
+    out.facts({"PITR floor": done["pitr_floor"], "freed": size(done["freed"]), "before": size(done["bytes_before"]),
+               "after": size(done["bytes_after"])})
 
 
 def _floor_plan(storage: Storage, floor: Lsn) -> dict[str, Any]:

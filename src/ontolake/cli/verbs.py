@@ -236,28 +236,54 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
 def gc(
     url: AnyUrl = None, token: Token = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False
 ) -> None:
-    """Remove what nobody can reach any more. Without a token this only says what would go; pages are compacted."""
+    """Remove what nobody can reach any more, and what was staged beside a store and never published.
+
+    Without a token this only says what would go; pages are compacted.
+    """
     from ontolake.cli.kinds import find_store, opened
+    from ontolake.parallel import clean
 
     store, out = find_store(place(db, storage_uri, url)), Out(json)
-    if store.on_pages and (store.model is None or store.model.name == "typed"):
+    if store.model is None and store.on_pages:
         from ontolake.cli.storage import compact
 
         compact(store.url, None, token, json)
         return
-    with opened(store, write=token is not None) as maintained:
+    with opened(store) as maintained:
         garbage = maintained.gc(dry_run=True)
-        expected = token_of("gc", *garbage)
-        if token is not None:
-            check_token(token, expected)
-            garbage = maintained.gc(dry_run=False)
+    staged = clean(store.url)
+    expected = token_of("gc", *garbage, *staged)
+    if token is not None:
+        check_token(token, expected)
+        if garbage.items:
+            with opened(store, write=True) as maintained:
+                garbage = maintained.gc(dry_run=False)
+        staged = clean(store.url, dry_run=False)
+    pages = _compacted(store) if store.on_pages and store.model is not None and store.model.name == "typed" else {}
+    items, stored = garbage.items + staged.items, garbage.bytes + staged.bytes
     if json:
         done = "removed" if token is not None else "would_remove"
-        out.document({"url": store.url, done: garbage._asdict(), **({} if token else {"token": expected})})
-    elif token is not None:
-        out.say(f"removed {garbage.items} items, {garbage.bytes} bytes")
-    elif not garbage.items:
-        out.say("there is nothing to remove")
-    else:
-        out.say(f"would remove {garbage.items} items, {garbage.bytes} bytes")
+        out.document({"url": store.url, **pages, done: {"items": items, "bytes": stored, "staged": staged.items},
+                      **({} if token else {"token": expected})})  # fmt: skip
+        return
+    if pages:
+        from ontolake.cli.storage import show_compacted
+
+        show_compacted(out, pages)
+    told = f"{items} items, {stored} bytes" + (f"; {staged.items} were staged by jobs that are over"
+                                               if staged.items else "")
+    if token is not None:
+        out.say(f"removed {told}")
+    elif items:
+        out.say(f"would remove {told}")
         out.preview(f"onto gc {quote(store.url)} --token {expected}")
+    elif not pages:
+        out.say("there is nothing to remove")
+
+
+def _compacted(store: Store) -> dict[str, int]:
+    from ontolake.cli.page_store import open_pages
+    from ontolake.cli.storage import compacted
+
+    with open_pages(store.found) as storage:
+        return compacted(store.found, storage)
