@@ -20,7 +20,7 @@ from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
 from ontolake.spark import catalog, save, table
 
-pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,6 @@ def same(df: DataFrame, wanted: pa.Table) -> None:
     assert rows(found.cast(pa.schema([field.with_nullable(True) for field in wanted.schema]))) == rows(wanted)
 
 
-@pytest.mark.slow
 def test_every_way_and_moment_is_what_the_store_says(spark: SparkSession, url: str) -> None:
     with Session(url, **TYPES) as session:
         query = session.query()
@@ -115,7 +114,6 @@ FILTERS: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_filters_give_the_same_rows_pushed_or_not(spark: SparkSession, url: str) -> None:
     from pyspark.sql import functions as F
 
@@ -136,7 +134,6 @@ def test_a_frame_stays_at_its_commit(spark: SparkSession, url: str) -> None:
     assert table(spark, url, "entity/Thing", columns=["id"]).count() == 320
 
 
-@pytest.mark.slow
 def test_save_commits_what_differs_and_nothing_else(spark: SparkSession, url: str) -> None:
     from pyspark.sql import functions as F
 
@@ -179,7 +176,6 @@ def test_the_format_writes_one_commit(spark: SparkSession, url: str) -> None:
         assert store.head() == 4
 
 
-@pytest.mark.slow
 def test_a_task_that_fails_publishes_nothing_and_one_that_is_retried_publishes_once(
     spark: SparkSession, native: str, tmp_path: Path
 ) -> None:

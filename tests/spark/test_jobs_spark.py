@@ -21,7 +21,7 @@ from ontolake.ontology.upgraders import Upgrader
 from ontolake.spark import jobs, register
 from ontolake.spark.jobs.workers import OnSpark
 
-pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,6 @@ def test_a_session_that_was_there_before_takes_filters_once_it_is_registered(spa
     assert found.where("size = 7").count() == 1
 
 
-@pytest.mark.slow
 def test_what_fails_in_passing_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     marker = tmp_path / "failed-once"
 
@@ -102,7 +101,6 @@ def test_what_fails_in_passing_is_tried_again(spark: SparkSession, tmp_path: Pat
     assert marker.exists()
 
 
-@pytest.mark.slow
 def test_every_job_on_a_typed_store(spark: SparkSession, lake: str, tmp_path: Path) -> None:
     assert jobs.verify(lake, spark=spark).rows == ROWS + ROWS // 3
     assert [one.files_before for one in jobs.compact(lake, spark=spark, rows_per_file=4000)] == [2]
@@ -124,7 +122,6 @@ def test_every_job_on_a_typed_store(spark: SparkSession, lake: str, tmp_path: Pa
     assert found.count() == ROWS
 
 
-@pytest.mark.slow
 def test_every_job_on_a_graph(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/graph/"
     with Graph.init(url, [Part]) as graph:
@@ -157,7 +154,6 @@ def twice(values):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_the_commands(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def onto(*arguments: str, code: int = 0) -> Any:

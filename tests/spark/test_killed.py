@@ -14,7 +14,7 @@ from ontolake.ontology import Session
 from ontolake.ontology.repository.s3.maintenance import collect, garbage
 from ontolake.ontology.verifying import verify
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 DRIVER = """
 import sys
@@ -40,7 +40,6 @@ class Thing(Entity):
     size: Field[int]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("step", "rows"), [("objects: linked", 1), ("ontology: commit durable", 10_001)])
 def test_a_driver_that_is_killed_leaves_all_or_nothing(tmp_path: Path, step: str, rows: int) -> None:
     url = f"file://{tmp_path}/lake"

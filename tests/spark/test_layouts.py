@@ -24,7 +24,7 @@ from ontolake.parallel import open_parallel
 from ontolake.spark import catalog, save, table
 from ontolake.sql import open_database
 
-pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,6 @@ def by_format(spark: SparkSession, place: Place, df: DataFrame) -> DataFrame:
     return spark.read.format("ontolake").schema(df.schema).option("url", place.url).option("table", place.table).load()
 
 
-@pytest.mark.slow
 def test_every_moment_and_mode_is_what_the_store_says(spark: SparkSession, place: Place) -> None:
     first, later = items(), items(20, 110, size=-1)
     one, two = place.put(first), place.put(later)
@@ -144,7 +143,6 @@ FILTERS: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_filters_give_the_same_rows_pushed_or_not(spark: SparkSession, place: Place) -> None:
     from functools import reduce
 
@@ -179,7 +177,6 @@ _row = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@pytest.mark.slow
 @settings(max_examples=2, phases=[Phase.explicit, Phase.generate],  # making examples small takes too long here
           suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
 @given(rows=st.lists(_row, min_size=5, max_size=40))
@@ -198,7 +195,6 @@ def test_values_of_every_type_come_and_go_unchanged(
         assert shown(other.own()) == shown(given_rows), kind
 
 
-@pytest.mark.slow
 def test_writing_is_one_commit_of_what_differs(spark: SparkSession, place: Place) -> None:
     from pyspark.sql import functions as F
 
@@ -231,7 +227,6 @@ def test_a_catalog_shows_graphs_and_sql_tables(spark: SparkSession, tmp_path: Pa
             table(spark, place.url, "other")
 
 
-@pytest.mark.slow
 def test_documents_at_every_moment(spark: SparkSession, tmp_path: Path) -> None:
     with open_space(f"{tmp_path}/", "orders") as space:
         space.transact("s", 1, [Set(f"o{n:03}", {"value": {"n": n, "none": None}}) for n in range(50)])

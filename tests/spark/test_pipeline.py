@@ -19,7 +19,7 @@ from ontolake.spark import report as reports
 
 from .deliveries import BAD, GOOD, Bought, Goods, Person, Tier, at, people, shop, write
 
-pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{tmp_path}/shop.db" if request.param == "sqlite" else f"file://{tmp_path}/lake"
 
 
-@pytest.mark.slow
 def test_bad_rows_are_told_good_ones_are_one_commit_and_once_more_is_none(
     spark: SparkSession, tmp_path: Path, url: str
 ) -> None:
@@ -71,7 +70,6 @@ def test_bad_rows_are_told_good_ones_are_one_commit_and_once_more_is_none(
     assert parallel.clean(url, older=0).items == 0
 
 
-@pytest.mark.slow
 def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     write(tmp_path / "one", [*GOOD, *BAD])
@@ -93,7 +91,6 @@ def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_pat
         assert store.head() == 0
 
 
-@pytest.mark.slow
 def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     with pytest.raises(SourceError, match="there is nothing at"):
@@ -126,7 +123,6 @@ def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -
         asks.run(url, spark=spark)
 
 
-@pytest.mark.slow
 def test_of_two_pipelines_at_once_one_reconciles_again_or_stops(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     write(tmp_path / "one", GOOD)
@@ -155,7 +151,6 @@ def test_of_two_pipelines_at_once_one_reconciles_again_or_stops(spark: SparkSess
     assert parallel.clean(url, older=0).items == 0
 
 
-@pytest.mark.slow
 def test_a_run_that_dies_is_repeated_safely(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     write(tmp_path / "one", GOOD)

@@ -10,7 +10,7 @@ import pytest
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 
-pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,6 @@ def changes(spark: SparkSession, url: str) -> DataFrame:
         "mode", "changes").option("max_commits", 1).load()
 
 
-@pytest.mark.slow
 def test_each_commit_is_read_once_also_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     commit(url, ("a", 1), ("b", 1))
