@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ontolake.graph import keys as keys_module
 from ontolake.graph.keys import KeySet, are_distinct, codes, contains, repeated
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -57,3 +60,27 @@ def test_keys_far_apart_and_close_together_are_told_apart_alike() -> None:
         assert KeySet(there).has(asked).tolist() == [0 <= n < 2000 and n % 2 == 0 for n in range(-10, 2010)]
         assert are_distinct(there, there)
         assert not are_distinct(pa.chunked_array([*there.chunks, *there.chunks]))
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_one_repetition_among_many_rows_is_found(others: int) -> None:
+    random = np.random.default_rng(3)
+    numbers = np.unique(random.integers(-2**62, 2**62, 300_000))
+    # Rows that no hash of fewer bits can tell apart by itself: some of these share it with others.
+    numbers = random.permutation(np.concatenate([numbers, numbers[:70_000] ^ 1]))
+    numbers = random.permutation(np.unique(numbers))
+    rest = [np.full(len(numbers), other) for other in range(others)]
+    assert are_distinct(*map(pa.array, (numbers, *rest)))
+    for at in (0, len(numbers) // 2):
+        again = np.append(numbers, numbers[at])
+        assert not are_distinct(*map(pa.array, (again, *(np.append(one, one[at]) for one in rest))))
+        if rest:
+            assert are_distinct(*map(pa.array, (again, *(np.append(one, -1) for one in rest))))
+
+
+def test_rows_that_share_what_is_sorted_are_compared_whole() -> None:
+    """Multiples of the inverse of what numbers are mixed with: the high bits of what comes out are the same."""
+    inverse = pow(keys_module._MIX % 2**64, -1, 2**64)
+    numbers = np.array([inverse * number % 2**64 for number in range(1, 5000)], dtype=np.uint64).view(np.int64)
+    assert are_distinct(pa.array(numbers))
+    assert not are_distinct(pa.array(np.append(numbers, numbers[77])))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ontolake import faults, urls
 from ontolake.errors import Invalid
-from ontolake.graph.together import sync_all
+from ontolake.graph.together import begin_sync, sync_all
 from ontolake.objects import ObjectStore, open_store
 
 if TYPE_CHECKING:
@@ -109,11 +110,32 @@ class Place:
             self._sync(paths)
             faults.reach("graph: datasets synced")
 
-    def settle_files(self, dataset: LanceDataset, line: str | None, transaction: Any) -> None:
-        """Make the files of a transaction durable that is not committed yet."""
-        if self.local:
-            folder = _folder(dataset, line)
-            self._sync([os.path.join(folder, name) for name in _written(transaction.operation, folder)])
+    def settled(
+        self, dataset: LanceDataset, line: str | None, write: Callable[[Callable[[Sequence[Any]], None] | None], Any]
+    ) -> Any:  # fmt: skip
+        """The transaction that `write` returns, not committed yet, with its files made durable.
+
+        Those of fragments that `write` tells of are synced while it goes on.
+        """
+        if not self.local:
+            return write(None)
+        folder = _folder(dataset, line)
+        begun: dict[str, Future[bool]] = {}
+
+        def told(fragments: Sequence[Any]) -> None:
+            for fragment in fragments:
+                for file in fragment.files:
+                    path = os.path.join(folder, "data", file.path)
+                    begun[path] = begin_sync(path)
+
+        try:
+            transaction = write(told)
+        finally:
+            wait(begun.values())
+        done = {path for path, future in begun.items() if future.result()}
+        files = [os.path.join(folder, name) for name in _written(transaction.operation, folder)]
+        self._sync(f"{os.path.dirname(file)}/" if file in done else file for file in files)
+        return transaction
 
     def remove_files(self, dataset: LanceDataset, line: str | None, transaction: Any) -> None:
         """Remove the data files of a transaction that will not be committed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ontolake.graph.manifest import Pin
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 FRAGMENT_ROWS = 131_072
 """Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in."""
+_STEP = 8 * FRAGMENT_ROWS
+"""Rows after which files are made durable while the next ones are written."""
 STAGED_ROWS = 50_000
 """Rows from which on writing and checking overlap."""
 
@@ -25,12 +29,25 @@ class _Tables(Protocol):
     def at(self, kind: GraphType, pin: Pin) -> LanceDataset: ...
 
 
-def append(place: Place, base: LanceDataset, rows: pa.Table) -> Any:
-    """Files with new rows, and the transaction that would make them part of a dataset."""
+Told = Callable[[Sequence[Any]], None]
+
+
+def append(place: Place, base: LanceDataset, rows: pa.Table, told: Told | None = None) -> Any:
+    """Files with new rows, and the transaction that would make them part of a dataset.
+
+    `told` hears of fragments whose files are whole while others are still being written.
+    """
+    from lance.dataset import LanceOperation, Transaction
     from lance.fragment import write_fragments
 
-    return write_fragments(rows, base, return_transaction=True, mode="append", storage_options=place.options,
-                           enable_stable_row_ids=True, max_rows_per_file=FRAGMENT_ROWS)
+    fragments: list[Any] = []
+    for start in range(0, rows.num_rows, _STEP):
+        written = write_fragments(rows.slice(start, _STEP), base, mode="append", storage_options=place.options,
+                                  max_rows_per_file=FRAGMENT_ROWS)
+        if told is not None:
+            told(written)
+        fragments += written
+    return Transaction(base.version, LanceOperation.Append(fragments))
 
 
 class Staged:
@@ -44,9 +61,7 @@ class Staged:
         self._written = begin(self._write)
 
     def _write(self) -> Any:
-        transaction = append(self._place, self._base, self.rows)
-        self._place.settle_files(self._base, self._line, transaction)
-        return transaction
+        return self._place.settled(self._base, self._line, partial(append, self._place, self._base, self.rows))
 
     def transaction(self, base: LanceDataset) -> Any:
         """What makes the rows part of the version that they were written for; None for any other one."""

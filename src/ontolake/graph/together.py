@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from ontolake import faults
@@ -31,10 +32,10 @@ def _pool(name: str) -> ThreadPoolExecutor:
     return found
 
 
-def begin(action: Callable[[], Result]) -> Future[Result]:
+def begin(action: Callable[[], Result], pool: str = "work") -> Future[Result]:
     """Start one piece of work and go on; at once and here while fault points are armed."""
     if not faults.armed():
-        return _pool("work").submit(action)
+        return _pool(pool).submit(action)
     done: Future[Result] = Future()
     try:
         done.set_result(action())
@@ -76,6 +77,11 @@ def sync(path: str) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def begin_sync(path: str) -> Future[bool]:
+    """Start to sync a file and go on."""
+    return begin(partial(sync, path), "sync")
 
 
 def sync_all(paths: Iterable[str]) -> None:
