@@ -43,7 +43,10 @@ class _AsyncAppend(Append):
         self, token: FenceToken, branch: BranchId | str, commit: Commit, writer: _Writer,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        super().__init__(token, branch, commit)
+        # Not by super().__init__: there is one of these for every append.
+        self.token = token
+        self.branch = branch
+        self.commit = commit
         self.writer = writer
         self.loop = loop
         self.answer: asyncio.Future[int] = loop.create_future()

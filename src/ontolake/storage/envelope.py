@@ -7,9 +7,10 @@ which never happened, from one that was acknowledged and then damaged, which is 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 FRAME, BLOB = 1, 2
 
@@ -51,9 +52,14 @@ class Envelopes:
         self._mark = xxh3_64_intdigest(b"mark", seed=log_id) | 1
         self._needle = self._mark.to_bytes(8, "little")
 
-    def head(self, kind: int, offset: int, payload: bytes) -> bytes:
-        head = _HEAD.pack(_MAGIC, kind, len(payload), offset, xxh3_64_intdigest(payload))
-        return head + _SUM.pack(xxh3_64_intdigest(head, seed=self._seed))
+    def head(self, kind: int, offset: int, pieces: Sequence[bytes]) -> tuple[bytes, int]:
+        """What stands before a payload given in pieces, and the length of that payload."""
+        digest, length = xxh3_64(), 0
+        for piece in pieces:
+            digest.update(piece)
+            length += len(piece)
+        head = _HEAD.pack(_MAGIC, kind, length, offset, digest.intdigest())
+        return head + _SUM.pack(xxh3_64_intdigest(head, seed=self._seed)), length
 
     def parse(self, head: bytes, offset: int) -> Envelope | None:
         """The envelope that begins at `offset`, None if there is none or it is damaged."""

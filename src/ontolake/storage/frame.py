@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +25,8 @@ _HEADER = struct.Struct("<4sHHQQQ16sQIIQQQQ")
 _SUM = struct.Struct("<Q")
 HEADER_SIZE = _HEADER.size + _SUM.size
 _NO_PAGE, _PAGE = 0, 1
+_DIRECTORY = 25
+"""Bytes for each record between meta and payloads: flag, page, length and checksum."""
 
 
 class Header(NamedTuple):
@@ -45,24 +47,19 @@ class Header(NamedTuple):
 
 
 class Commit:
-    """One `append_wal` on its way into a frame, or out of one.
+    """One `append_wal` on its way into a frame, or out of one. `sums` has the checksum of each record."""
 
-    `sums` has the checksum of each record. The bytes of its records lie one after another, from `offset` on, counted
-    from the start of the frame.
-    """
-
-    __slots__ = ("branch", "digest", "offset", "records", "request_id", "sums")
+    __slots__ = ("branch", "digest", "records", "request_id", "sums")
 
     def __init__(
         self, branch: int, records: Sequence[WalRecord], sums: Sequence[int], request_id: str | None = None,
-        digest: int = 0, offset: int = 0,
+        digest: int = 0,
     ) -> None:
         self.branch = branch
         self.records = records
         self.sums = sums
         self.request_id = request_id
         self.digest = digest
-        self.offset = offset
 
 
 def digest_of(branch: int, records: Sequence[WalRecord], sums: Sequence[int]) -> int:
@@ -75,11 +72,11 @@ def encode(
     kind: int, body: bytes, *, log_id: int, ordinal: int, epoch: int, nonce: bytes,
     first_lsn: int, records: int, meta_length: int, time_us: int, prev: int,
 ) -> tuple[bytes, int]:
-    """The frame's bytes and its checksum, which the next frame names as `prev`."""
+    """What comes before the body to make a frame, and its checksum, which the next frame names as `prev`."""
     head = _HEADER.pack(_MAGIC, kind, 0, log_id, ordinal, epoch, nonce, first_lsn, records, meta_length,
                         len(body), time_us, prev, xxh3_64_intdigest(body))
     total = xxh3_64_intdigest(head)
-    return b"".join((head, _SUM.pack(total), body)), total
+    return head + _SUM.pack(total), total
 
 
 def decode(frame: bytes, *, name: str) -> tuple[Header, memoryview]:
@@ -99,26 +96,22 @@ def decode(frame: bytes, *, name: str) -> tuple[Header, memoryview]:
 
 
 def encode_commits(commits: Sequence[Commit]) -> tuple[bytes, int, int]:
-    """Body of a data frame, its number of records, and the length of its meta part.
-
-    Sets each commit's `offset`.
-    """
+    """Body of a data frame, its number of records, and the length of its meta part."""
     meta = msgspec.msgpack.encode([(c.branch, len(c.records), c.request_id, c.digest) for c in commits])
     payloads, pages = zip(*chain.from_iterable([commit.records for commit in commits]), strict=True)
     count = len(payloads)
-    lengths = list(map(len, payloads))
-    sums = array("Q", chain.from_iterable([commit.sums for commit in commits]))
     flags = bytes([_PAGE]) * count
     if None in pages:
         flags = bytes([_NO_PAGE if page_id is None else _PAGE for page_id in pages])
         pages = tuple(page_id or 0 for page_id in pages)
-    offsets = accumulate(lengths, initial=HEADER_SIZE + len(meta) + 25 * count)
-    for commit in commits:
-        commit.offset = next(offsets)
-        for _ in range(len(commit.records) - 1):
-            next(offsets)
-    directory = (flags, array("Q", pages).tobytes(), array("Q", lengths).tobytes(), sums.tobytes())
-    return b"".join((meta, *directory, *payloads)), count, len(meta)
+    sums = chain.from_iterable([commit.sums for commit in commits])
+    directory = array("Q", [*pages, *map(len, payloads), *sums])
+    return b"".join((meta, flags, directory.tobytes(), *payloads)), count, len(meta)
+
+
+def first_payload(header: Header) -> int:
+    """Where the bytes of a data frame's records begin: they lie one after another to its end."""
+    return HEADER_SIZE + header.meta_length + _DIRECTORY * header.records
 
 
 def decode_commits(header: Header, body: memoryview) -> Iterator[Commit]:
@@ -133,12 +126,11 @@ def decode_commits(header: Header, body: memoryview) -> Iterator[Commit]:
     at, i = start + 24 * count, 0
     for branch, size, request_id, digest in meta:
         records: list[WalRecord] = []
-        first = HEADER_SIZE + at
         for j in range(i, i + size):
             page_id = PageId(pages[j]) if flags[j] == _PAGE else None
             records.append(WalRecord(bytes(body[at : at + lengths[j]]), page_id))
             at += lengths[j]
-        yield Commit(branch, records, sums[i : i + size].tolist(), request_id, digest, first)
+        yield Commit(branch, records, sums[i : i + size].tolist(), request_id, digest)
         i += size
 
 

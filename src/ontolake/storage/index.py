@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
@@ -47,21 +48,14 @@ class Tail:
     __slots__ = ("bytes", "entries", "frames")
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[int, int], list[Entry]] = {}
+        self.entries: defaultdict[tuple[int, int], list[Entry]] = defaultdict(list)
+        """The versions of each key in a space, in the order of their LSNs."""
         self.frames = 0
         self.bytes = 0
 
     def add(self, space: int, key: int, lsn: int, segment: int, offset: int, checksum: int) -> None:
         """Add an entry; LSNs of one key must come in order."""
-        self.put((space, key), (lsn, segment, offset, checksum))
-
-    def put(self, key: tuple[int, int], entry: Entry) -> None:
-        """Add an entry under its space and key."""
-        versions = self.entries.get(key)
-        if versions is None:
-            self.entries[key] = [entry]
-        else:
-            versions.append(entry)
+        self.entries[space, key].append((lsn, segment, offset, checksum))
 
     def find(self, space: int, key: int, lsn: int) -> Entry | None:
         versions = self.entries.get((space, key))

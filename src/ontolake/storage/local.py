@@ -46,6 +46,7 @@ _SLOTS = (512, 1024)
 _START = 4096
 _CHUNK = 1 << 20
 _GROWTH = (1 << 16, 1 << 20)
+_LARGE = 1 << 17
 _READ = 1 << 18
 
 
@@ -76,6 +77,7 @@ class FileMedium:
         self._slots = b""
         self._newest_slot = _Slot()
         self._looked_behind_end = False
+        self._grown = 0  # no more than a hint: others may have cut the file
         self._ended: tuple[int, int, bytes, bytes] | None = None
 
     def _read_header(self, path: Path, page_size: int) -> tuple[int, int]:
@@ -118,18 +120,17 @@ class FileMedium:
             return os.pread(self._fd, _START, 0)
 
     # the log
-    def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
+    def append(self, cursor: int, pieces: Sequence[bytes], nonce: bytes) -> tuple[int, int]:
         self._check_writable()
         with self._lock.threads, self._lock:
             at = self._end(cursor, through_frames=False)
-            envelope = self._put(FRAME, at, frame)
-            return at, envelope.end
+            return at, self._put(FRAME, at, pieces)
 
     def put_blob(self, data: bytes) -> int:
         self._check_writable()
         with self._lock.threads, self._lock:
             at = self._end(self._slot().cursor, through_frames=True)
-            self._put(BLOB, at, data)
+            self._put(BLOB, at, (data,))
             return at
 
     def _check_writable(self) -> None:
@@ -145,22 +146,24 @@ class FileMedium:
             if envelope is None or not self._settled(envelope):
                 if head.count(0) != len(head):
                     self._check_torn(cursor)
-                    os.ftruncate(self._fd, cursor)
+                    self._cut(cursor)
                 return cursor
             if envelope.type == FRAME and not through_frames:
                 raise Taken
             cursor = envelope.end
 
-    def _put(self, kind: int, at: int, payload: bytes) -> Envelope:
+    def _put(self, kind: int, at: int, payload: Sequence[bytes]) -> int:
+        """Have something durable at `at`; return where it ends."""
         what = "frame" if kind == FRAME else "blob"
-        head = self._envelopes.head(kind, at, payload)
-        data = b"".join((head, payload, bytes(-len(payload) % 8), UNMARKED))
-        envelope = Envelope(kind, at, len(payload), 0)
+        head, length = self._envelopes.head(kind, at, payload)
+        envelope = Envelope(kind, at, length, 0)
+        mark, end = envelope.mark, envelope.end
         try:
-            self._grow(at + len(data))
-            self._write(data, at, what)
+            if length < _LARGE:
+                self._grow(end)
+            self._write((head, *payload, bytes(-length % 8) + UNMARKED), at, what)
         except OSError as error:
-            os.ftruncate(self._fd, at)
+            self._cut(at)
             raise Transient(f"{self.name} cannot be written to: {error.strerror}; nothing was appended") from error
         faults.reach(f"file: {what} written, not synced")
         try:
@@ -168,29 +171,35 @@ class FileMedium:
         except OSError as error:
             raise DurabilityUnconfirmed(f"{self.name} could not be synced: {error.strerror}") from error
         faults.reach(f"file: {what} synced, not marked")
-        os.pwrite(self._fd, self._envelopes.mark(at), envelope.mark)
+        os.pwrite(self._fd, self._envelopes.mark(at), mark)
         faults.reach(f"file: {what} marked")
-        return envelope
+        return end
+
+    def _cut(self, end: int) -> None:
+        os.ftruncate(self._fd, end)
+        self._grown = 0
 
     def _grow(self, end: int) -> None:
         """Have blocks ready behind the log: syncing a write into them is quicker than making the file longer."""
+        if end <= self._grown:
+            return
         size = os.fstat(self._fd).st_size
         if end > size:
             more = min(max(size, _GROWTH[0]), _GROWTH[1])
             with contextlib.suppress(OSError):  # where there is no room to spare, there may still be enough
-                os.pwrite(self._fd, bytes(end + more - size), size)
+                size += os.pwrite(self._fd, bytes(end + more - size), size)
+        self._grown = size
 
-    def _write(self, data: bytes, at: int, what: str) -> None:
-        pieces = [data]
+    def _write(self, pieces: Sequence[bytes], at: int, what: str) -> None:
         if faults.armed():
-            pieces = [data[: len(data) // 2], data[len(data) // 2 :]]
-        for piece in pieces:
-            view = memoryview(piece)
-            while view:
-                done = os.pwrite(self._fd, view, at)
-                view, at = view[done:], at + done
-            if len(pieces) > 1:
-                faults.reach(f"file: {what} partly written")
+            data = b"".join(pieces)
+            half = len(data) // 2
+            os.pwrite(self._fd, data[:half], at)
+            faults.reach(f"file: {what} partly written")
+            pieces, at = (data[half:],), at + half
+        done, size = os.pwritev(self._fd, pieces, at), sum(map(len, pieces))
+        while done < size:
+            done += os.pwrite(self._fd, memoryview(b"".join(pieces))[done:], at + done)
 
     def tail(self, cursor: int, *, expect: int = 1, follow: bool = True) -> Iterator[Logged]:
         try:

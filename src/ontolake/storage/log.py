@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from xxhash import xxh3_128_intdigest
@@ -61,6 +62,7 @@ class Log:
         self.moment: Moment
         self._view: View
         self._in_doubt = False
+        self._nonce, self._appends = secrets.token_bytes(10), count()  # together a new one for each append
         self._branches_changed = False
         self._index_every = options.index_every
         self._long_tail = 0
@@ -218,14 +220,14 @@ class Log:
         self, kind: int, body: bytes, epoch: int, records: int = 0, meta_length: int = 0
     ) -> tuple[Header, int]:
         """Append a frame and leave the doubt standing until the caller has folded it."""
-        state, nonce, now = self.state, secrets.token_bytes(16), time.time_ns() // 1000
-        data, total = frames.encode(
+        state, nonce, now = self.state, self._nonce + next(self._appends).to_bytes(6), time.time_ns() // 1000
+        head, total = frames.encode(
             kind, body, log_id=self.medium.log_id, ordinal=state.ordinal, epoch=epoch, nonce=nonce,
             first_lsn=state.next_lsn, records=records, meta_length=meta_length, time_us=now, prev=state.prev)
         faults.reach("append: checked, not yet written")
         self._in_doubt = True
         try:
-            segment, cursor = self.medium.append(state.cursor, data, nonce)
+            segment, cursor = self.medium.append(state.cursor, (head, body), nonce)
         except Taken:
             self._in_doubt = False  # nothing was written
             self.refresh()
@@ -237,7 +239,7 @@ class Log:
             raise DurabilityUnconfirmed(f"{self.medium.name}: {error}") from error
         header = Header(kind, self.medium.log_id, state.ordinal, epoch, nonce, state.next_lsn, records, meta_length,
                         len(body), now, state.prev, total)
-        self._advance(header, cursor, len(data))
+        self._advance(header, cursor, len(head) + len(body))
         return header, segment
 
     # folding
@@ -264,14 +266,14 @@ class Log:
     ) -> list[tuple[tuple[int, PageId], Page]]:
         tail, lsn, state = self._view.active, header.first_lsn, self.state
         tail.add(FRAMES, 0, lsn, segment, header.ordinal, header.time_us)
-        put = tail.put
+        entries, offset = tail.entries, frames.first_payload(header)
         fresh: list[tuple[tuple[int, PageId], Page]] = []
         for commit in commits:
-            branch, offset = commit.branch, commit.offset
+            branch = commit.branch
             for (payload, page_id), checksum in zip(commit.records, commit.sums, strict=True):
                 if page_id is not None:
                     key = (branch, page_id)
-                    put(key, (lsn, segment, offset, checksum))
+                    entries[key].append((lsn, segment, offset, checksum))
                     fresh.append((key, Page(page_id, lsn, payload)))
                 lsn += 1
                 offset += len(payload)

@@ -117,8 +117,8 @@ class Medium(Protocol):
     page_size: int
     log_id: int
 
-    def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
-        """Append a frame if the log ends at `cursor`; return its segment and the next cursor.
+    def append(self, cursor: int, pieces: Sequence[bytes], nonce: bytes) -> tuple[int, int]:
+        """Append a frame, given in pieces, if the log ends at `cursor`; return its segment and the next cursor.
 
         Raises `Taken` and `Stale` if nothing was written, `Transient` and `DurabilityUnconfirmed` if it is not known.
         """

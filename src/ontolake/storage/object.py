@@ -95,10 +95,10 @@ class ObjectMedium:
         cas.create(self._store, ROOT, encode_root(root), nonce)
 
     # the log
-    def append(self, cursor: int, frame: bytes, nonce: bytes) -> tuple[int, int]:
+    def append(self, cursor: int, pieces: Sequence[bytes], nonce: bytes) -> tuple[int, int]:
         began = _clock()
         try:
-            cas.create(self._store, _key(cursor), frame, nonce)
+            cas.create(self._store, _key(cursor), b"".join(pieces), nonce)
         except AlreadyExists:
             raise Taken from None
         if _clock() - self._synced >= self._grace and self.load_root()[0].log_start > cursor:
