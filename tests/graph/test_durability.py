@@ -14,7 +14,7 @@ from graph_support import TYPES, Customer, Order, Placed, customers, held
 
 from ontolake import faults
 from ontolake.graph import DuplicateKeyError, EndpointError, Graph
-from ontolake.graph.staging import STAGED_ROWS
+from ontolake.graph.staging import FRAGMENT_ROWS, STAGED_ROWS, STEP_ROWS
 
 HINT = "latest_version_hint.json"  # Lance does without it, or with a wrong one
 
@@ -113,6 +113,42 @@ def test_rows_that_were_written_ahead_are_shown_once_or_leave_no_files(graph: Gr
         graph.load(Order, many(count), mode="append")
     data = [path for path in files(tmp_path) - before if "/data/" in path and "/nodes/" in path]
     assert len(data) == 1
+
+
+def test_files_of_a_big_load_are_synced_while_others_are_written(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    rows = pa.table({"id": pa.array(range(STEP_ROWS + 1), pa.int64())})
+    before = files(tmp_path)
+    with synced(monkeypatch) as seen:
+        graph.load(Order, rows, mode="append")
+    new = {path for path in files(tmp_path) - before if "/.ontolake/" not in path}
+    assert len([path for path in new if "/data/" in path and "/nodes/" in path]) == STEP_ROWS // FRAGMENT_ROWS + 1
+    assert new <= seen
+    assert graph.snapshot().table(Order).to_arrow(columns=["id"]).sort_by("id") == rows
+
+
+def test_a_disk_that_cannot_sync_what_was_written_ahead_fails_the_load(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    failed: list[str] = []
+    sync = os.fsync
+
+    def fail_once(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if "/data/" in path and not failed:  # an error is told once, to whoever syncs the file first
+            failed.append(path)
+            raise OSError(5, "no more", path)
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail_once)
+        with pytest.raises(OSError, match="no more"):
+            graph.load(Order, many(STAGED_ROWS), mode="append")
+    assert failed
+    assert held(graph)["node/Order"] == {}
+    graph.load(Order, many(3))
+    assert len(held(graph)["node/Order"]) == 3
 
 
 def test_small_commits_tell_new_rows_from_old_ones(url: str) -> None:

@@ -68,8 +68,9 @@ def reading(table: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        refused = re.search(r"\(os error (\d+)\)", str(error))
-        if isinstance(error, OntolakeError) or (refused is not None and int(refused[1]) != errno.ENOENT):
+        told = re.search(r"\(os error (\d+)\)", str(error))
+        refused = int(told[1]) if told is not None else getattr(error, "errno", None)
+        if isinstance(error, OntolakeError) or refused not in (None, errno.ENOENT):
             raise
         if type(error).__name__ == "CommitConflictError":
             raise  # nothing is wrong with what is there

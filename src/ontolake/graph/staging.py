@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FRAGMENT_ROWS = 131_072
 """Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in."""
-_STEP = 8 * FRAGMENT_ROWS
+STEP_ROWS = 8 * FRAGMENT_ROWS
 """Rows after which files are made durable while the next ones are written."""
 STAGED_ROWS = 50_000
 """Rows from which on writing and checking overlap."""
@@ -41,8 +41,8 @@ def append(place: Place, base: LanceDataset, rows: pa.Table, told: Told | None =
     from lance.fragment import write_fragments
 
     fragments: list[Any] = []
-    for start in range(0, rows.num_rows, _STEP):
-        written = write_fragments(rows.slice(start, _STEP), base, mode="append", storage_options=place.options,
+    for start in range(0, rows.num_rows, STEP_ROWS):
+        written = write_fragments(rows.slice(start, STEP_ROWS), base, mode="append", storage_options=place.options,
                                   max_rows_per_file=FRAGMENT_ROWS)
         if told is not None:
             told(written)
