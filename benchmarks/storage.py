@@ -149,6 +149,7 @@ def length_of_log(report: Report, folder: Path) -> None:
             place = folder / f"log{batches}.db" if name == "local file" else f"memory://bench/log{batches}"
             storage = make(place, fence_lease_ms=3_600_000, group_commit_window_ms=0)
             fill(storage, pages, batches=batches)
+            leave_tail(place, pages)
             places.append(place)
 
         def open_and_close(place: str | Path) -> None:
@@ -222,6 +223,15 @@ def fill(storage: LocalFileStorage | ObjectStorage, pages: int, *, batches: int)
 
     asyncio.run(run())
     return Lsn(batches)
+
+
+def leave_tail(place: str | Path, pages: int) -> None:
+    """Behind what is indexed come 32 batches that are not, however long the log: how many would be chance."""
+    with make(place, maintenance="off", fence_lease_ms=3_600_000) as storage:
+        storage.compact()
+        token = storage.acquire_fence("benchmark")
+        for i in range(32):
+            storage.append_wal(token, [record(i % pages)])
 
 
 def main() -> None:
