@@ -348,3 +348,32 @@ def test_a_bulk_load_may_be_small(db: Database, count: int) -> None:
     ids, names = list(range(count)), [f"n{number}" for number in range(count)]
     db.bulk_load("few", pa.table({"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())}))
     assert db.query("SELECT id, name FROM few ORDER BY name").to_pydict() == {"id": ids, "name": names}
+
+
+def test_an_insert_that_comes_again_follows_the_table_and_its_rules(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT NOT NULL DEFAULT 7, b TEXT)")
+    everywhere.execute("CREATE INDEX by_a ON t (a); CREATE UNIQUE INDEX by_b ON t (b)")
+    sql, named = "INSERT INTO t (b, id) VALUES (?, ?)", "INSERT INTO t VALUES (:id, :a, :b)"
+    for id in (1, 2):
+        everywhere.execute(sql, (f"b{id}", id))
+        everywhere.execute(named, {"id": id + 10, "a": id, "b": None})
+    for values, state in ((("x", 1), "23505"), (("b1", 5), "23505"), (("x", "y"), "22P02"), (("x", None), "23502")):
+        with pytest.raises(SqlError) as raised:
+            everywhere.execute(sql, values)
+        assert raised.value.sqlstate == state
+    with everywhere.transaction():
+        everywhere.execute(sql, ("b3", 3))
+        with pytest.raises(UniqueError):
+            everywhere.execute(sql, ("b4", 3))
+        everywhere.execute("DELETE FROM t WHERE id IN (2, 3)")
+        everywhere.execute(sql, ("b3", 3))
+    everywhere.execute(sql, ("b2", 2))
+    everywhere.execute("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN c TEXT DEFAULT 'new'")
+    everywhere.execute(sql, ("b5", 5))
+    everywhere.execute("ALTER TABLE t RENAME COLUMN b TO d")
+    with pytest.raises(SqlError) as raised:
+        everywhere.execute(sql, ("b6", 6))
+    assert raised.value.sqlstate == "42703"
+    assert everywhere.execute("SELECT * FROM t ORDER BY id").fetchall() == [
+        (1, "b1", "new"), (2, "b2", "new"), (3, "b3", "new"), (5, "b5", "new"), (11, None, "new"), (12, None, "new")]
+    assert list(everywhere.verify()) == []

@@ -75,6 +75,8 @@ class Layout(NamedTuple):
         connection.pragma("foreign_keys", True)
         if is_new:
             self._create(connection, name)
+        elif not readonly and connection.pragma("user_version") < self.version:
+            connection.pragma("user_version", self.version)  # what is written from now on is not for older software
 
     def _create(self, connection: apsw.Connection, name: str) -> None:
         connection.execute("BEGIN IMMEDIATE")

@@ -9,6 +9,7 @@ from ontolake import engine, faults, urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branch
 from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.schema import NEWEST
 from ontolake.storage import Storage, open_storage
 
 MAIN = "main"
@@ -100,7 +101,7 @@ class Branches:
         try:
             if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").fetchone():
                 return 0
-            found: Any = connection.execute("SELECT version FROM state").get
+            found: Any = connection.execute(f"SELECT {NEWEST}").get
             return int(found)
         finally:
             connection.close(True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -135,6 +135,15 @@ def _id(number: int) -> bytes:
     return LIVE + number.to_bytes(8, "big")
 
 
+class EntryParts(NamedTuple):
+    """The keys of an index's entries: how they begin, and the types, directions and places of what follows."""
+
+    prefix: bytes
+    types: list[Type]
+    desc: tuple[bool, ...]
+    places: list[int]
+
+
 class Table:
     """A table as a catalog has it."""
 
@@ -162,6 +171,13 @@ class Table:
         self.span = Span(self.prefix, keys.after(self.prefix))
         self.kinds = [column.type.kind for column in self.all_columns]
         self.absent = [column.absent_value for column in self.all_columns]
+        self.key_places = [self.place[column.column_id] for column in self.primary_key]
+        self.places = [self.place.get(column.column_id) for column in self.all_columns]
+        """Where the columns by id stand among the living ones; None for those that were dropped."""
+        self.is_plain = self.places == list(range(len(self.columns)))
+        """Whether the living columns are all there ever were, in that order."""
+        self.required = [(self.place[column.column_id], column) for column in self.columns if not column.nullable]
+        self._entries: dict[int, tuple[IndexMeta, EntryParts]] = {}
 
     def column(self, name: str, position: int | None = None) -> ColumnMeta:
         """The column of this name. Raises `UnknownNameError`."""
@@ -169,6 +185,18 @@ class Table:
         if found is None:
             raise UnknownNameError(f"{self.full_name} has no column {name}", sqlstate="42703", position=position,
                                    hint=nearest(name, self.by_name))  # fmt: skip
+        return found
+
+    def entry_parts(self, index: IndexMeta) -> EntryParts:
+        """What the entries of an index are made of."""
+        known = self._entries.get(index.index_id)
+        if known is not None and known[0] is index:  # an index that could not be built may have had the same id
+            return known[1]
+        ids = (*index.column_ids, *self.meta.primary_key_column_ids)
+        desc = (*index.desc, *(False,) * len(self.primary_key))
+        found = EntryParts(keys.entry_prefix(self.id, index.index_id), [self.by_id[id].type for id in ids], desc,
+                           [self.place[id] for id in ids])  # fmt: skip
+        self._entries[index.index_id] = (index, found)
         return found
 
     def index(self, name: str) -> IndexMeta | None:

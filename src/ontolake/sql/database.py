@@ -142,8 +142,10 @@ class Database:
             return Result("EXPLAIN", len(lines), table=pa.table({"QUERY PLAN": pa.array(lines, pa.string())}))
         if kind in ("insert", "update", "delete", "truncate"):
             with self._session.writing(statement.sql) as transaction:
-                find = self._finder(statement, self._session.fresh_catalog(transaction), None)
-                changer = Changer(self._session, transaction, statement, params, find)
+                catalog = self._session.fresh_catalog(transaction)
+                where = (catalog, self.database, self.schema)
+                find = self._finder(statement, catalog, None)
+                changer = Changer(self._session, transaction, statement, params, find, where)
                 result: Result = getattr(changer, kind)(statement.tree)
                 return result
         if kind in ("create", "drop", "alter"):

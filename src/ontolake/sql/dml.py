@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from sqlglot import exp
@@ -21,6 +21,7 @@ from ontolake.sql.parsing import (
     bound,
     constant,
     given_value,
+    mark_place,
     name_of,
     position_of,
 )  # fmt: skip
@@ -36,22 +37,35 @@ if TYPE_CHECKING:
 _DEFAULT = object()
 
 
+class _Given(NamedTuple):
+    """An INSERT of one row of parameters: which of them each column of the table gets, None for its default."""
+
+    table: Table
+    cells: list[tuple[int | str | None, Callable[[Any], Stored], ColumnMeta]]
+
+
 class Changer:
     """Runs the statements that change rows, inside one transaction."""
 
     def __init__(
-        self, session: Session, transaction: Transaction, statement: Statement, parameters: Parameters, find: Find
-    ) -> None:
+        self, session: Session, transaction: Transaction, statement: Statement, parameters: Parameters, find: Find,
+        where: Any,
+    ) -> None:  # fmt: skip
         self._session = session
         self._statement = statement
         self._parameters = parameters
         self._find = find
+        self._where = where
+        """The catalog, and what else names lead to tables by: what is prepared holds for the same."""
         self._writer = Writer(session.keyspace, transaction)
 
     # INSERT
 
     def insert(self, tree: exp.Insert) -> Result:
         """Run INSERT."""
+        prepared = self._statement.prepared
+        if prepared is not None and prepared[0] == self._where:
+            return self._insert_given(prepared[1])
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         table, _ = self._find(target)
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
@@ -59,6 +73,9 @@ class Changer:
         if len({column.column_id for column in columns}) != len(columns):
             raise DefinitionError("a column is given twice", sqlstate="42701")
         source = tree.expression
+        if (given := self._prepare(table, columns, tree, explicit=bool(names))) is not None:
+            self._statement.prepared = (self._where, given)
+            return self._insert_given(given)
         if tree.args.get("default"):
             new = Rows(table, tuples=[self._filled(table, [], [])])
         elif isinstance(source, exp.Values):
@@ -75,6 +92,29 @@ class Changer:
         else:
             done = self._insert_or(table, new, conflict, target)
         return self._returned("INSERT", table, done, tree.args.get("returning"), target)
+
+    def _prepare(
+        self, table: Table, columns: Sequence[ColumnMeta], tree: exp.Insert, *, explicit: bool
+    ) -> _Given | None:
+        """An INSERT of a row of parameters, which is likely to come again; None for any other."""
+        source = tree.expression
+        if not isinstance(source, exp.Values) or tree.args.get("conflict") or tree.args.get("returning"):
+            return None
+        nodes = source.expressions[0].expressions if isinstance(source.expressions[0], exp.Tuple) else []
+        if len(source.expressions) > 1 or not nodes or not all(isinstance(node, exp.Placeholder) for node in nodes):
+            return None
+        self._check_width(columns, len(nodes), explicit)
+        places = {column.column_id: mark_place(node) for column, node in zip(columns, nodes, strict=False)}
+        return _Given(table, [(places.get(column.column_id), column.type.store, column) for column in table.columns])
+
+    def _insert_given(self, given: _Given) -> Result:
+        parameters: Any = self._parameters
+        row = [defaults.value(column) if place is None else store(parameters[place])
+               for place, store, column in given.cells]  # fmt: skip
+        new = Rows(given.table, tuples=[row])
+        self._check(given.table, new)
+        self._writer.insert(new)
+        return Result("INSERT 1", 1)
 
     def _values(self, table: Table, columns: Sequence[ColumnMeta], source: exp.Values, *, explicit: bool) -> Rows:
         given: list[list[Any]] = []

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ontolake.errors import Corruption
 from ontolake.sql.types import WIDTHS, Kind, Stored, Type
@@ -56,34 +57,41 @@ def after(prefix: bytes) -> bytes:
     return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else b""
 
 
-def payload(kind: int, value: Stored) -> bytes:
-    """A value's bytes in a key."""
-    if kind in (Kind.INT64, Kind.TIMESTAMP_NS):
-        return _u64(int(value) + SIGN)  # type: ignore[arg-type]
-    if kind == Kind.UTF8 or kind == Kind.BYTES:
-        raw = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[arg-type]
-        return raw.replace(b"\x00", ESCAPED) + END
-    if kind == Kind.DOUBLE:
-        number = float(value)  # type: ignore[arg-type]
-        bits = _NAN if math.isnan(number) else _bits.unpack(_f64.pack(number + 0.0))[0]
-        return _u64(bits ^ (2**64 - 1) if bits & SIGN else bits | SIGN)
-    if kind == Kind.BOOLEAN:
-        return b"\x01" if value else b"\x00"
-    if kind == Kind.DATE:
-        return _u32(int(value) + (1 << 31))  # type: ignore[arg-type]
-    return (int(value) + (1 << 127)).to_bytes(16, "big")  # type: ignore[arg-type]
+def _octets(raw: bytes) -> bytes:
+    return raw.replace(b"\x00", ESCAPED) + END
+
+
+def _double(value: float) -> bytes:
+    bits = _NAN if math.isnan(value) else _bits.unpack(_f64.pack(value + 0.0))[0]
+    return _u64(bits ^ (2**64 - 1) if bits & SIGN else bits | SIGN)
+
+
+_ELEMENTS: dict[int, Callable[[Any], bytes]] = {
+    Kind.INT64: lambda value: b"\x02\x00" + _u64(value + SIGN),
+    Kind.TIMESTAMP_NS: lambda value: b"\x04\x00" + _u64(value + SIGN),
+    Kind.UTF8: lambda value: b"\x03\x00" + _octets(value.encode()),
+    Kind.BYTES: lambda value: b"\x08\x00" + _octets(value),
+    Kind.DOUBLE: lambda value: b"\x06\x00" + _double(value),
+    Kind.BOOLEAN: lambda value: b"\x01\x00\x01" if value else b"\x01\x00\x00",
+    Kind.DATE: lambda value: b"\x07\x00" + _u32(value + (1 << 31)),
+    Kind.DECIMAL: lambda value: b"\x05\x00" + (value + (1 << 127)).to_bytes(16, "big"),
+}
+"""How a value that is not NULL becomes an element of a tuple, by its kind."""
 
 
 def element(kind: int, value: Stored, desc: bool = False) -> bytes:
     """One element of a tuple. With `desc` it sorts the other way round, NULL first."""
-    encoded = bytes((kind, 1)) if value is None else bytes((kind, 0)) + payload(kind, value)
+    encoded = bytes((kind, 1)) if value is None else _ELEMENTS[kind](value)
     return encoded.translate(_INVERTED) if desc else encoded
 
 
 def encode_tuple(types: Sequence[Type], values: Sequence[Stored], desc: Sequence[bool] = ()) -> bytes:
     """A tuple of values. Those given may be fewer than the types: a prefix of the tuple."""
-    flags = desc or (False,) * len(values)
-    return b"".join(element(type.kind, value, flag) for type, value, flag in zip(types, values, flags, strict=False))
+    if None in values or True in desc:
+        flags = desc or (False,) * len(values)
+        return b"".join([element(type.kind, value, flag)
+                         for type, value, flag in zip(types, values, flags, strict=False)])  # fmt: skip
+    return b"".join([_ELEMENTS[type.kind](value) for type, value in zip(types, values, strict=False)])
 
 
 def decode_tuple(

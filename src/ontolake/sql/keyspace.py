@@ -14,6 +14,7 @@ import numpy as np
 
 from ontolake.sql import nodes
 from ontolake.sql.rows import LIVE, TOMBSTONE
+from ontolake.sql.schema import NEWEST
 from ontolake.sql.vectors import Strings, offsets_of
 
 BATCH = 65536
@@ -203,7 +204,7 @@ class Keyspace:
 
     def _nodes(self, part: bytes, at: int) -> list[int]:
         """The nodes of a part of the keyspace that hold something that may have lived at a version."""
-        newest: Any = self.connection.execute("SELECT version FROM state").get
+        newest: Any = self.connection.execute(f"SELECT {NEWEST}").get
         path = nodes.ancestors(at, newest + 1)
         sql = _OPEN.format(", ".join(map(str, path)) or "0")
         stored = {row[0] for row in self._rows(sql, (part, at, at))}
@@ -217,20 +218,16 @@ class Keyspace:
 
     # writing
 
-    def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]], revived: Sequence[bytes] = ()) -> None:
-        """Put keys that are not there now. Those that `revived` names have been deleted before."""
-        if revived:
-            self._revive(version, revived)
+    def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Put keys that are not there now, and have no tombstone: see `revive`. Raises `apsw.ConstraintError`."""
         if isinstance(entries, list) and len(entries) <= _MANY:  # one statement for all versions, which SQLite knows
             self.connection.executemany(_INSERT, [(key, version, value) for key, value in entries])
         else:
             self.connection.executemany(
                 f"INSERT INTO latest (key, version, value) VALUES (?, {version}, ?)", entries)
 
-    def insert_marks(self, version: int, wanted: Sequence[bytes], revived: Sequence[bytes] = ()) -> None:
-        """Put index entries that carry no columns and are not there now."""
-        if revived:
-            self._revive(version, revived)
+    def insert_marks(self, version: int, wanted: Sequence[bytes]) -> None:
+        """Put index entries that carry no columns, as `insert` does."""
         self.connection.executemany(
             f"INSERT INTO latest (key, version, value) VALUES (?, {version}, x'{LIVE.hex()}')",
             ((key,) for key in wanted))
@@ -247,18 +244,21 @@ class Keyspace:
         self.connection.executemany(
             "INSERT OR REPLACE INTO gone (key, version) VALUES (?, ?)", ((key, version) for key in wanted))
 
-    def gone(self, wanted: Sequence[bytes]) -> list[bytes]:
-        """Those keys that have a tombstone now."""
+    def revive(self, version: int, wanted: Sequence[bytes]) -> None:
+        """Move the tombstones of keys that are to be put again to the past; those of this very transaction vanish."""
         if not self.connection.execute("SELECT 1 FROM gone LIMIT 1").fetchone():
-            return []
-        if len(wanted) <= _MANY:
-            marks = _marks(len(wanted))
-            padded = [*wanted, *([None] * (marks.count("?") - len(wanted)))]
-            return [row[0] for row in self._rows(f"SELECT key FROM gone WHERE key IN ({marks})", padded)]
-        found = []
+            return
+        dead = []
         for begin in range(0, len(wanted), _MANY):
-            found += self.gone(wanted[begin : begin + _MANY])
-        return found
+            chunk = wanted[begin : begin + _MANY]
+            marks = _marks(len(chunk))
+            padded = [*chunk, *([None] * (marks.count("?") - len(chunk)))]
+            dead += self._rows(f"SELECT key FROM gone WHERE key IN ({marks})", padded)
+        if dead:
+            self.connection.executemany(
+                f"INSERT INTO past SELECT node_of(key, version, ?2), key, version, ?2, x'{TOMBSTONE.hex()}' FROM gone "
+                "WHERE key = ?1 AND version < ?2", [(key, version) for (key,) in dead])
+            self.connection.executemany("DELETE FROM gone WHERE key = ?", dead)
 
     def close_nodes(self) -> None:
         """Write down which nodes were written to. Before a commit."""
@@ -273,13 +273,6 @@ class Keyspace:
         self.connection.executemany(
             "INSERT INTO past SELECT node_of(key, version, ?2), key, version, ?2, value FROM latest "
             "WHERE key = ?1 AND version < ?2", ((key, version) for key in wanted))
-
-    def _revive(self, version: int, wanted: Sequence[bytes]) -> None:
-        """Move tombstones to the past; those of this very transaction vanish."""
-        self.connection.executemany(
-            f"INSERT INTO past SELECT node_of(key, version, ?2), key, version, ?2, x'{TOMBSTONE.hex()}' FROM gone "
-            "WHERE key = ?1 AND version < ?2", ((key, version) for key in wanted))
-        self.connection.executemany("DELETE FROM gone WHERE key = ?", ((key,) for key in wanted))
 
 
 def _marks(count: int) -> str:

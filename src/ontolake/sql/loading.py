@@ -142,8 +142,9 @@ def _taken(found: Strings, order: np.ndarray[tuple[int], np.dtype[np.int64]]) ->
 
 def _insert(session: Session, transaction: Transaction, rows: Rows, found: list[bytes], values: list[bytes]) -> None:
     keyspace = session.keyspace
+    keyspace.revive(transaction.version, found)
     try:
-        keyspace.insert(transaction.version, zip(found, values, strict=True), keyspace.gone(found))
+        keyspace.insert(transaction.version, zip(found, values, strict=True))
     except apsw.ConstraintError as error:
         taken = set(keyspace.get_many(found, transaction.version - 1)) or set(found[:1])
         number = next(n for n, key in enumerate(found) if key in taken)
@@ -159,14 +160,14 @@ def _load_index(session: Session, transaction: Transaction, rows: Rows, index: I
     if order is not None:
         entries = _taken(entries, order)
     found = checked_keys(table, entries.to_list())
+    keyspace.revive(transaction.version, found)
     if index.include_ids:
         values = rows.included(index)
         if order is not None:
             values = [values[n] for n in order.tolist()]
-        pairs = zip(found, values, strict=True)
-        keyspace.insert(transaction.version, pairs, keyspace.gone(found))
+        keyspace.insert(transaction.version, zip(found, values, strict=True))
     else:
-        keyspace.insert_marks(transaction.version, found, keyspace.gone(found))
+        keyspace.insert_marks(transaction.version, found)
 
 
 def _check_unique(session: Session, rows: Rows, index: IndexMeta) -> None:

@@ -451,5 +451,9 @@ def _named(table: pa.Table, names: list[str] | None) -> Result:
 
 def find_in(catalog: Catalog, node: exp.Table, database: str | None, schema: str, statement: Statement) -> Table:
     """The table that a node names. Raises `UnknownNameError`."""
-    return catalog.table(name_of(node.args.get("catalog")) or database or catalog.default_database(),
-                         name_of(node.args.get("db")) or schema, name_of(node.this), position_of(node, statement))
+    try:
+        return catalog.table(name_of(node.args.get("catalog")) or database or catalog.default_database(),
+                             name_of(node.args.get("db")) or schema, name_of(node.this))  # fmt: skip
+    except UnknownNameError as error:
+        error.position = position_of(node, statement)
+        raise

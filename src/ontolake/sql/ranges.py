@@ -19,6 +19,7 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.sql import keys
 from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
 from ontolake.sql.keyspace import Batch, Keyspace, Span
+from ontolake.sql.schema import NEWEST
 from ontolake.sql.vectors import Strings
 
 if TYPE_CHECKING:
@@ -143,21 +144,26 @@ class Routed(Keyspace):
                 found += (super().count if home is None else home.count)(piece, limit - found)
         return found
 
-    def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]], revived: Sequence[bytes] = ()) -> None:
+    def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         if not self.parts:
-            super().insert(version, entries, revived)
+            super().insert(version, entries)
             return
-        dead = self._sorted(revived)
         for home, some in self._sorted(entries, lambda entry: entry[0]).items():
-            (super().insert if home is None else home.insert)(version, some, dead.get(home, ()))
+            (super().insert if home is None else home.insert)(version, some)
 
-    def insert_marks(self, version: int, wanted: Sequence[bytes], revived: Sequence[bytes] = ()) -> None:
+    def insert_marks(self, version: int, wanted: Sequence[bytes]) -> None:
         if not self.parts:
-            super().insert_marks(version, wanted, revived)
+            super().insert_marks(version, wanted)
             return
-        dead = self._sorted(revived)
         for home, some in self._sorted(wanted).items():
-            (super().insert_marks if home is None else home.insert_marks)(version, some, dead.get(home, ()))
+            (super().insert_marks if home is None else home.insert_marks)(version, some)
+
+    def revive(self, version: int, wanted: Sequence[bytes]) -> None:
+        if not self.parts:
+            super().revive(version, wanted)
+            return
+        for home, some in self._sorted(wanted).items():
+            (super().revive if home is None else home.revive)(version, some)
 
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.parts:
@@ -173,14 +179,6 @@ class Routed(Keyspace):
         for home, some in self._sorted(wanted).items():
             (super().delete if home is None else home.delete)(version, some)
 
-    def gone(self, wanted: Sequence[bytes]) -> list[bytes]:
-        if not self.parts:
-            return super().gone(wanted)
-        found: list[bytes] = []
-        for home, some in self._sorted(wanted).items():
-            found += (super().gone if home is None else home.gone)(some)
-        return found
-
 
 def read(connection: apsw.Connection) -> list[Range]:
     """The routing table, by key."""
@@ -191,7 +189,7 @@ def read(connection: apsw.Connection) -> list[Range]:
 
 def undo(connection: apsw.Connection, published: int) -> None:
     """Remove the versions that were written to a range but never published. Inside a transaction."""
-    newest: Any = connection.execute("SELECT version FROM state").get
+    newest: Any = connection.execute(f"SELECT {NEWEST}").get
     if newest <= published:
         return
     for sql in (
@@ -294,7 +292,7 @@ class Ranges:
     def _claim(self, target: apsw.Connection, url: str) -> None:
         """Make sure that a database is empty, or holds what an earlier attempt has left behind, which is removed."""
         claimed = target.execute("SELECT 1 FROM counter WHERE name = ?", (_MARK,)).fetchone()
-        version: Any = target.execute("SELECT version FROM state").get
+        version: Any = target.execute(f"SELECT {NEWEST}").get
         if not claimed and version:
             raise Invalid(f"{url} holds tables already", hint="move the range to an empty place")
         for table in ("latest", "past", "gone", "past_node"):

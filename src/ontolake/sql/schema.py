@@ -50,7 +50,7 @@ CREATE TABLE "commit" (
   keys BLOB NOT NULL -- of the rows and catalog records that it wrote
 );
 CREATE TABLE state (
-  version INTEGER NOT NULL, -- of the newest commit
+  version INTEGER NOT NULL, -- of the newest commit, where it is not told by "commit": see NEWEST
   ddl INTEGER NOT NULL, -- of the newest commit that changed the catalog
   floor INTEGER NOT NULL -- nothing before this version can be read any more
 );
@@ -67,4 +67,9 @@ INSERT INTO state VALUES (0, 0, 0);
 INSERT INTO counter VALUES ('database', 1), ('schema', 1), ('table', 100);
 """
 
-LAYOUT = Layout(0x6F6E7473, 1, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # the id reads "onts"
+NEWEST = 'max(version, ifnull((SELECT max(version) FROM "commit"), 0)) FROM state'
+"""The newest version of a database. One that only holds ranges of another has no commits of its own; any other writes
+a commit and no more, since every further page that a commit touches has to be made durable with it. Version 1 of the
+layout told it twice."""
+
+LAYOUT = Layout(0x6F6E7473, 2, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # the id reads "onts"

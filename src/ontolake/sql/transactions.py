@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 import apsw
@@ -23,10 +24,11 @@ from ontolake.sql.caching import Columns
 from ontolake.sql.catalog import Catalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.ranges import Part, Range, Routed
-from ontolake.sql.schema import LAYOUT
+from ontolake.sql.schema import LAYOUT, NEWEST
 from ontolake.sql.vectors import Strings
 
-_STATE = "SELECT version, ddl, floor FROM state"
+_STATE = f"SELECT ddl, floor, {NEWEST}"
+_BEGUN = f"SELECT ddl, (SELECT count(*) FROM range), {NEWEST}"
 _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
@@ -73,7 +75,8 @@ class Session:
     ) -> None:
         self.url, self.branch, self.readonly = url, branch, readonly
         self.columns = Columns(cache)
-        with ours(url):
+        self._ours = ours(url)
+        with self._ours:
             self.connection = LAYOUT.open(url, branch=branch, readonly=readonly, takeover=takeover,
                                           synchronous=synchronous)
         self._takeover, self._synchronous = takeover, synchronous
@@ -110,18 +113,19 @@ class Session:
             self.keyspace.route(found, self.parts)
             self._routing = found
 
-    def _begin(self, sql: str) -> None:
+    def _begin(self, sql: str) -> Transaction:
         """Begin on all databases, with the ranges as they are now."""
         self.connection.execute(sql)
-        if not self.parts and len(self._routing) == 1 and not self._is_rerouted():
-            return
         try:
-            if self._is_rerouted():
+            found: Any = self.connection.execute(_BEGUN).fetchone()
+            ddl, count, published = found
+            if count == len(self._routing) == 1:  # the first range is always here
+                return Transaction(published + 1, ddl)
+            if ranges.read(self.connection) != self._routing:
                 self.reroute()
-            published = self.state()[0]
             for part in self.parts.values():
                 part.connection.execute(sql)
-                newest: Any = part.connection.execute("SELECT version FROM state").get
+                newest: Any = part.connection.execute(f"SELECT {NEWEST}").get
                 part.limit = published if newest > published else None
                 if part.limit is not None and sql == _WRITE:
                     ranges.undo(part.connection, published)
@@ -130,9 +134,7 @@ class Session:
         except BaseException:
             self._roll_back()
             raise
-
-    def _is_rerouted(self) -> bool:
-        return ranges.read(self.connection) != self._routing
+        return Transaction(published + 1, ddl)
 
     def _each(self, sql: str) -> None:
         """Run a statement on all databases, the main one last."""
@@ -161,7 +163,7 @@ class Session:
     @contextmanager
     def reading(self) -> Iterator[Transaction | None]:
         """One state of the keyspace for as long as the block takes."""
-        with self.lock, ours(self.url):
+        with self.lock, self._ours:
             self._check_open()
             if self.transaction is not None or self.connection.in_transaction:
                 yield self.transaction
@@ -175,7 +177,7 @@ class Session:
     @contextmanager
     def writing(self, statement: str) -> Iterator[Transaction]:
         """A statement that writes: a transaction of its own, or a part of the open one. It is done whole or not."""
-        with self.lock, ours(self.url):
+        with self.lock, self._ours:
             self._check_open()
             if self.readonly:
                 raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
@@ -183,10 +185,9 @@ class Session:
             if self.transaction is not None:
                 yield from self._nested(self.transaction, statement)
                 return
-            self._begin(_WRITE)
+            transaction = self._begin(_WRITE)
             try:
                 faults.reach("sql: transaction begun")
-                transaction = self._begun()
                 yield transaction
                 transaction.statements.append(statement)
                 self._commit(transaction)
@@ -215,10 +216,6 @@ class Session:
                 part.connection.execute("COMMIT")
         self.connection.execute("COMMIT")
 
-    def _begun(self) -> Transaction:
-        version, ddl, _ = self.state()
-        return Transaction(version + 1, ddl)
-
     def _roll_back(self) -> None:
         for keyspace in (self.keyspace, *self.parts.values()):
             keyspace.open_nodes = {}
@@ -242,7 +239,8 @@ class Session:
             'INSERT INTO "commit" (version, time, statement, keys) VALUES (?, ?, ?, ?)',
             (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000],
              _packed(transaction.touched)))  # fmt: skip
-        self.connection.execute("UPDATE state SET version = ?1, ddl = iif(?2, ?1, ddl)", (version, transaction.ddl))
+        if transaction.ddl:
+            self.connection.execute("UPDATE state SET ddl = ?", (version,))
         faults.reach("sql: commit written")
         self.connection.execute("COMMIT")
         faults.reach("sql: committed")
@@ -256,9 +254,8 @@ class Session:
             self._check_open()
             if self.transaction is not None:
                 raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
-            with ours(self.url):
-                self._begin(_WRITE if self.parts and not self.readonly else "BEGIN")
-                self.transaction = self._begun()
+            with self._ours:
+                self.transaction = self._begin(_WRITE if self.parts and not self.readonly else "BEGIN")
         except BaseException:
             self.lock.release()
             raise
@@ -268,7 +265,7 @@ class Session:
         transaction = self._open()
         self.transaction, self._marks = None, []
         try:
-            with ours(self.url):
+            with self._ours:
                 try:
                     self._commit(transaction)
                 except BaseException:
@@ -320,7 +317,8 @@ class Session:
     def state(self) -> tuple[int, int, int]:
         """The version of the newest commit, that of the newest that changed the catalog, and the floor."""
         found: Any = self.connection.execute(_STATE).fetchone()
-        return found  # type: ignore[no-any-return]
+        ddl, floor, version = found
+        return version, ddl, floor
 
     def get(self, key: bytes, catalog: Catalog) -> tuple[bytes | None] | None:
         """The newest value of a key, if there is one; None if the catalog is not this one any more."""
@@ -402,14 +400,20 @@ def unpacked(blob: bytes) -> list[bytes]:
     return sorted({blob[body + end - size : body + end] for end, size in zip(ends, lengths.tolist(), strict=True)})
 
 
-@contextmanager
-def ours(url: str) -> Iterator[None]:
-    """Raise our errors for those of SQLite."""
-    try:
-        yield
-    except apsw.Error as error:
-        if isinstance(error, OntolakeError):
-            raise
+class ours:
+    """Raises our errors for those of SQLite, inside a `with` block."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, apsw.Error) or isinstance(error, OntolakeError):
+            return
+        url = self._url
         if isinstance(error, apsw.BusyError | apsw.LockedError):
             raise SerializationError(f"somebody else is writing to {url}, or has written since this transaction began",
                                      hint="roll back and try again") from error

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+import apsw
 import pyarrow as pa
 
 from ontolake import faults
@@ -18,7 +19,7 @@ from ontolake.sql.catalog import IndexMeta, Table
 from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
 from ontolake.sql.keyspace import Keyspace, Span
 from ontolake.sql.transactions import Transaction
-from ontolake.sql.types import Stored, Type
+from ontolake.sql.types import Stored
 from ontolake.sql.vectors import Strings
 
 FEW = 48
@@ -36,6 +37,7 @@ class Rows:
         self._tuples = tuples
         self._columns = None if columns is None else [_flat(column) for column in columns]
         self.count = len(tuples) if tuples is not None else len(columns[0]) if columns else 0
+        self.few = self.count <= FEW
 
     def __len__(self) -> int:
         return self.count
@@ -57,10 +59,6 @@ class Rows:
                              for n, column in enumerate(self.table.columns)]  # fmt: skip
         return self._columns
 
-    @property
-    def few(self) -> bool:
-        return self.count <= FEW
-
     def take(self, which: Sequence[int]) -> Rows:
         """The rows at these places."""
         if self._tuples is not None:
@@ -77,9 +75,8 @@ class Rows:
     def keys(self) -> list[bytes]:
         """The primary row keys."""
         table = self.table
-        places = [table.place[column.column_id] for column in table.primary_key]
         if self.few:
-            types, prefix = table.key_types, table.prefix
+            types, prefix, places = table.key_types, table.prefix, table.key_places
             found = [prefix + keys.encode_tuple(types, [row[n] for n in places]) for row in self.tuples]
         else:
             found = self.key_strings().to_list()
@@ -87,15 +84,14 @@ class Rows:
 
     def key_strings(self) -> Strings:
         table = self.table
-        places = [table.place[column.column_id] for column in table.primary_key]
-        return vectors.encode_keys(table.prefix, table.key_types, [self.columns[n] for n in places])
+        return vectors.encode_keys(table.prefix, table.key_types, [self.columns[n] for n in table.key_places])
 
     def values(self) -> list[bytes]:
         """The row values."""
         table = self.table
-        places = [table.place.get(column.column_id) for column in table.all_columns]
+        places = table.places
         if self.few:
-            if places == list(range(len(table.columns))):
+            if table.is_plain:
                 return [rows.encode_row(table.kinds, row) for row in self.tuples]
             return [rows.encode_row(table.kinds, [None if n is None else row[n] for n in places])
                     for row in self.tuples]  # fmt: skip
@@ -106,8 +102,7 @@ class Rows:
     def entries(self, index: IndexMeta) -> list[tuple[bytes, bytes]]:
         """The entries of an index, one a row."""
         if self.few:
-            types, desc, places = self._parts(index)
-            prefix = keys.entry_prefix(self.table.id, index.index_id)
+            prefix, types, desc, places = self.table.entry_parts(index)
             found = [prefix + keys.encode_tuple(types, [row[n] for n in places], desc) for row in self.tuples]
         else:
             found = self.entry_strings(index).to_list()
@@ -115,14 +110,8 @@ class Rows:
 
     def entry_strings(self, index: IndexMeta) -> Strings:
         """The keys of the entries of an index."""
-        types, desc, places = self._parts(index)
-        prefix = keys.entry_prefix(self.table.id, index.index_id)
+        prefix, types, desc, places = self.table.entry_parts(index)
         return vectors.encode_keys(prefix, types, [self.columns[n] for n in places], desc)
-
-    def _parts(self, index: IndexMeta) -> tuple[list[Type], tuple[bool, ...], list[int]]:
-        ids = (*index.column_ids, *self.table.meta.primary_key_column_ids)
-        desc = (*index.desc, *(False,) * len(self.table.primary_key))
-        return [self.table.by_id[id].type for id in ids], desc, [self.table.place[id] for id in ids]
 
     def included(self, index: IndexMeta) -> list[bytes]:
         """The values of the entries of an index: the columns that it includes."""
@@ -140,9 +129,9 @@ class Rows:
 
     def check_not_null(self) -> None:
         """Raises `NotNullError`."""
-        for n, column in enumerate(self.table.columns):
-            if column.nullable:
-                continue
+        if self._tuples is not None and not any(None in row for row in self._tuples):
+            return
+        for n, column in self.table.required:
             if self._columns is not None and not self.few:
                 broken = bool(self._columns[n].null_count)
             else:
@@ -198,25 +187,20 @@ class Writer:
         new.check_not_null()
         found = new.keys()
         self._check_distinct(new, found)
-        if len(found) == 1:
-            taken = {} if self._keyspace.get(found[0]) is None else {found[0]: b""}
-        else:
-            taken = self._keyspace.get_many(found)
-        if taken:
-            number = next(n for n, key in enumerate(found) if key in taken)
-            raise duplicate(new, number)
-        self.insert_new(new, found)
-
-    def insert_new(self, new: Rows, found: list[bytes]) -> None:
-        """Add rows that are known to have passed all checks but those of unique indexes."""
-        self._insert(list(zip(found, self._checked_values(new), strict=True)))
+        if len(found) > 1 and (taken := self._keyspace.get_many(found)):
+            raise duplicate(new, next(n for n, key in enumerate(found) if key in taken))
+        entries = [new.entries(index) for index in new.table.indexes]
+        self._keyspace.revive(self._version, [*found, *(key for some in entries for key, _ in some)])
+        try:
+            self._keyspace.insert(self._version, list(zip(found, self._checked_values(new), strict=True)))
+        except apsw.ConstraintError as error:
+            raise duplicate(new, 0) from error
         faults.reach("sql: rows written")
         self._transaction.touch(found)
-        for index in new.table.indexes:
-            entries = new.entries(index)
+        for index, some in zip(new.table.indexes, entries, strict=True):
             if index.unique:
                 self._check_unique(new, index)
-            self._insert(entries)
+            self._keyspace.insert(self._version, some)
             faults.reach("sql: index written")
 
     def update(self, old: Rows, new: Rows) -> None:
@@ -321,7 +305,8 @@ class Writer:
 
     def _insert(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
         if entries:
-            self._keyspace.insert(self._version, entries, self._keyspace.gone([key for key, _ in entries]))
+            self._keyspace.revive(self._version, [key for key, _ in entries])
+            self._keyspace.insert(self._version, entries)
 
     def _checked_values(self, new: Rows) -> list[bytes]:
         values = new.values()
