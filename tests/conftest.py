@@ -1,5 +1,5 @@
-"""Shared by all tests: the servers as fixtures, no deadline for property tests on busy machines, and interrupts that
-reach the processes that tests start."""
+"""Shared by all tests: the servers as fixtures, no deadline for property tests on busy machines, short names, and
+interrupts that reach the processes that tests start."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ settings.load_profile("ontolake")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a job that runs in the background; processes started from here would never notice an interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Long values are named by their length: names go from process to process, and some would have megabytes."""
+    return f"{len(val)} long" if isinstance(val, str | bytes) and len(val) > 80 else None
 
 
 @pytest.fixture
