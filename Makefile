@@ -3,8 +3,10 @@
 # What set-up installs beside the core: extras of pyproject.toml.
 EXTRAS ?= s3,sql,graph,spark,dev
 # Targets that start Spark, and so need Java.
-SPARK_TARGETS := demo test test-fast bench
+SPARK_TARGETS := demo test bench
 JOBS ?= 2
+# Bytecode is kept, or each of the hundreds of processes that tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
