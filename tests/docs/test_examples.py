@@ -55,8 +55,9 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     os.environ.update(before)
 
 
-WITH_SPARK = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
-RUN = [pytest.param(page, id=page.stem, marks=WITH_SPARK if page.stem == "spark" else []) for page in PAGES]
+SLOW = {page: [pytest.mark.slow] for page in ("documents", "events", "graph", "ontology_objects")}  # many commands
+SLOW["spark"] = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+RUN = [pytest.param(page, id=page.stem, marks=SLOW.get(page.stem, [])) for page in PAGES]
 
 
 @pytest.mark.usefixtures("empty_folder")

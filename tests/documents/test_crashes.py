@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from documents_program import STEPS, describe, open_for_program
 from documents_support import start_child
+from marking import slow_after
 
 PLACES = {"native": "{}/", "pages": "sqlite+file://{}"}
 
@@ -62,7 +63,7 @@ def sweep(url: str, report: Path, reference: list[dict[str, Any]], every: int = 
             assert list(space.verify()) == []
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", slow_after(1, PLACES))
 def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing_half_done(
     place: str, tmp_path: Path, reference: list[dict[str, Any]]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from graph_scenarios import RECOVERIES, SCENARIOS, Scenario, Stop, fresh
 from graph_support import Customer, customers, held, start
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.graph import Graph, RecoveryBlockedError
@@ -110,8 +111,7 @@ def check_all(scenario: Scenario, stops: Iterator[tuple[str, str]], before: Any,
         check(scenario, url, step, before, after, published=published)
 
 
-@pytest.mark.parametrize("name", ["publish", *(pytest.param(name, marks=pytest.mark.slow)
-                                               for name in SCENARIOS if name != "publish")])
+@pytest.mark.parametrize("name", slow_after(1, SCENARIOS))
 def test_an_error_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
     template, before, after, steps = prepared(SCENARIOS[name], tmp_path)
     check_all(SCENARIOS[name], stopped(SCENARIOS[name], template, steps), before, after)
@@ -185,7 +185,7 @@ def open_at_once(url: str, count: int) -> list[Graph]:
     return opened
 
 
-@pytest.mark.parametrize("round", range(3))
+@pytest.mark.parametrize("round", slow_after(1, range(3)))
 @pytest.mark.parametrize("name", RECOVERIES)
 def test_two_opens_racing_on_one_sidecar_recover_once(graph: Graph, url: str, name: str, round: int) -> None:
     scenario = RECOVERIES[name]

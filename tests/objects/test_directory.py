@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed, Transient
@@ -44,7 +45,7 @@ def steps_of(path: Path, write: Write) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", slow_after(2, WRITES))
 def test_a_kill_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, name: str) -> None:
     write = WRITES[name]
     steps = steps_of(tmp_path / "dry", write)

@@ -34,6 +34,7 @@ class TestLocalFile(RawFile, StorageConformance):
         return lambda: f"file://{tmp_path}/{next(numbers)}.db"
 
 
+@pytest.mark.slow
 class TestDirectory(RawObjects, StorageConformance):
     """`file:///…`: objects in a directory."""
 
