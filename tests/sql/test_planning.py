@@ -159,6 +159,47 @@ def test_a_limit_of_the_past_is_that_of_its_time(db: Database) -> None:
     assert db.query("SELECT id FROM t", as_of=version).num_rows == 100
 
 
+ENDS = [
+    ("ORDER BY id LIMIT 3", [0, 1, 2]), ("ORDER BY id DESC LIMIT 2 OFFSET 1", [9998, 9997]),
+    ("WHERE id >= 5000 ORDER BY id LIMIT 2", [5000, 5001]), ("WHERE id < 5000 ORDER BY id DESC LIMIT 1", [4999]),
+    ("WHERE v % 7 = 3 ORDER BY id LIMIT 2", [3, 10]), ("WHERE v % 7 = 3 ORDER BY id DESC LIMIT 2", [9999, 9992]),
+    ("WHERE id IN (5, 3, 7) ORDER BY id DESC LIMIT 2", [7, 5]), ("WHERE id < 2 ORDER BY id LIMIT 10", [0, 1]),
+    ("WHERE id > 100000 ORDER BY id LIMIT 1", []), ("ORDER BY id DESC LIMIT 0", []),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def changed() -> Any:
+    """Ten thousand rows at version 2; by now most are others, some are gone and some are new."""
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+        db.bulk_load("t", pa.table({"id": range(10_000), "v": range(10_000)}))
+        for sql in ("UPDATE t SET v = -v WHERE id % 3 > 0", "DELETE FROM t WHERE id % 5 = 0",
+                    "INSERT INTO t SELECT id + 20000, v FROM t WHERE id < 3000", "UPDATE t SET v = 0"):
+            db.execute(sql)
+        yield db
+
+
+@pytest.mark.parametrize(("rest", "expected"), ENDS)
+def test_the_first_and_last_rows_of_the_past_are_found_without_the_others(
+    changed: Database, monkeypatch: pytest.MonkeyPatch, rest: str, expected: list[int]
+) -> None:
+    monkeypatch.setattr(keyspace, "BATCH", 500)
+    whole = work(changed, lambda: changed.query("SELECT * FROM t", as_of=2))
+    assert changed.query(f"SELECT id FROM t {rest}", as_of=2).to_pydict() == {"id": expected}
+    assert work(changed, lambda: changed.query(f"SELECT id FROM t {rest}", as_of=2)) < whole // 8
+
+
+def test_rows_of_any_version_come_in_order(changed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyspace, "BATCH", 64)
+    for at in (2, 3, 4, 5, 6, None):
+        rows = sorted(changed.query("SELECT id, v FROM t", as_of=at).to_pylist(), key=lambda row: row["id"])
+        for where, wanted in (("", rows), ("WHERE v < -100 ", [row for row in rows if row["v"] < -100])):
+            sql = f"SELECT id, v FROM t {where}ORDER BY id"
+            assert changed.query(f"{sql} LIMIT 300 OFFSET 7", as_of=at).to_pylist() == wanted[7:307]
+            assert changed.query(f"{sql} DESC LIMIT 300", as_of=at).to_pylist() == wanted[::-1][:300]
+
+
 def test_a_join_by_primary_key_looks_up_what_it_needs(filled: Database) -> None:
     sql = "SELECT t.id, t.name FROM pair p JOIN t ON t.id = p.b WHERE p.a = 'a1' AND p.b < 3 ORDER BY 1"
     assert "multi-get on main.public.t, if the join asks for few keys" in filled.explain(sql)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sql_work import work
 
 from ontolake import faults
 from ontolake.cli import main
@@ -95,6 +96,29 @@ def test_moved_ranges_read_and_write_as_before(place: str, tmp_path: Path) -> No
         assert [each.url for each in db.ranges.list()] == [""]
         assert sorted(db.execute("SELECT * FROM t").fetchall()) == last
         assert list(db.verify()) == []
+
+
+def test_the_first_and_last_rows_of_moved_ranges_are_found_without_the_others(tmp_path: Path) -> None:
+    url, urls = PLACES["native"](tmp_path)
+    with open_database(url) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+        db.bulk_load("t", pa.table({"id": range(20_000), "a": range(20_000)}))
+        version = db.version()
+        for start, place in zip((5000, 15_000), urls, strict=True):
+            db.ranges.split(row_key(start))
+            db.ranges.move(row_key(start), place)
+        db.execute("UPDATE t SET a = 0 WHERE id % 2 = 0; DELETE FROM t WHERE id > 19000")
+        whole = work(db, lambda: db.query("SELECT * FROM t"))
+        for rest, at, expected in (
+            ("ORDER BY id DESC LIMIT 2", None, [19_000, 18_999]),
+            ("ORDER BY id DESC LIMIT 2", version, [19_999, 19_998]),
+            ("WHERE id < 15001 ORDER BY id DESC LIMIT 3", None, [15_000, 14_999, 14_998]),
+            ("WHERE id >= 4999 ORDER BY id LIMIT 3", version, [4999, 5000, 5001]),
+            ("WHERE a = 14999 OR a = 101 ORDER BY id LIMIT 1", None, [101]),
+        ):  # fmt: skip
+            sql = f"SELECT id FROM t {rest}"
+            assert db.query(sql, as_of=at).to_pydict() == {"id": expected}
+            assert work(db, lambda sql=sql, at=at: db.query(sql, as_of=at)) < whole // 2  # type: ignore[misc]
 
 
 def test_a_range_moves_on_and_back(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ _BOUND = "SELECT key FROM {} ORDER BY key LIMIT 1 OFFSET ?"
 _INSERT = "INSERT INTO latest (key, version, value) VALUES (?, ?, ?)"
 _REPLACE = "INSERT OR REPLACE INTO latest (key, version, value) VALUES (?, ?, ?)"
 _FIRST = "SELECT key FROM latest WHERE key >= ? AND key < ? AND version <= ? ORDER BY key LIMIT 1"
-_LAST = "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1 OFFSET ?"
 _LATEST, _PAST = "latest WHERE key >= ? AND key < ?", "past WHERE node = ? AND key >= ? AND key < ?"
 _THEN = " AND version <= ?"
 _LIVED = " AND version <= ? AND until > ? AND value <> x'0101'"
@@ -112,25 +111,51 @@ class Keyspace:
         if at is None:
             yield from self._scan(_Source(_LATEST), span, keys, limit, ahead)
             return
-        first: Any = self.connection.execute(_FIRST, (*span, at)).fetchone()
-        sources = [] if first is None else [(_Source(_LATEST, _THEN, (), (at,)), first[0])]
-        for node in self._nodes(nodes.part(span.start), at):
-            source = _Source(_PAST, _LIVED_SURELY, (node,)) if node == at else _Source(_PAST, _LIVED, (node,), (at, at))
-            sources.append((source, span.start))
-        for source, start in sources:
-            for batch in self._scan(source, Span(start, span.end), keys, limit, ahead):
+        for source in self._sources(span, at):
+            if source.where is _LATEST:
+                first: Any = self.connection.execute(_FIRST, (*span, at)).fetchone()
+                if first is None:
+                    return
+                span = Span(first[0], span.end)
+            for batch in self._scan(source, span, keys, limit, ahead):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
+
+    def _sources(self, span: Span, at: int | None) -> list[_Source]:
+        """Where all that lives in a span now, or lived at a version, comes from. What surely has some is first."""
+        if at is None:
+            return [_Source(_LATEST)]
+        found = sorted(self._nodes(nodes.part(span.start), at), key=lambda node: node != at)
+        return [*(_Source(_PAST, _LIVED_SURELY, (node,)) if node == at else _Source(_PAST, _LIVED, (node,), (at, at))
+                  for node in found), _Source(_LATEST, _THEN, (), (at,))]  # fmt: skip
 
     def is_ordered(self) -> bool:
         """Whether a scan of what is there now gives values in the order of their keys."""
         return True
 
-    def last(self, span: Span, count: int) -> Span:
-        """The end of a span: as much of it as its last `count` keys take up now."""
-        found: Any = self.connection.execute(_LAST, (*span, count - 1)).fetchone()
-        return span if found is None else Span(found[0], span.end)
+    def steps(self, span: Span, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[Span]:
+        """The parts of a span from its first key on, or with `descending` from its last.
+
+        Each but the last has at least `size` keys that live now, or lived at a version; later ones have more.
+        """
+        sources = self._sources(span, at)
+        size = BATCH // 16 + 1 if size is None else size
+        order = "key DESC" if descending else "key"
+        while span.start < span.end:
+            edge: bytes | None = None
+            for source in sources:  # the nearest edge of all of them, and nothing beyond one that is known
+                where = span if edge is None else Span(edge, span.end) if descending else Span(span.start, edge)
+                sql = f"SELECT key FROM {source.where}{source.filter} ORDER BY {order} LIMIT 1 OFFSET ?"
+                bindings = (*source.node, *where, *source.more, size - 1 if descending else size)
+                found: Any = self.connection.execute(sql, bindings).fetchone()
+                edge = edge if found is None else found[0]
+            if edge is None:
+                yield span
+                return
+            yield Span(edge, span.end) if descending else Span(span.start, edge)
+            span = Span(span.start, edge) if descending else Span(edge, span.end)
+            size = max(size, min(size * 4, BATCH))
 
     def values_of(self, wanted: Sequence[bytes], at: int | None = None) -> Strings:
         """The values of those keys that are there, now or at a version, in no particular order."""

@@ -7,7 +7,7 @@ on what the accesses have found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -154,9 +154,12 @@ class Plan:
         """Whether an access finds rows in the order of their keys, which is the one that is wanted."""
         window = self._window
         assert window is not None
-        few = chosen.keys is not None and len(chosen.keys) == 1
-        return few or (not window.descending and chosen.keys is None and chosen.by is None
-                       and self.sources[0].at is None and keyspace.is_ordered())  # fmt: skip
+        return self._is_by_key(chosen) and (chosen.keys is not None or (
+            not window.descending and self.sources[0].at is None and keyspace.is_ordered()))  # fmt: skip
+
+    def _is_by_key(self, chosen: Access) -> bool:
+        """Whether an access reads ranges of the primary key, or one key, so that it can go by the order of keys."""
+        return chosen.by is None if chosen.keys is None else len(chosen.keys) == 1
 
     def _run_window(
         self, session: Session, chosen: Access, limit: int, offset: int, parameters: Parameters
@@ -164,26 +167,37 @@ class Plan:
         """A few rows: read no more than it takes to have them."""
         source, window = self.sources[0], self._window
         assert window is not None
-        keyspace, room = session.keyspace, limit + offset
-        tree = self.bound(parameters)
-        if chosen.answered >= self._parts:
-            if window.descending and chosen.keys is None and chosen.by is None and source.at is None and room:
-                spans = [keyspace.last(span, room) for span in chosen.spans]
-                table = reading.read_table(keyspace, chosen._replace(spans=spans), source.columns)
-            else:
-                few = room if not room or not window.ordered or self._in_key_order(chosen, keyspace) else None
-                table = reading.read_table(keyspace, chosen, source.columns, source.at, few)
-            return executing.run(tree, {source.name: table})
-        if window.ordered and not self._in_key_order(chosen, keyspace):
+        tree, room = self.bound(parameters), limit + offset
+        if window.ordered and not self._is_by_key(chosen):
             return executing.run(tree, self._read(session, [chosen]))
         tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
         tree.set("offset", None)
-        schema = reading.schema_of(source.columns)
-        found = [executing.run(tree, {source.name: schema.empty_table()})]
-        with closing(reading.read(keyspace, chosen, source.columns, source.at)) as batches:
-            while sum(table.num_rows for table in found) < room and (batch := next(batches, None)) is not None:
-                found.append(executing.run(tree, {source.name: pa.Table.from_batches([batch])}))
+        found: list[pa.Table] = []
+        with closing(self._little_by_little(session.keyspace, chosen, room)) as tables:
+            while not found or sum(table.num_rows for table in found) < room:
+                table = next(tables, None)
+                if table is None and found:
+                    break
+                rows = reading.schema_of(source.columns).empty_table() if table is None else table
+                found.append(executing.run(tree, {source.name: rows}))
         return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
+
+    def _little_by_little(self, keyspace: Keyspace, chosen: Access, room: int) -> Generator[pa.Table, None, None]:
+        """The rows that an access finds, in the order that is wanted, no more at first than `room` may take."""
+        source, window = self.sources[0], self._window
+        assert window is not None
+        answered = chosen.answered >= self._parts
+        if answered and (not window.ordered or chosen.keys is not None):
+            yield reading.read_table(keyspace, chosen, source.columns, source.at, room)
+            return
+        if not window.ordered or chosen.keys is not None:
+            for batch in reading.read(keyspace, chosen, source.columns, source.at):
+                yield pa.Table.from_batches([batch])
+            return
+        size = room if answered or not room else None
+        for span in reversed(chosen.spans) if window.descending else chosen.spans:
+            for step in keyspace.steps(span, source.at, size, descending=window.descending) if room else ():
+                yield reading.read_table(keyspace, chosen._replace(spans=[step]), source.columns, source.at)
 
     def _read(self, session: Session, chosen: Sequence[Access], keep: bool = False) -> dict[str, pa.Table]:
         """The rows of all sources. A table that is read whole by several of them is read once."""
@@ -245,7 +259,7 @@ class Plan:
                  for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
         if self._window is not None and self._is_direct(chosen[0], session.keyspace):
             return [*lines, "answered by keys alone"]
-        if self._window is not None and (few := self._described(chosen[0], session.keyspace)):
+        if few := self._described(chosen[0]) if chosen else None:
             lines.append(few)
         for source, way in zip(self.sources, chosen, strict=True):
             wishes = [each for each in self._asked if each.name == source.name]
@@ -255,16 +269,14 @@ class Plan:
         return [*lines, "the rest by DataFusion:",
                 *(f"  {line}" for line in executing.explained(self.bound(parameters), empty))]  # fmt: skip
 
-    def _described(self, chosen: Access, keyspace: Keyspace) -> str | None:
+    def _described(self, chosen: Access) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
         window = self._window
         if window is None or window.limit is None:
             return None
-        if window.ordered and window.descending and chosen.answered >= self._parts:
-            return "  from the last key, no more rows than the LIMIT" if chosen.by is None else None
-        if window.ordered and not self._in_key_order(chosen, keyspace):
+        if window.ordered and not self._is_by_key(chosen):
             return None
-        order = "  in the order of keys, " if window.ordered else "  "
+        order = "  from the last key, " if window.descending else "  in the order of keys, " if window.ordered else "  "
         return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")
 
     def bound(self, parameters: Parameters) -> exp.Expr:

@@ -132,8 +132,13 @@ class Routed(Keyspace):
     def is_ordered(self) -> bool:
         return all(part.limit is None for part in self.parts)
 
-    def last(self, span: Span, count: int) -> Span:
-        return span if self.parts else super().last(span, count)
+    def steps(self, span: Span, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[Span]:
+        pieces = list(self._pieces(span)) if self.parts else [(None, span)]
+        for home, piece in reversed(pieces) if descending else pieces:
+            if home is None:
+                yield from super().steps(piece, at, size, descending=descending)
+            else:
+                yield from home.steps(piece, home.moment(at), size, descending=descending)
 
     def count(self, span: Span, limit: int) -> int:
         if not self.parts:

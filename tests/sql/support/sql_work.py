@@ -16,10 +16,12 @@ def work(db: Database, action: Callable[[], object]) -> int:
         steps += 1
         return False
 
-    connection = db._session.connection
-    connection.set_progress_handler(count, 100)
+    connections = [db._session.connection, *(part.connection for part in db._session.parts.values())]
+    for connection in connections:
+        connection.set_progress_handler(count, 100)
     try:
         action()
     finally:
-        connection.set_progress_handler(None)
+        for connection in connections:
+            connection.set_progress_handler(None)
     return steps
