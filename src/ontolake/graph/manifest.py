@@ -11,6 +11,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +46,8 @@ PASSIVE = frozenset({"optimize", "index"})
 """Kinds of commits that change no row."""
 
 _ATTEMPTS = 60
+_BLOCK = 2**20
+"""Bytes that are read at once: after thousands of commits the manifest still comes in one piece."""
 _IN_FLIGHT = 16
 """So many publishes of others may be on their way to the disk."""
 _LOST = ("Too many concurrent writers", "Commit conflict", "conflict", "Retryable")
@@ -214,7 +217,7 @@ class Manifest:
     def __init__(self, place: Place) -> None:
         self.place = place
         try:
-            self._main = place.open(MANIFEST)
+            self._main = place.open(MANIFEST, block=_BLOCK)
         except (ValueError, OSError) as error:
             text = str(error)
             if "not found" in text.lower() and not any(True for _ in place.store.list(f"{MANIFEST}/")):
@@ -450,12 +453,9 @@ class Manifest:
         datasets, line = [dataset], None if before.branch == MAIN else before.branch
         for version in range(max(self._durable.get(before.identity, 0), before.version - _IN_FLIGHT) + 1,
                              before.version + 1):  # fmt: skip
-            try:
-                other = self.dataset(before.branch, version)
-            except (OSError, ValueError):
-                continue  # of before the branch, or cleaned up
-            if self.place.is_recent(other, line):
-                datasets.append(other)
+            if self.place.is_recent(dataset, line, version):
+                with suppress(OSError, ValueError):  # gone meanwhile
+                    datasets.append(self.dataset(before.branch, version))
         self.place.settle(*datasets, line=line)
         self._durable[before.identity] = dataset.version
 

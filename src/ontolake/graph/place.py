@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 _TOP = 2**64 - 1
+_BLOCK = 65_536
 
 
 class Place:
@@ -60,9 +61,10 @@ class Place:
                           hint="install it with: pip install 'ontolake[graph]'") from error
         return lance
 
-    def open(self, path: str, **options: Any) -> LanceDataset:
-        """A dataset below the root. Raises what Lance raises."""
-        found: LanceDataset = self.lance().dataset(self.uri(path), storage_options=self.options, **options)
+    def open(self, path: str, *, block: int = _BLOCK, **options: Any) -> LanceDataset:
+        """A dataset below the root, of which at least a `block` of bytes is read at once. Raises what Lance raises."""
+        found: LanceDataset = self.lance().dataset(self.uri(path), storage_options=self.options, block_size=block,
+                                                   **options)
         return found
 
     def create(self, path: str, data: Any, **options: Any) -> LanceDataset:
@@ -86,10 +88,10 @@ class Place:
             self._sync([path for dataset in datasets for path in self._brought(dataset, line, None)])
             faults.reach("graph: dataset synced")
 
-    def is_recent(self, dataset: LanceDataset, line: str | None) -> bool:
+    def is_recent(self, dataset: LanceDataset, line: str | None, version: int) -> bool:
         """Whether a commit of a dataset is so young that whoever made it may not have made it durable yet."""
         try:
-            made = os.stat(_version_file(dataset, line)).st_mtime
+            made = os.stat(_version_file(dataset, line, version)).st_mtime
         except OSError:
             return False
         return made > time.time() - _YOUNG
@@ -182,7 +184,7 @@ class Place:
     def _brought(self, dataset: LanceDataset, line: str | None, transaction: Any) -> list[str]:
         """The files of the newest commit of a dataset. The transaction is read if it is not given."""
         folder = _folder(dataset, line)
-        names = [_version_file(dataset, line)]
+        names = [_version_file(dataset, line, dataset.version)]
         if transaction is None:
             try:
                 transaction = dataset.read_transaction(dataset.version)
@@ -224,8 +226,8 @@ def _folder(dataset: LanceDataset, line: str | None) -> str:
     return found if line is None or found.endswith(f"/tree/{line}") else f"{found}/tree/{line}"
 
 
-def _version_file(dataset: LanceDataset, line: str | None) -> str:
-    return os.path.join(_folder(dataset, line), "_versions", f"{_TOP - dataset.version:020d}.manifest")
+def _version_file(dataset: LanceDataset, line: str | None, version: int) -> str:
+    return os.path.join(_folder(dataset, line), "_versions", f"{_TOP - version:020d}.manifest")
 
 
 def _inode(path: str) -> int:
