@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ import pyspark
 import pytest
 from waiting import wait_for
 
+from ontolake.cli import main
 from ontolake.model import Entity, Field
 from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Session
@@ -57,8 +59,7 @@ class Cluster:
         self._processes: list[subprocess.Popen[Any]] = []
         port, self._pages = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{port}"
-        self._start("master", "master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port",
-                    str(self._pages))
+        self._start("master", "master.Master", "--port", str(port), "--webui-port", str(self._pages))
         wait_for(lambda: self.alive() is not None, 60)
         self.workers = [self._worker(number) for number in range(2)]
         wait_for(lambda: self.alive() == 2, 60)
@@ -70,21 +71,23 @@ class Cluster:
         self._processes.append(self._driver)
         assert self.said() == "ready"
 
-    def _start(self, name: str, what: str, *arguments: str) -> subprocess.Popen[Any]:
+    def _start(self, name: str, what: str, *arguments: str, host: str = "127.0.0.1") -> subprocess.Popen[Any]:
         variables = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-        variables |= {"SPARK_HOME": str(self._home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
+        variables |= {"SPARK_HOME": str(self._home), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m",
                       "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
         with (self._folder / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(
-                ["bash", str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *arguments],
+                ["bash", str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", host,
+                 *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables, start_new_session=True)  # fmt: skip
         self._processes.append(started)
         return started
 
     def _worker(self, number: int) -> subprocess.Popen[Any]:
-        return self._start(f"worker{number}", "worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
-                           "--webui-port", str(free_port()), "--work-dir", str(self._folder / f"work{number}"),
-                           self.master)
+        """Each under an address of its own, as if on a machine of its own: a task is not speculated where it runs."""
+        return self._start(f"worker{number}", "worker.Worker", "--cores", "1", "--memory", "1g", "--webui-port",
+                           str(free_port()), "--work-dir", str(self._folder / f"work{number}"), self.master,
+                           host=f"127.0.0.{number + 1}")
 
     def alive(self) -> int | None:
         """How many workers the master knows to be alive; None before it answers."""
@@ -142,7 +145,8 @@ def states(url: str) -> int:
 
 
 def test_load_stream_migrate_and_verify(cluster: Cluster, seaweed_url: str, tmp_path: Path) -> None:
-    seen = cluster.ask("where")
+    (tmp_path / "seen").mkdir()
+    seen = cluster.ask("where", gate=f"{tmp_path}/seen")
     assert len({process for process, _ in seen}) == 2, "both workers do something"
     assert {place for _, place in seen} == {os.environ["AWS_ENDPOINT_URL"]}
     source, target = f"{seaweed_url}/one", f"{seaweed_url}/two"
@@ -161,6 +165,37 @@ def test_load_stream_migrate_and_verify(cluster: Cluster, seaweed_url: str, tmp_
         damage, parts, looked_at = cluster.ask("verify", url=url)
         assert (damage, looked_at) == ([], count)
         assert parts > 1
+
+
+def test_a_task_that_is_done_twice_doubles_nothing_and_what_the_slower_one_leaves_is_collected(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, gate, work = f"file://{tmp_path}/lake", tmp_path / "gate", tmp_path / "lake-work"
+    gate.mkdir()
+    with Session(url, entity_types=[Part]) as session:
+        session.ensure(Part(id="own", size=-1))
+
+    def left() -> list[Path]:
+        return sorted(work.rglob("*.parquet"))
+
+    begun = cluster.ask("speculate", url=url, rows=ROWS, gate=str(gate))
+    assert begun == [f"begun-{number}-0" for number in range(6)] + ["begun-5-1"], "the last one was begun twice"
+    assert left() == []
+    (gate / "go").touch()  # the slower one goes on, though nobody waits for it any more
+    wait_for(lambda: len(left()) == 1, 60)
+    assert [one.size for one in rows(url)] == [-1, *range(ROWS)]
+    assert states(url) == ROWS + 1
+    assert main(["gc", url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["would_remove"]["staged"] == 0, "it might still be published"
+    yesterday = time.time() - 25 * 3600
+    os.utime(left()[0], (yesterday, yesterday))
+    assert main(["gc", url, "--json"]) == 0
+    preview = json.loads(capsys.readouterr().out)
+    assert preview["would_remove"]["staged"] == 1
+    assert main(["gc", url, "--token", preview["token"]]) == 0
+    assert left() == []
+    assert [one.size for one in rows(url)] == [-1, *range(ROWS)]
+    assert cluster.ask("verify", url=url)[0] == []
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_load_doubles_and_loses_nothing(
