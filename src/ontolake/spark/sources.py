@@ -75,9 +75,9 @@ class Source:
             condition, said = spark_says(error)
             if condition.startswith("PATH_NOT_FOUND"):
                 raise SourceError(self.name, f"there is nothing at {path!r}", hint="check the path") from None
-            if not isinstance(error, AnalysisException) and not condition.startswith("FAILED_READ_FILE"):
+            if self.make is not None and not isinstance(error, AnalysisException):
                 raise
-            raise SourceError(self.name, f"cannot be read: {said}") from None
+            raise SourceError(self.name, f"cannot be read: {said}") from error
 
     def _csv(self, spark: SparkSession, path: str) -> DataFrame:
         given = {"escape": '"', **self.options}  # a quote inside quotes is written twice, as almost everybody does
@@ -165,7 +165,13 @@ def _whole(names: Sequence[str]) -> Column:
 
 
 def spark_says(error: Exception) -> tuple[str, str]:
-    """What Spark calls an error, such as `PATH_NOT_FOUND`, and the sentence that goes with it."""
+    """What Spark calls an error, such as `PATH_NOT_FOUND`, and the sentence that goes with it.
+
+    What a library below Spark raises, such as the driver of a database, has no such name: then it is what Java says.
+    """
     text = str(error).strip()
     found = re.search(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\][^\n]*", text)
-    return (found[1], found[0]) if found is not None else ("", text.partition("\n")[0])
+    if found is not None:
+        return found[1], found[0]
+    java = re.search(r"^: (.+)$", text, re.MULTILINE)
+    return "", java[1] if java is not None else text.partition("\n")[0]
