@@ -246,7 +246,8 @@ def test_graphs_and_sql_tables_publish_a_batch_once_too(tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize(("options", "told"), [
-    ({"as_of": "1"}, "as_of"), ({"max_commits": "0"}, "max_commits"), ({"since": "x"}, "number")])
+    ({"as_of": "1"}, "as_of"), ({"max_commits": "0"}, "max_commits"), ({"max_rows": "0"}, "max_rows"),
+    ({"max_rows": "many"}, "number"), ({"since": "x"}, "number")])
 def test_options_of_a_source_are_checked(url: str, options: dict[str, str], told: str) -> None:
     from pyspark.sql.types import StructType
 

@@ -18,7 +18,8 @@ from ontolake.spark.types import spark_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OPTIONS = ("url", "table", "branch", "as_of", "mode", "since", "models", "parts", "max_commits", "stream", "run")
+OPTIONS = ("url", "table", "branch", "as_of", "mode", "since", "models", "parts", "max_commits", "max_rows", "stream",
+           "run")
 PARTS = 8
 
 
@@ -46,6 +47,7 @@ class Options:
         self.since = self._number("since")
         self.parts = self._number("parts") or PARTS
         self.max_commits = self._number("max_commits")
+        self.max_rows = self._number("max_rows")
         self.stream = self._given.get("stream")
         self.run = self._given.get("run")
 

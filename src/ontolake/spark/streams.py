@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import datasource as ds
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from ontolake.errors import Conflict, Invalid
@@ -36,8 +42,9 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.as_of is not None:
             raise Invalid("a stream has no option as_of: it goes on with every commit",
                           hint="since says behind which commit it begins")
-        if options.max_commits == 0:
-            raise Invalid("max_commits is 0: such a stream would never read anything", hint="give 1 or more")
+        for name in ("max_commits", "max_rows"):
+            if getattr(options, name) == 0:
+                raise Invalid(f"{name} is 0: such a stream would never read anything", hint="give 1 or more")
         self._options = options
         self._schema = schema
         self._until: int | None = None
@@ -46,7 +53,11 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"commit": self._options.since or 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.max_commits) if self._options.max_commits else ReadAllAvailable()
+        """Spark knows one limit and only hands it back: whether there is any is what counts here."""
+        options = self._options
+        if options.max_rows:
+            return ReadMaxRows(options.max_rows)
+        return ReadMaxFiles(options.max_commits) if options.max_commits else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = self._head()
@@ -56,10 +67,15 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
             return store.head()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        head = self._head() if self._until is None else self._until
-        if isinstance(limit, ReadMaxRows):  # Spark counts rows, we count commits
-            head = min(head, start["commit"] + limit.max_rows)
-        return {"commit": max(head, start["commit"])}
+        options, since = self._options, start["commit"]
+        end = self._head() if self._until is None else self._until
+        if not isinstance(limit, ReadAllAvailable):
+            if options.max_commits:
+                end = min(end, since + options.max_commits)
+            if options.max_rows and end > since + 1:
+                with options.open() as store:
+                    end = within(store, options.table, since, end, options.max_rows)
+        return {"commit": max(end, since)}
 
     def reportLatestOffset(self) -> dict[str, int]:
         return {"commit": self._head()}
@@ -79,6 +95,33 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to let go of: what was read stays for ever."""
+
+
+def within(store: Parallel, table: str, since: int, until: int, rows: int) -> int:
+    """The last commit of `(since, until]` up to which a table changes in no more than so many rows.
+
+    A commit is never split: the first one that changes the table counts as a whole, however big it is. Looks at ever
+    more commits at a time, so that what is read, one column, is not much more than what the batch will have.
+    """
+    import pyarrow.compute as pc
+
+    column = store.schema(table, "changes").names[-1]
+    done, step = 0, 1
+    while since < until:
+        end = min(since + step, until)
+        counts: dict[int, int] = {}
+        for split in store.splits(table, store.view(as_of=end, mode="changes", since=since), [column], parts=1):
+            for batch in split.read():
+                for found in pc.value_counts(batch.column(0)).to_pylist():
+                    counts[found["values"]] = counts.get(found["values"], 0) + found["counts"]
+        for commit in sorted(counts):
+            if done and done + counts[commit] > rows:
+                return commit - 1
+            done += counts[commit]
+            if done >= rows:
+                return commit
+        since, step = end, 2 * step
+    return until
 
 
 def read_part(partition: ds.InputPartition | Part | None, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -177,4 +220,4 @@ def _batch_of(commit: Commit[Any], stream: str) -> int | None:
     return None
 
 
-__all__ = ["Mark", "StreamReader", "StreamWriter", "last_batch", "publish_batch", "read_part"]
+__all__ = ["Mark", "StreamReader", "StreamWriter", "last_batch", "publish_batch", "read_part", "within"]
