@@ -14,6 +14,7 @@ from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.manifest import MAIN, Pin, State
 from ontolake.graph.merging_types import RENAMES
 from ontolake.graph.rows import check_values, defaults, refuse_duplicates
+from ontolake.graph.tables import Change
 from ontolake.graph.types import GraphField, GraphType, check_types, graph_type
 
 if TYPE_CHECKING:
@@ -139,17 +140,17 @@ def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> S
         for key, kind in added.items():
             pins[key] = Pin(None, graph._tables.create(kind).version, 0, kind.hash)
         for key, kind in changed.items():
-            pins[key] = reshape(graph, state, key, kind, made.renames.get(kind.name, {}), operation)
+            pins[key] = pin = reshape(graph, state, key, kind, made.renames.get(kind.name, {}), operation)
+            if hard and key in narrowed and pin.rows:
+                pins[key] = _anew(graph, state, kind, pin, operation)
         return pins
 
     renames = {key: made.renames[kind.name] for key, kind in changed.items() if made.renames.get(kind.name)}
     told = {"schema": [str(step) for step in made.steps], **({RENAMES: renames} if renames else {})}
-    published = graph._writer.operate(
+    return graph._writer.operate(
         state, dict.fromkeys((*changed, *added), 1), move, kind="schema", actor=actor,
-        types=(*changed.values(), *added.values()), dropped=dropped, extra=told)  # fmt: skip
-    if hard:
-        _remove(graph, state, published, dropped, narrowed)
-    return published
+        types=(*changed.values(), *added.values()), dropped=dropped, extra=told,
+        purged=(*dropped, *narrowed) if hard else ())  # fmt: skip
 
 
 def _refuse_shared(graph: Graph, state: State, keys: set[str]) -> None:
@@ -235,22 +236,8 @@ def _add(dataset: LanceDataset, kind: GraphType, fields: list[GraphField]) -> No
         dataset.add_columns(fill, read_columns=[kind.keys[0]])
 
 
-def _remove(graph: Graph, old: State, new: State, dropped: tuple[str, ...], reshaped: list[str]) -> None:
-    """Take away for good what was dropped: the objects of types, and versions that have dropped columns."""
-    for key in dropped:
-        location = old.types[key].location
-        graph._place.store.delete([info.key for info in graph._place.store.list(f"{location}/")])
-    if reshaped:
-        from ontolake.graph.maintenance import cleanup, rework_one
-
-        state = new
-        for key in reshaped:
-            if state.pins[key].rows:
-                state = rework_one(graph, state, key, _rewrite, frozenset({"Rewrite", "ReserveFragments"}), "optimize",
-                                   None)
-        cleanup(graph, None, 1, False, tables={state.types[key].table for key in reshaped})
-
-
-def _rewrite(dataset: LanceDataset) -> None:
-    """Write every row anew, without what is no longer a column."""
-    dataset.optimize.compact_files(target_rows_per_fragment=max(dataset.count_rows() * 2, 1024))
+def _anew(graph: Graph, state: State, kind: GraphType, pin: Pin, operation: str) -> Pin:
+    """Write every row of a table anew: a column that is dropped stays in the files that it is in."""
+    with reading(kind.table):
+        rows = graph._tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
+    return graph._tables.apply(kind, pin, state.line, Change(rows), operation)

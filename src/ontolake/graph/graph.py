@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,6 +32,7 @@ from ontolake.graph.maintenance import (
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Manifest, Pin, State, create_manifest, read_stamp
 from ontolake.graph.merging import MergeResult, Strategy, merge
 from ontolake.graph.place import Place
+from ontolake.graph.purging import purge
 from ontolake.graph.recovery import Recoverer, Recovery
 from ontolake.graph.sidecars import Sidecars
 from ontolake.graph.snapshot import Snapshot
@@ -53,6 +55,7 @@ class Graph:
         self._tables = Tables(place)
         self._sidecars = Sidecars(place)
         self._recoverer = Recoverer(place, self._manifest, self._tables, self._sidecars)
+        self._recoverer.purging = partial(purge, self)
         self._turns = Turns()
         self._writer = Writer(self._manifest, self._tables, self._sidecars, self._recoverer, self._turns)
         self._identities: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -176,29 +176,43 @@ class Removable(NamedTuple):
 
 
 def cleanup(
-    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool, tables: Collection[str] | None = None
+    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool
 ) -> tuple[list[Removable], int]:  # fmt: skip
-    """See `Graph.cleanup`; of all tables, or of some."""
-    manifest = graph._manifest
-    branches = [MAIN, *manifest.branches()]
-    pinned: dict[str, dict[str | None, set[int]]] = {}
-    kinds: dict[str, GraphType] = {}
-    states = [manifest.state(branch) for branch in branches]
-    tagged = set(graph.tags.list().values())
+    """See `Graph.cleanup`."""
     limit = datetime.now(UTC) - keep if keep is not None else None
-    for state in states:
-        records = manifest.commits(state.branch)
+
+    def young(state: State) -> Iterator[CommitRecord]:
+        records = graph._manifest.commits(state.branch)
         ages = {record.id: age for age, record in enumerate(first_parents(records, state.head.id))}
         for record in records.values():
             old = limit is not None and datetime.fromisoformat(record.created_at) < limit
             many = keep_commits is not None and ages.get(record.id, keep_commits) >= keep_commits
-            if record.id == state.head.id or record.id in tagged or not (
-                (old and (keep_commits is None or many)) or (many and (limit is None or old))):
-                for key, pin in record.pins.items():
-                    pinned.setdefault(key, {}).setdefault(pin.branch, set()).add(pin.version)
+            if not ((old and (keep_commits is None or many)) or (many and (limit is None or old))):
+                yield record
+
+    return remove_versions(graph, young, dry_run)
+
+
+def remove_versions(
+    graph: Graph, wanted: Callable[[State], Iterable[CommitRecord]], dry_run: bool,
+    tables: Collection[str] | None = None,
+) -> tuple[list[Removable], int]:  # fmt: skip
+    """Remove versions of all tables, or of some, that no commit shows which is `wanted` of any branch.
+
+    Heads, tagged commits, what branches were made from and where two of them met last are always kept.
+    """
+    manifest = graph._manifest
+    states = [manifest.state(branch) for branch in (MAIN, *manifest.branches())]
+    pinned: dict[str, dict[str | None, set[int]]] = {}
+    kinds: dict[str, GraphType] = {}
+    tagged = set(graph.tags.list().values())
+    shown = list(_met(graph, states))
+    for state in states:
+        known = manifest.commits(state.branch)
+        shown += [state.head, *(known[id] for id in tagged & known.keys()), *wanted(state)]
         kinds |= {kind.key: kind for kind in state.types.values()}
-    for base in _met(graph, states):
-        for key, pin in base.pins.items():
+    for record in shown:
+        for key, pin in record.pins.items():
             pinned.setdefault(key, {}).setdefault(pin.branch, set()).add(pin.version)
     found: list[Removable] = []
     freed = 0

@@ -8,12 +8,17 @@ row in the audit, `_graph_commit_recoveries.lance`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
-from ontolake.graph.errors import DamagedGraphError, ExpectedVersionMismatch, UnknownBranchError
+from ontolake.graph.errors import (
+    DamagedGraphError,
+    ExpectedVersionMismatch,
+    PublishContendedError,
+    UnknownBranchError,
+)
 from ontolake.graph.manifest import MAIN, RECOVERY_ACTOR, Manifest, Pin, line_of
 from ontolake.graph.place import Place
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove, at_work
@@ -53,6 +58,13 @@ class Recoverer:
         self.place, self.manifest, self.tables, self.sidecars = place, manifest, tables, sidecars
         self.blocked: dict[str, tuple[str, str]] = {}
         """Branches that take no writes, with the file and the reason."""
+        self.purging: Callable[[Sidecar], None] | None = None
+        """Removes for good what an operation has dropped."""
+
+    def purge(self, sidecar: Sidecar) -> None:
+        """The last step of an operation that was published. Raises `PublishContendedError` if it has to wait."""
+        if sidecar.purged and self.purging is not None:
+            self.purging(sidecar)
 
     def run(self) -> list[Recovery]:
         """Recover all that can be. What cannot be explained stays, and blocks its branch."""
@@ -71,6 +83,8 @@ class Recoverer:
                 continue
             try:
                 done.append(self._recover(sidecar))
+            except PublishContendedError:
+                continue  # what it has dropped cannot be removed yet: the next one does it
             except (Unexplained, DamagedGraphError) as error:
                 self.blocked[sidecar.branch] = (file, str(error))
         return done
@@ -92,7 +106,9 @@ class Recoverer:
             return self._end(sidecar, "dropped", None, "its branch is gone, and another has its name")
         if self.manifest.find(state.dataset, sidecar.operation) is not None:
             self.place.settle(state.dataset, line=None if sidecar.branch == MAIN else sidecar.branch)
-            return self._end(sidecar, "completed", sidecar.operation, "it was published")
+            self.purge(sidecar)
+            return self._end(sidecar, "completed", sidecar.operation, "it was published" + (
+                f"; what {', '.join(sidecar.purged)} had before was removed for good" if sidecar.purged else ""))
         undone = derived_ulid(sidecar.operation, "rollback")
         if self.manifest.find(state.dataset, undone) is not None:
             return self._end(sidecar, "rolled_back", undone, "it was undone")
@@ -178,6 +194,7 @@ class Recoverer:
                 extra={**sidecar.extra, "recovered": "rolled_forward", "original_actor": sidecar.actor})  # fmt: skip
         except ExpectedVersionMismatch as error:
             return self._end(sidecar, "discarded", None, f"{error.table_key} was published by somebody else since")
+        self.purge(sidecar)
         return self._end(sidecar, "rolled_forward", sidecar.operation, "every table had moved")
 
     def _back(self, sidecar: Sidecar, moves: list[TableMove], id: str) -> Recovery:

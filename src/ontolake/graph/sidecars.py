@@ -62,6 +62,8 @@ class Sidecar:
     types: list[dict[str, Any]] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     lineage: list[str] = field(default_factory=list)
+    purged: list[str] = field(default_factory=list)
+    """Tables of which nothing that is older than the commit is to be left."""
     extra: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 

@@ -88,9 +88,12 @@ class Writer:
         self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
         actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
         types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), recheck: Callable[[State], None] | None = None,
+        lineage: Sequence[str] = (), recheck: Callable[[State], None] | None = None, purged: Sequence[str] = (),
     ) -> State:  # fmt: skip
-        """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them."""
+        """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them.
+
+        Once it is published, nothing of before is left of the tables that are to be `purged`.
+        """
         self.ready(state.branch)
         operation = new_ulid()
         new = {one.key: one for one in types}
@@ -100,7 +103,7 @@ class Writer:
                        state.pins[key].version if key in state.pins else 0, operation, steps,
                        (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
             merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in types],
-            dropped=list(dropped), lineage=list(lineage), extra=dict(extra or {}),
+            dropped=list(dropped), lineage=list(lineage), purged=list(purged), extra=dict(extra or {}),
         )  # fmt: skip
         expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
 
@@ -133,11 +136,13 @@ class Writer:
             self._unsettled = True  # it may or may not have been published
             self.sidecars.leave(operation)
             raise
-        self.sidecars.leave(operation)
         try:
+            self.recoverer.purge(sidecar)
+            self.sidecars.leave(operation)
             self.sidecars.remove(operation, published=True)
         except BaseException:
             self._unsettled = True
+            self.sidecars.leave(operation)
             raise
         return published
 

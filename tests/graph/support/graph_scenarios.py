@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from graph_support import TYPES, Customer, Order, Placed, customers, described
@@ -13,6 +14,8 @@ from ontolake import faults
 from ontolake.graph import Graph, Unique
 from ontolake.graph.errors import UnknownBranchError
 from ontolake.model import Entity, Field, Relation
+
+SECRET = "nobody-may-read-this"
 
 
 class Stop(BaseException):
@@ -139,11 +142,40 @@ def _diverge_in_types(graph: Graph) -> None:
     graph.load(Customer, customers("d"))
 
 
+def _fill_with_secrets(graph: Graph) -> None:
+    with graph.transaction() as tx:
+        tx.load(Customer, customers("a", "b", tier=SECRET))
+        tx.load(Order, [{"id": 1}, {"id": 2}])
+        tx.load(Placed, [{"left_key": "a", "right_key": 1, "note": SECRET}])
+
+
+def narrowed() -> Any:
+    """Customers without a tier."""
+    class Customer(Entity):
+        id: Field[str] = Field(primary_key=True)
+        name: Field[str]
+        email: Field[Annotated[str | None, Unique]] = Field(default=None)
+
+    return Customer
+
+
+def drop_for_good(graph: Graph) -> None:
+    """Neither a column of customers nor the edges are left, and no file of what they held."""
+    graph.schema_apply(graph.schema_plan([narrowed(), Order]), hard=True, actor="tester")
+
+
+def with_secrets(graph: Graph) -> Any:
+    """All rows, and whether any file has what some of them hold or held."""
+    files = (path for path in Path(graph._place.root).rglob("*") if path.is_file())
+    return described(graph), any(SECRET.encode() in path.read_bytes() for path in files)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "publish": Scenario(_fill, _load),
     "fork": Scenario(_branch, lambda graph: _load(graph, "try"), branch="try"),
     "optimize": Scenario(_scatter, lambda graph: graph.optimize(actor="tester"), _layout),  # type: ignore[arg-type,return-value]
     "schema": Scenario(_fill, _evolve),
+    "hard drop": Scenario(_fill_with_secrets, drop_for_good, with_secrets),
     "merge": Scenario(_diverge, _merge),
     "merge types": Scenario(_diverge_in_types, _merge),
     "create branch": Scenario(_fill, _create),
