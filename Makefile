@@ -36,7 +36,7 @@ test: setup  ## all tests
 	@$(PYTEST) $(ARGS)
 
 test-fast: setup  ## the tests for working: no slow ones, under two minutes
-	@$(PYTEST) -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS)
 
 lint: setup  ## ruff, mypy strict
 	@$(PY) -m ruff check --quiet .

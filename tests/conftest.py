@@ -14,6 +14,7 @@ from hypothesis import settings
 pytest_plugins = ["ontolake.objects.testing.fixtures"]
 
 settings.register_profile("ontolake", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("ontolake")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -24,6 +24,7 @@ def test_a_place_that_keeps_its_promises(program, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_quick_leaves_out_the_long_sweeps(program) -> None:
     done = program("storage", "conformance", "memory://try", "--quick", "--only", "killed or flipped or hold", "--json")
     assert (done.code, done.err) == (0, "")

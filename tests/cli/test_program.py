@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from marking import slow_after
 
 pytestmark = pytest.mark.parametrize("url", ["file"], indirect=True)
 
 
 @pytest.mark.parametrize(
     ("command", "keys"),
-    [
+    slow_after(3, [
         ("info", {"url", "kind", "engine", "format_version", "page_size", "durable_lsn", "branches", "bytes"}),
         ("storage info", {"url", "kind", "durable_lsn", "fence", "branches", "log_start", "bytes"}),
         ("storage wal", {"url", "branch", "after", "records"}),
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.parametrize("url", ["file"], indirect=True)
         ("storage branch delete", {"url", "would_delete", "records", "token"}),
         ("storage compact", {"url", "pitr_floor", "freed", "bytes_before", "bytes_after"}),
         ("storage verify", {"url", "ok", "frames", "records", "branches", "pages", "damage"}),
-    ],
+    ]),
 )
 def test_every_command_answers_with_one_document(program, url: str, command: str, keys: set[str]) -> None:
     name = {"create": ["new"], "delete": ["try"]}.get(command.split()[-1], [])

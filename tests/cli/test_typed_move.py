@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from marking import examples, slow_after
 
 from ontolake.cli import main
 from ontolake.model import Entity, Field, Relation
@@ -305,8 +306,8 @@ OBJECTS = st.builds(
 LINKS = st.builds(Linked, left_key=KEYS, right_key=KEYS, instance=KEYS, weight=st.floats())
 
 
-@pytest.mark.parametrize("engine", ["v1", "v2"])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("engine", slow_after(1, ["v2", "v1"]))
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(objects=st.lists(OBJECTS, max_size=4), links=st.lists(LINKS, max_size=3))
 def test_whatever_is_stored_comes_back_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str], engine: str, objects: list[Any],
@@ -382,6 +383,7 @@ def test_an_import_that_is_killed_at_any_step_is_there_as_a_whole_or_not_at_all(
     assert outcomes[-1] == (-9, 20), "there is a step between what is durable and what is acknowledged"
 
 
+@pytest.mark.slow
 def test_a_terminal_sees_how_far_an_import_is(native, tmp_path: Path) -> None:
     file = write(tmp_path / "many.jsonl", *(line(id=f"n{n}", **CUSTOMER) for n in range(12_000)))
     leader, follower = pty.openpty()

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from marking import examples
 
 from ontolake.documents import (
     Delete,
@@ -222,7 +223,8 @@ class HistoriesOnFiles(Histories):
         self.url = f"sqlite+file://{self.folder}"
 
 
-QUICK = settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(40), stateful_step_count=25, deadline=None,
+                 suppress_health_check=list(HealthCheck))
 
 TestHistories = Histories.TestCase
 TestHistories.settings = QUICK

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from marking import slow_after
 
 from ontolake.engine.ahead import ReadAhead, children
 from ontolake.objects import ObjectStore
@@ -226,7 +227,7 @@ def test_a_scan_is_foreseen_over_all_levels_of_a_tree(
         assert fetches(ReadAhead(), order, lambda page: pages[page - 1], len(pages)) < 6 + len(order) / 30
 
 
-@pytest.mark.parametrize(("width", "count", "most"), [(12, 160, 25), (400, 64, 125), (400, 400, 750)])
+@pytest.mark.parametrize(("width", "count", "most"), slow_after(2, [(12, 160, 25), (400, 64, 125), (400, 400, 750)]))
 @pytest.mark.parametrize("step", [1, -1])
 def test_a_scan_of_a_wide_and_of_a_narrow_tree(width: int, count: int, most: int, step: int) -> None:
     """Up to 160,000 pages, which are more than are kept in mind, and lie in any order."""

@@ -41,6 +41,7 @@ LEFT_OPEN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_process_that_closes_nothing_ends_cleanly_and_lets_others_write(shared_place: str, connect: Connect) -> None:
     local = shared_place.endswith(".db")
     for number, what in enumerate(LEFT_OPEN if local else ["in a transaction", "overtaken", "followed"]):

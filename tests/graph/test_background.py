@@ -18,6 +18,7 @@ from ontolake.graph.staging import FRAGMENT_ROWS
 from ontolake.graph.together import Turns
 
 
+@pytest.mark.slow
 def test_many_commits_end_in_few_fragments_with_every_row(graph: Graph, url: str) -> None:
     graph.keep_optimized(every=5)
     choose = random.Random(7)

@@ -74,6 +74,7 @@ def test_an_edge_and_the_deletion_of_its_node_cannot_both_win(graph: Graph, url:
             graph.delete(Placed, ("a", 1))
 
 
+@pytest.mark.slow
 def test_readers_see_whole_commits_during_everything(graph: Graph, url: str) -> None:
     with graph.transaction() as tx:
         tx.load(Customer, customers("a"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from graph_support import Customer, Placed, customers
+from marking import slow_after
 
 from ontolake.graph import Graph, finding
 from ontolake.model import Entity, Field
@@ -23,10 +24,10 @@ class Named(Entity):
 
 
 @pytest.mark.parametrize("kept", [0, finding.KEPT_BYTES], ids=["taken", "kept"])
-@pytest.mark.parametrize(("kind", "keys", "missing"), [
+@pytest.mark.parametrize(("kind", "keys", "missing"), slow_after(1, [
     (Numbered, [-3, 0, 7, 12], [1, -4, 13, 2**62]), (Numbered, [-(2**62), 5, 2**61], [2**62, 0]),
     (Named, ["a", "ä", "zz", "\U0001f600", "\uffff"], ["", "b", "zzz"]),
-])  # fmt: skip
+]))  # fmt: skip
 def test_lookups_agree_however_often_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, kind: Any, keys: list[Any], missing: list[Any]
 ) -> None:  # fmt: skip

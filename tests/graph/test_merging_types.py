@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, described, entity, held
+from marking import slow_after
 
 from ontolake.graph import Graph, MergeConflictError, Unique, UnknownTableError
 from ontolake.model import Entity, Field, Relation
@@ -151,7 +152,7 @@ def test_a_type_that_the_target_dropped_stays_gone_unless_the_source_changed_it(
     assert "edge/Placed" not in found
 
 
-@pytest.mark.parametrize("renaming", ["try", "main", "both"])
+@pytest.mark.parametrize("renaming", slow_after(1, ["try", "main", "both"]))
 def test_rows_follow_a_column_that_one_side_renamed(forked: Graph, renaming: str) -> None:
     renamed = order(amount=(float, {"ge": 0, "default": 0.0}))
     for branch in ("try", "main"):
@@ -181,7 +182,7 @@ def test_a_clash_in_a_renamed_column_is_told(forked: Graph) -> None:
     assert merged(forked, strategy="ours")["node/Order"][1] == {"id": 1, "amount": 20.0}
 
 
-@pytest.mark.parametrize("changing", ["try", "main"])
+@pytest.mark.parametrize("changing", slow_after(1, ["try", "main"]))
 def test_columns_that_one_side_added_widened_and_dropped(graph: Graph, changing: str) -> None:
     first = order(count=(int, {}), gone=(str, {"default": "x"}))
     other = "main" if changing == "try" else "try"

@@ -45,7 +45,7 @@ def steps_of(path: Path, write: Write) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize("name", slow_after(2, WRITES))
+@pytest.mark.parametrize("name", slow_after(1, WRITES))
 def test_a_kill_at_any_step_leaves_the_old_or_the_new(tmp_path: Path, name: str) -> None:
     write = WRITES[name]
     steps = steps_of(tmp_path / "dry", write)
@@ -166,6 +166,7 @@ def test_what_is_made_ready_ahead_only_needs_its_swap(tmp_path: Path, events: li
     assert list((tmp_path / ".ontolake" / "temp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_kill_while_many_are_written_changes_nothing_else_and_they_can_be_written_again(tmp_path: Path) -> None:
     def write(store: DirectoryStore) -> None:
         store.put_all(MANY, {"d/old": NEW})

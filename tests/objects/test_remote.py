@@ -37,11 +37,13 @@ def test_a_missing_bucket_is_named(ministack: MinistackServer, ministack_url: st
     assert isinstance(answer, Invalid)
 
 
+@pytest.mark.slow
 def test_a_missing_bucket_is_named_by_seaweed_when_read(seaweed_url: str) -> None:
     with pytest.raises(Invalid, match=r"no-such-bucket.*does not exist"):
         open_store("s3://no-such-bucket/prefix").get("a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"])
 def test_wrong_credentials_are_refused(
     seaweed: SeaweedServer, seaweed_url: str, monkeypatch: pytest.MonkeyPatch, variable: str
@@ -102,6 +104,7 @@ def test_an_endpoint_that_takes_no_connection_fails_in_time(
                 one.close()
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_transient_and_its_data_is_there_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with SeaweedServer() as server:
         for name, value in server.env().items():

@@ -119,6 +119,7 @@ def migrate(link: Connection, peers: type, url: str, step: int) -> None:
         link.send("done")
 
 
+@pytest.mark.slow
 def test_a_migration_killed_at_any_step_is_whole_or_not_there(
     tmp_path: Path, start: Start, engine: str, kind: str
 ) -> None:  # fmt: skip
@@ -163,6 +164,7 @@ def _seen(session: Session) -> Any:
         return [diff.type_name for diff in error.diffs]
 
 
+@pytest.mark.slow
 def test_readers_during_a_migration_see_before_or_after_and_nothing_between(
     tmp_path: Path, start: Start, engine: str, kind: str
 ) -> None:  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 from waiting import wait_for
 
 from ontolake import faults
@@ -118,7 +119,7 @@ def test_a_holder_that_is_killed_is_out_when_its_time_is(native: str, engine: st
     session.close()
 
 
-@pytest.mark.parametrize("taken", ["taken by another", "free", "taken and released"])
+@pytest.mark.parametrize("taken", slow_after(1, ["taken by another", "free", "taken and released"]))
 def test_a_writer_whose_hold_ran_out_never_commits(native: str, engine: str, taken: str) -> None:
     session = session_at(native, engine, lock_timeout=30)
     with process(HOLD, native, "0.5") as paused:
@@ -219,6 +220,7 @@ TURNS = """
 """
 
 
+@pytest.mark.slow
 def test_holders_take_turns_and_never_interleave(tmp_path: Path, engine: str) -> None:
     url = fresh_url("native", tmp_path)
     session = session_at(url, engine)

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from marking import slow_after
 
 from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import (
@@ -432,7 +433,8 @@ def play(engine: str, place: str | Callable[[Path], str], examples: int, steps: 
     return happened
 
 
-@pytest.mark.parametrize(("place", "examples"), [("native", 4), ("page file", 2), ("pages in memory", 2)])
+@pytest.mark.parametrize(("place", "examples"),
+                         slow_after(1, [("pages in memory", 2), ("native", 4), ("page file", 2)]))
 def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, place: str, examples: int) -> None:
     play(engine, place, examples, 16)
 

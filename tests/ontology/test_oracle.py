@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.model import Condition
 from ontolake.ontology import Session, avg, count, count_where, left, max_, min_, right, sum_
@@ -301,7 +302,7 @@ def run(url: str, engine: str, seed: int, steps: int) -> None:
         session.close()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", slow_after(2, range(6)))
 def test_every_query_answers_as_a_naive_store_does(tmp_path: Path, engine: str, seed: int) -> None:
     run(fresh_url("native", tmp_path), engine, seed, 12)
 

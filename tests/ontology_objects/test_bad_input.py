@@ -188,6 +188,7 @@ def test_foreign_objects_beside_a_store_stay_as_they_are(memory: str) -> None:
     assert {key: store.get(key).data for key in foreign} == foreign
 
 
+@pytest.mark.slow
 def test_a_missing_bucket_and_wrong_credentials_are_said(seaweed_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = seaweed_url.replace("s3://test/", "s3://no-such-bucket/")
     with pytest.raises(Invalid, match="no-such-bucket"):
@@ -227,6 +228,7 @@ def reads_and_does_not_write(store: ObjectStore, before: dict[str, bytes]) -> No
     assert contents(store) == before
 
 
+@pytest.mark.slow
 def test_a_bucket_that_may_only_be_read_is_read(
     seaweed: SeaweedServer, seaweed_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

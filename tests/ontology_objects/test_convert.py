@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 from tests.ontology.shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
 from tests.ontology.test_migration import SPLIT, filled, migrated, opened, second
 from tests.ontology.test_oracle import MAKERS
@@ -51,7 +52,7 @@ def states(url: str) -> Any:
         return found, [(commit.id, commit.metadata) for commit in session.list_commits()]
 
 
-@pytest.mark.parametrize(("old", "new"), WAYS)
+@pytest.mark.parametrize(("old", "new"), slow_after(2, WAYS))
 def test_a_copy_is_like_its_source(tmp_path: Path, old: str, new: str) -> None:
     source, target = place(old.split()[0], tmp_path, "old"), place(new.split()[0], tmp_path, "new")
     shop(source, old.split()[1])
@@ -65,7 +66,7 @@ def test_a_copy_is_like_its_source(tmp_path: Path, old: str, new: str) -> None:
     assert states(target) == states(source)
 
 
-@pytest.mark.parametrize(("old", "new"), WAYS)
+@pytest.mark.parametrize(("old", "new"), slow_after(2, WAYS))
 def test_migrations_and_dropped_types_are_copied_too(tmp_path: Path, old: str, new: str) -> None:
     source, target = place(old.split()[0], tmp_path, "old"), place(new.split()[0], tmp_path, "new")
     filled(source, old.split()[1]).close()

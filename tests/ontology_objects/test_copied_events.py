@@ -134,6 +134,7 @@ def onto(*arguments: str, code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [("sqlite", "objects"), ("objects", "sqlite")])
 def test_an_export_is_imported_with_its_events(tmp_path: Path, old: str, new: str) -> None:
     place = {"sqlite": lambda name: str(tmp_path / f"{name}.db"), "objects": lambda name: (tmp_path / name).as_uri()}

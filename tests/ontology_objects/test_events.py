@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from marking import slow_after
 from msgspec.structs import replace
 
 from ontolake import faults
@@ -215,7 +216,7 @@ class Event_(Event):
 
 
 @pytest.mark.usefixtures("no_waiting")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_after(1, KINDS))
 @pytest.mark.parametrize("work", WORKS)
 def test_an_operation_that_goes_wrong_leaves_all_or_nothing(
     template: dict[str, bytes], work: str, kind: str
@@ -370,6 +371,7 @@ def test_a_commit_without_events_reads_nothing_of_the_queue(memory: str) -> None
     session.close()
 
 
+@pytest.mark.slow
 def test_what_a_claim_costs_does_not_grow_with_history(memory: str) -> None:
     store = CountingStore(open_store(memory))
     session = opened(store)

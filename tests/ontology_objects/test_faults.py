@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.errors import DurabilityUnconfirmed, Invalid, OntolakeError
 from ontolake.objects import ObjectStore, cas, open_store
@@ -55,8 +56,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("kind", slow_after(1, KINDS))
+@pytest.mark.parametrize("work", slow_after(2, WORKS))
 def test_an_operation_that_goes_wrong_leaves_all_or_nothing(
     template: dict[str, bytes], work: str, kind: str
 ) -> None:  # fmt: skip

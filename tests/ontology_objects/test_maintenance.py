@@ -165,6 +165,7 @@ def test_arrow_tables_go_in_as_columns_and_are_checked(memory: str) -> None:
     session.close()
 
 
+@pytest.mark.slow
 def test_the_number_of_files_stays_small_however_many_commits_follow(memory: str) -> None:
     session = opened(open_store(memory))
     most = 0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from marking import slow_after
 from tests.ontology.test_machine import play
 from tests.ontology.test_oracle import run
 
@@ -22,16 +23,18 @@ from ontolake.ontology.repository.s3 import transaction as s3_transaction
 from .conftest import fresh_memory
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", slow_after(1, range(8)))
 def test_every_query_answers_as_a_naive_store_does_in_memory(engine: str, seed: int) -> None:
     run(fresh_memory(), engine, seed, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20, 22))
 def test_every_query_answers_as_a_naive_store_does_in_a_directory(tmp_path: Path, engine: str, seed: int) -> None:
     run(tmp_path.as_uri(), engine, seed, 12)
 
 
+@pytest.mark.slow
 def test_every_query_answers_as_a_naive_store_does_on_a_server(seaweed_url: str, engine: str) -> None:
     run(seaweed_url, engine, 40, 8)
 
@@ -55,13 +58,13 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_tiny")
-@pytest.mark.parametrize("seed", range(60, 64))
+@pytest.mark.parametrize("seed", slow_after(1, range(60, 64)))
 def test_every_query_answers_so_through_datafusion_and_row_groups(engine: str, seed: int) -> None:
     assert s3_datafusion.available()
     run(fresh_memory(), engine, seed, 14)
 
 
-@pytest.mark.parametrize("seed", range(70, 72))
+@pytest.mark.parametrize("seed", slow_after(1, range(70, 72)))
 def test_every_query_answers_so_without_datafusion(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_execute, "MANY", 0)
     monkeypatch.setattr(s3_datafusion, "available", lambda: False)
@@ -76,8 +79,8 @@ def migrated_and_dropped(engine: str, at: Callable[[Path], str], program: int) -
     assert play(engine, at, 2, 16, program=program) == {"migrate", "drop"}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("place", ["sqlite", "memory", "directory"])
+@pytest.mark.parametrize("program", slow_after(1, PROGRAMS))
+@pytest.mark.parametrize("place", slow_after(1, ["memory", "sqlite", "directory"]))
 def test_migrations_and_drops_leave_what_they_leave_in_a_naive_store(place: str, program: int) -> None:
     at: dict[str, Callable[[Path], str]] = {
         "sqlite": lambda folder: str(folder / "store.db"), "memory": lambda folder: fresh_memory(),
@@ -85,6 +88,7 @@ def test_migrations_and_drops_leave_what_they_leave_in_a_naive_store(place: str,
     migrated_and_dropped("v2", at[place], program)
 
 
+@pytest.mark.slow
 def test_migrations_and_drops_do_so_with_versions_side_by_side() -> None:
     migrated_and_dropped("v1", lambda folder: fresh_memory(), PROGRAMS[1])
 

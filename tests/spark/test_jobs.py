@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pd
 import pytest
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.cli import main
@@ -206,7 +207,7 @@ def named_one(row: dict[str, Any]) -> dict[str, Any]:
 UPGRADERS: dict[str, Callable[[Any], Any]] = {"arrow": named, "rows": named_one}
 
 
-@pytest.mark.parametrize("how", UPGRADERS)
+@pytest.mark.parametrize("how", slow_after(1, UPGRADERS))
 def test_a_migration_in_parts_is_one_commit_that_says_what_one_process_says(store: str, how: str) -> None:
     before = everything(store)[0]
     upgraders = [Upgrader(UPGRADERS[how], "Thing", 1, how == "arrow")]
@@ -238,9 +239,9 @@ def test_fields_with_defaults_need_no_upgrader(lake: str) -> None:
     assert set(everything(lake, Wider)[0].column("tier").to_pylist()) == {"new"}
 
 
-@pytest.mark.parametrize("wrong", [
+@pytest.mark.parametrize("wrong", slow_after(2, [
     lambda rows: rows.slice(1), lambda rows: rows, lambda rows: 1 / 0,
-    lambda rows: named(rows).set_column(0, "id", pc.utf8_upper(rows.column("id")))],
+    lambda rows: named(rows).set_column(0, "id", pc.utf8_upper(rows.column("id")))]),
     ids=["loses a row", "lacks a field", "raises", "changes keys"])  # fmt: skip
 def test_an_upgrader_that_is_wrong_leaves_the_store_as_it_was(store: str, wrong: Callable[[Any], Any]) -> None:
     before = everything(store)
@@ -365,6 +366,7 @@ def test_sqlite_whose_latest_state_is_not_its_history_is_found(shop: str) -> Non
 # convert, export, reindex
 
 
+@pytest.mark.slow
 def test_a_copy_has_the_same_history_whatever_its_engine(shop: str, tmp_path: Path) -> None:
     first = shop
     jobs.migrate(first, [Named], upgraders=[Upgrader(named, "Thing", 1, True)], force=True)
@@ -424,6 +426,7 @@ class Twice(Here):
         return super().run(work, items)
 
 
+@pytest.mark.slow
 def test_parts_that_are_done_twice_double_nothing(lake: str, tmp_path: Path) -> None:
     before, twice = everything(lake), Twice(PARTS)
     jobs.compact(lake, spark=twice, rows_per_file=2000)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marking import examples
 
 from ontolake.errors import Corruption
 from ontolake.sql import keys, rows, vectors
@@ -104,7 +105,7 @@ def test_golden_row() -> None:
     assert rows.TOMBSTONE == b"\x01\x01"
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(tables())
 def test_byte_order_is_sql_order(given: tuple[list[Type], list[bool], list[list[Any]]]) -> None:
     types, desc, table = given
@@ -122,7 +123,7 @@ def test_byte_order_is_sql_order(given: tuple[list[Type], list[bool], list[list[
     assert [keys.encode_tuple(types, row, desc) for row in sorted(table, key=cmp_to_key(by_sql))] == sorted(encoded)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(tables())
 def test_columns_and_single_values_give_the_same_keys(given: tuple[list[Type], list[bool], list[list[Any]]]) -> None:
     types, desc, table = given
@@ -138,7 +139,7 @@ def test_columns_and_single_values_give_the_same_keys(given: tuple[list[Type], l
         assert all(map(same, vectors.stored_list(type, columns[n]), decoded))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(tables(), st.integers(0, 9))
 def test_columns_and_single_values_give_the_same_rows(
     given: tuple[list[Type], list[bool], list[list[Any]]], more: int

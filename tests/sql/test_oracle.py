@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 import pytest
+from marking import slow_after
 
 from ontolake.sql import Database, UniqueError, open_database
 
@@ -191,7 +192,7 @@ class Pair:
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", slow_after(1, range(2)))
 def test_random_histories_are_those_of_sqlite(place: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"{place} {seed}")
     url = PLACES[place].format(tmp_path)

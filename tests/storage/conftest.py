@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-SWEEPS = re.compile(r"::test_killed_at_every_write_step\[[1-9]|::TestMemory::test_(one|a)_flipped_byte")
+SWEEPS = re.compile(r"::test_killed_at_every_write_step\[[1-9]"
+                    r"|::TestMemory::test_(one|a)_flipped_byte|::Test(Memory|Oracle)::test_random_histories")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -286,7 +286,7 @@ CAUGHT_BY: dict[type[Oracle], Sequence[str]] = {
 SUITES = {oracle: _suite(oracle) for oracle in CAUGHT_BY}
 
 
-@pytest.mark.parametrize("oracle", slow_after(4, CAUGHT_BY), ids=lambda oracle: oracle.__name__)
+@pytest.mark.parametrize("oracle", slow_after(2, CAUGHT_BY), ids=lambda oracle: oracle.__name__)
 def test_a_broken_oracle_is_caught(oracle: type[Oracle]) -> None:
     """Each test that is meant to notice fails, with a message that is more than a stack trace."""
     expected = CAUGHT_BY[oracle]

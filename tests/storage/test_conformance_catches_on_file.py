@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from marking import slow_after
 
 from ontolake import faults
 from ontolake.errors import Corruption, Invalid
@@ -176,7 +175,8 @@ CAUGHT_BY: dict[type[OnFileOracle], Sequence[str]] = {
 }
 
 
-@pytest.mark.parametrize("suite", slow_after(1, CAUGHT_BY), ids=lambda suite: suite.oracle.__name__)
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", CAUGHT_BY, ids=lambda suite: suite.oracle.__name__)
 def test_a_broken_oracle_is_caught(suite: type[OnFileOracle]) -> None:
     expected = CAUGHT_BY[suite]
     results = run_class(suite, only=" or ".join(expected))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from marking import slow_after
 
 from ontolake.errors import Invalid
 from ontolake.objects import open_store
@@ -17,7 +16,8 @@ from ontolake.storage.conformance.run import Result, run
 QUICK = "test_an_empty_store_stands or test_two_processes_take or test_a_mistake or test_killed_at_any"
 
 
-@pytest.mark.parametrize("name", slow_after(1, ["x.db", "dir", "new/dir"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["x.db", "dir", "new/dir"])
 def test_a_local_place_is_left_as_it_was(tmp_path: Path, name: str) -> None:
     (tmp_path / "x.db").write_bytes(b"somebody's own")
     results = run(f"file://{tmp_path}/{name}", knobs={"cache_bytes": 0}, only=QUICK)

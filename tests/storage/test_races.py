@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from marking import slow_after
 
 from ontolake.storage import LocalFileStorage, Lsn, ObjectStorage, Page, PageId, WalRecord
 
@@ -19,7 +20,7 @@ def write(n: int) -> WalRecord:
 
 
 @pytest.mark.parametrize("handles", [1, 3])
-@pytest.mark.parametrize("cache_bytes", [0, 3 * PAGE, 2**20])
+@pytest.mark.parametrize("cache_bytes", slow_after(1, [3 * PAGE, 0, 2**20]))
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_readers_beside_a_writer_never_see_another_moment(
     kind: str, cache_bytes: int, handles: int, tmp_path: Path

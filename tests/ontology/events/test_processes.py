@@ -179,6 +179,7 @@ def test_an_event_counts_once_at_whichever_step_its_runner_is_killed(
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.slow
 def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(shared: str) -> None:
     program = FORKS + """
     from ontolake import faults
@@ -296,6 +297,7 @@ def test_a_handler_that_lost_its_claim_commits_nothing(shared: str, engine: str)
         assert session.events.select(EventSelection())[0].attempts == 2
 
 
+@pytest.mark.slow
 def test_a_claim_that_ran_out_is_refused_even_if_nobody_else_took_the_event(native: str, engine: str) -> None:
     with session_at(native, engine) as session, process(SLOW, native, "1", "0.2") as slow:
         session.commit(event=Ordered(item="x"))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from marking import examples
 from msgspec.structs import replace
 
 from ontolake.ontology import Config, EventSelection, LeaseExpiredError, open_repository
@@ -236,6 +237,6 @@ class ObjectsMachine(QueueMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestQueue.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestQueueOnObjects = ObjectsMachine.TestCase
-TestQueueOnObjects.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestQueueOnObjects.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)

@@ -160,6 +160,7 @@ FIRE = """
 """
 
 
+@pytest.mark.slow
 def test_processes_never_fire_a_tick_twice(shared: str) -> None:
     with session_at(shared) as session:
         began = datetime.now(UTC)
