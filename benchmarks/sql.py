@@ -17,7 +17,7 @@ from report import Report
 
 from ontolake.sql import Database, open_database, vectors
 from ontolake.sql.keys import row_prefix
-from ontolake.sql.schema import PAGE_SIZE
+from ontolake.sql.schema import MAPPED, PAGE_SIZE
 from ontolake.sql.types import BIGINT
 
 COLUMNS = ["order_id", "customer_id", "status", "total_cents", "created_at"]
@@ -42,7 +42,7 @@ class Native:
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path))
         for name, value in (("page_size", PAGE_SIZE), ("journal_mode", "WAL"), ("synchronous", "FULL"),
-                            ("mmap_size", 268435456), ("cache_size", -64000), ("temp_store", "MEMORY")):  # fmt: skip
+                            ("mmap_size", MAPPED), ("cache_size", -64000), ("temp_store", "MEMORY")):  # fmt: skip
             self.connection.pragma(name, value)
         declared = DECLARED.format("BIGINT").replace("BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY")
         self.connection.execute(f"CREATE TABLE orders ({declared})")

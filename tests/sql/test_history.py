@@ -81,6 +81,25 @@ def test_batches_of_any_size_are_all_there_is(db: Database, monkeypatch: pytest.
     assert list(db.verify()) == []
 
 
+def test_what_all_rows_have_changed_since_is_known_for_good_only_once_it_is_committed(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT)")
+    everywhere.bulk_load("t", pa.table({"id": range(100), "v": ["old"] * 100}))
+    version = everywhere.version()
+
+    def values(at: int) -> list[str]:
+        return sorted(everywhere.query("SELECT v FROM t", as_of=at).to_pydict()["v"])
+
+    for end in ("ROLLBACK", "COMMIT"):
+        everywhere.execute("BEGIN; UPDATE t SET v = 'new'")
+        assert values(version) == ["old"] * 100
+        everywhere.execute(end)
+        assert values(version) == values(version) == ["old"] * 100
+    assert values(version + 1) == ["new"] * 100
+    everywhere.execute("DELETE FROM t; INSERT INTO t VALUES (5, 'again')")
+    assert [len(values(at)) for at in range(version - 1, version + 4)] == [0, 100, 100, 0, 1]
+    assert values(version) == ["old"] * 100
+
+
 def test_history_protocol(anywhere: Database) -> None:
     states = fill(anywhere)
     assert isinstance(anywhere, Versioned)

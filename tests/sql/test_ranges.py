@@ -137,6 +137,21 @@ def test_a_range_moves_on_and_back(tmp_path: Path) -> None:
             assert other.execute("SELECT b FROM t WHERE id = 150").fetchall() == [("q",)]
 
 
+def test_a_range_that_comes_home_brings_its_past_along(tmp_path: Path) -> None:
+    url, urls = PLACES["native"](tmp_path)
+    with open_database(url) as db, open_database(url, readonly=True) as other:
+        fill(db)
+        version = db.version()
+        db.ranges.split(row_key(100))
+        db.ranges.move(row_key(100), urls[0])
+        db.execute("UPDATE t SET b = 'all here' WHERE id < 100")
+        for each in (db, other):
+            assert each.query("SELECT id FROM t", as_of=version).num_rows == 199
+        db.ranges.merge(row_key(100))
+        for each in (db, other):
+            assert each.query("SELECT id FROM t", as_of=version).num_rows == 199
+
+
 class Stopped(BaseException):
     pass
 

@@ -13,6 +13,7 @@ import apsw
 import numpy as np
 
 from ontolake.sql import nodes
+from ontolake.sql.keys import after
 from ontolake.sql.rows import LIVE, TOMBSTONE
 from ontolake.sql.schema import NEWEST
 from ontolake.sql.vectors import Strings, offsets_of
@@ -28,9 +29,8 @@ _REPLACE = "INSERT OR REPLACE INTO latest (key, version, value) VALUES (?, ?, ?)
 _FIRST = "SELECT key FROM latest WHERE key >= ? AND key < ? AND version <= ? ORDER BY key LIMIT 1"
 _LATEST, _PAST = "latest WHERE key >= ? AND key < ?", "past WHERE node = ? AND key >= ? AND key < ?"
 _THEN = " AND version <= ?"
-_LIVED = " AND version <= ? AND until > ? AND value <> x'0101'"
-_LIVED_SURELY = " AND value <> x'0101'"
-"""What stands under the node of a moment has that moment in its span."""
+_LIVED = " AND version <= ? AND until > ?"
+_NO_TOMBSTONE = f" AND value <> x'{TOMBSTONE.hex()}'"
 _THESE = (_VALUES.replace("value", "latest.value")
           + " FROM carray(?) AS wanted CROSS JOIN latest ON latest.key = wanted.value")
 _OPEN = ("SELECT node FROM past_node WHERE part = ? AND first <= ? AND last > ? AND node IN ({})")
@@ -59,6 +59,11 @@ class _Source(NamedTuple):
     node: tuple[int, ...] = ()
     more: tuple[int, ...] = ()
 
+    @property
+    def living(self) -> str:
+        """The same without tombstones. Where all are read, it is quicker to leave them out afterwards."""
+        return self.where + self.filter + (_NO_TOMBSTONE if self.node else "")
+
 
 class Keyspace:
     """The keyspace of one connection. `node` is told of every version that is superseded."""
@@ -67,6 +72,8 @@ class Keyspace:
         self.connection = connection
         self.open_nodes: dict[tuple[bytes, int], tuple[int, int]] = {}
         """Nodes that were written to in this transaction, with the first and last version in them."""
+        self.all_newer: dict[bytes, int] = {}
+        """A version since which all rows of a table have changed. It stays so: what is there only gets newer."""
         connection.create_scalar_function("node_of", self._node_of, 3, deterministic=True)  # type: ignore[arg-type]
 
     def _node_of(self, key: bytes, version: int, until: int) -> int:
@@ -97,7 +104,7 @@ class Keyspace:
             found.update(self._rows(sql, [at, *padded]))
             for node in sorted({node for part in {nodes.part(key) for key in chunk} for node in self._nodes(part, at)}):
                 sql = ("SELECT key, value FROM past WHERE node = ? AND version <= ? AND until > ? "
-                       f"AND value <> x'0101' AND key IN ({marks})")  # fmt: skip
+                       f"AND key IN ({marks}){_NO_TOMBSTONE}")  # fmt: skip
                 found.update(self._rows(sql, [node, at, at, *padded]))
         return found
 
@@ -108,16 +115,16 @@ class Keyspace:
 
         With `ahead` the next batch is fetched while the caller works on one; it must not use the connection then.
         """
-        if at is None:
-            yield from self._scan(_Source(_LATEST), span, keys, limit, ahead)
-            return
+        batches = self._scan(span, at, keys, limit)
+        return _ahead(batches) if ahead else batches
+
+    def _scan(self, span: Span, at: int | None, keys: bool, limit: int | None) -> Iterator[Batch]:
         for source in self._sources(span, at):
-            if source.where is _LATEST:
-                first: Any = self.connection.execute(_FIRST, (*span, at)).fetchone()
-                if first is None:
+            if at is not None and source.where is _LATEST:
+                if (first := self._first(span, at)) is None:
                     return
-                span = Span(first[0], span.end)
-            for batch in self._scan(source, span, keys, limit, ahead):
+                span = Span(first, span.end)
+            for batch in self._batches(source, span, keys, limit):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
@@ -127,8 +134,23 @@ class Keyspace:
         if at is None:
             return [_Source(_LATEST)]
         found = sorted(self._nodes(nodes.part(span.start), at), key=lambda node: node != at)
-        return [*(_Source(_PAST, _LIVED_SURELY, (node,)) if node == at else _Source(_PAST, _LIVED, (node,), (at, at))
-                  for node in found), _Source(_LATEST, _THEN, (), (at,))]  # fmt: skip
+        past = [_Source(_PAST, "", (node,)) if node == at  # all that stands there has this moment in its span
+                else _Source(_PAST, _LIVED, (node,), (at, at)) for node in found]  # fmt: skip
+        return [*past, _Source(_LATEST, _THEN, (), (at,))]
+
+    def _first(self, span: Span, at: int) -> bytes | None:
+        """The first key of a span that has not changed since a version."""
+        part = nodes.part(span.start)
+        if at <= self.all_newer.get(part, -1):
+            return None
+        found: Any = self.connection.execute(_FIRST, (*span, at)).fetchone()
+        if found is None and span == Span(part, after(part)) and self.is_settled():
+            self.all_newer[part] = at
+        return None if found is None else found[0]
+
+    def is_settled(self) -> bool:
+        """Whether what can be read now was committed for good."""
+        return self.connection.txn_state("main") == apsw.SQLITE_TXN_READ
 
     def is_ordered(self) -> bool:
         """Whether a scan of what is there now gives values in the order of their keys."""
@@ -146,7 +168,7 @@ class Keyspace:
             edge: bytes | None = None
             for source in sources:  # the nearest edge of all of them, and nothing beyond one that is known
                 where = span if edge is None else Span(edge, span.end) if descending else Span(span.start, edge)
-                sql = f"SELECT key FROM {source.where}{source.filter} ORDER BY {order} LIMIT 1 OFFSET ?"
+                sql = f"SELECT key FROM {source.living} ORDER BY {order} LIMIT 1 OFFSET ?"
                 bindings = (*source.node, *where, *source.more, size - 1 if descending else size)
                 found: Any = self.connection.execute(sql, bindings).fetchone()
                 edge = edge if found is None else found[0]
@@ -179,28 +201,10 @@ class Keyspace:
         found: Any = self.connection.execute(_COUNT, (*span, limit)).get
         return int(found)
 
-    def _scan(
-        self, source: _Source, span: Span, keys: bool, limit: int | None, ahead: bool
-    ) -> Iterator[Batch]:
-        batches = self._batches(source, span, keys, limit)
-        if not ahead or (first := next(batches, None)) is None:
-            yield from batches
-            return
-        if len(first.values) < BATCH:
-            yield first
-            yield from batches
-            return
-        with ThreadPoolExecutor(1, "sql-ahead") as pool:
-            waiting = pool.submit(next, batches, None)
-            yield first
-            while (batch := waiting.result()) is not None:
-                waiting = pool.submit(next, batches, None)
-                yield batch
-
     def _batches(self, source: _Source, span: Span, keys: bool, limit: int | None) -> Iterator[Batch]:
         """Batches of a source. Where each ends is looked up first: a limit on what is strung together costs more."""
         sql = f"{_BOTH if keys else _VALUES} FROM {source.where}{source.filter}"
-        bound = _BOUND.format(source.where if limit is None else source.where + source.filter)
+        bound = _BOUND.format(source.where if limit is None else source.living)
         far = _BOUND.format(source.where.removesuffix(" AND key < ?"))
         more = () if limit is None else source.more
         size, left, start = BATCH, limit, span.start
@@ -221,6 +225,7 @@ class Keyspace:
                 continue
             if row[0] is not None:
                 batch = Batch(_strings(row[0], row[1]), _strings(row[2], row[3]) if keys else None)
+                batch = _living(batch) if source.node else batch
                 left = None if left is None else left - len(batch.values)
                 yield batch
             if ends is None:
@@ -298,6 +303,34 @@ class Keyspace:
         self.connection.executemany(
             "INSERT INTO past SELECT node_of(key, version, ?2), key, version, ?2, value FROM latest "
             "WHERE key = ?1 AND version < ?2", ((key, version) for key in wanted))
+
+
+def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches; while the caller works on one that is full, the next one is fetched."""
+    for first in batches:
+        if len(first.values) >= BATCH:
+            break
+        yield first
+    else:
+        return
+    with ThreadPoolExecutor(1, "sql-ahead") as pool:
+        waiting = pool.submit(next, batches, None)
+        yield first
+        while (batch := waiting.result()) is not None:
+            waiting = pool.submit(next, batches, None)
+            yield batch
+
+
+def _living(batch: Batch) -> Batch:
+    """A batch without its tombstones."""
+    values, keys = batch
+    short = np.flatnonzero(np.diff(values.offsets) == len(TOMBSTONE))
+    dead = short[values.data[values.offsets[short] + 1] == TOMBSTONE[1]]
+    if not len(dead):
+        return batch
+    kept = np.ones(len(values), np.bool_)
+    kept[dead] = False
+    return Batch(values.filtered(kept), None if keys is None else keys.filtered(kept))
 
 
 def _marks(count: int) -> str:

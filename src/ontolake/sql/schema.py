@@ -13,6 +13,8 @@ from ontolake.engine.layout import Layout
 from ontolake.sql.errors import LayoutError
 
 PAGE_SIZE = 16384
+MAPPED = 0x7FFF0000
+"""How many bytes of a native file are read without a copy: as many as SQLite allows, since a past can be long."""
 
 TABLES = """\
 CREATE TABLE latest (

@@ -24,7 +24,7 @@ from ontolake.sql.caching import Columns
 from ontolake.sql.catalog import Catalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.ranges import Part, Range, Routed
-from ontolake.sql.schema import LAYOUT, NEWEST
+from ontolake.sql.schema import LAYOUT, MAPPED, NEWEST
 from ontolake.sql.vectors import Strings
 
 _STATE = f"SELECT ddl, floor, {NEWEST}"
@@ -76,10 +76,9 @@ class Session:
         self.url, self.branch, self.readonly = url, branch, readonly
         self.columns = Columns(cache)
         self._ours = ours(url)
-        with self._ours:
-            self.connection = LAYOUT.open(url, branch=branch, readonly=readonly, takeover=takeover,
-                                          synchronous=synchronous)
         self._takeover, self._synchronous = takeover, synchronous
+        with self._ours:
+            self.connection = self.connect(url)
         self.keyspace = Routed(self.connection)
         self.parts: dict[str, Part] = {}
         """The databases that hold ranges of their own, by URL."""
@@ -97,9 +96,11 @@ class Session:
             raise
 
     def connect(self, url: str) -> apsw.Connection:
-        """A connection to a database that holds a range, on the branch of that name."""
-        return LAYOUT.open(url, branch=self.branch, readonly=self.readonly, takeover=self._takeover,
-                       synchronous=self._synchronous)  # fmt: skip
+        """A connection to this database, or to one that holds a range, on the branch of that name."""
+        found = LAYOUT.open(url, branch=self.branch, readonly=self.readonly, takeover=self._takeover,
+                            synchronous=self._synchronous)  # fmt: skip
+        found.pragma("mmap_size", MAPPED)
+        return found
 
     def reroute(self) -> None:
         """Go by the routing table as it is now."""

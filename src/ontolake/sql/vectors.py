@@ -60,6 +60,10 @@ class Strings(NamedTuple):
         raw = self.data.tobytes()
         return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
 
+    def filtered(self, kept: npt.NDArray[np.bool_]) -> Strings:
+        """Those of them that are to be kept."""
+        return from_arrow(as_arrow(self).filter(pa.array(kept)))
+
     def last(self) -> bytes:
         return self.data[self.offsets[-2] : self.offsets[-1]].tobytes()
 
