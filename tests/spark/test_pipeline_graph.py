@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ontolake.graph import Graph, MergeConflictError
+from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, PipelineError
 
 from .deliveries import GOOD, Bought, Goods, Person, at, shop, write
@@ -25,9 +26,14 @@ def url(tmp_path: Path) -> str:
     return where
 
 
-def test_a_run_on_a_graph_is_one_commit_and_once_more_is_none(spark: SparkSession, tmp_path: Path, url: str) -> None:
+def test_a_run_makes_the_graph_and_one_commit_and_once_more_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/graph"
     write(tmp_path / "one", GOOD)
-    report = shop(tmp_path).run(url, spark=spark)
+    tried = shop(tmp_path).run(url, spark=spark, graph=True, dry_run=True)
+    assert tried.state == "dry run"
+    assert [one.table for one in tried.tables] == ["node/Person", "node/Goods", "edge/Bought"]
+    assert not (tmp_path / "graph").exists()
+    report = shop(tmp_path).run(url, spark=spark, graph=True)
     assert (report.state, report.commit) == ("published", 1)
     assert [(one.table, one.written) for one in report.tables] == [
         ("node/Person", 3), ("node/Goods", 2), ("edge/Bought", 2)]
@@ -91,3 +97,9 @@ def test_only_graphs_can_be_audited(spark: SparkSession, tmp_path: Path) -> None
     write(tmp_path / "one", GOOD)
     with pytest.raises(PipelineError, match="is not a graph"):
         shop(tmp_path).run(f"{tmp_path}/shop.db", spark=spark, audit=True)
+    assert not (tmp_path / "shop.db").exists()
+    lake = f"file://{tmp_path}/lake"
+    with Session(lake, entity_types=[Goods]) as session:
+        session.ensure(Goods(sku="s1", price=1.0))
+    with pytest.raises(PipelineError, match="lake' is not a graph"):
+        shop(tmp_path).run(lake, spark=spark, graph=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ Given = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", 
 def run(
     file: File, store: Store, branch: Branch = None, given: Given = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Where there is no store yet, start a graph.")] = False,
     audit: Annotated[bool, typer.Option("--audit", help="On a graph: publish to a branch, look at it, merge.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
@@ -40,7 +42,7 @@ def run(
             spark = session(pipeline.name)
         told("start Spark", 1, 1)
         try:
-            report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit,
+            report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
                                   parameters=parameters, progress=told)
         finally:
             spark.stop()
@@ -104,16 +106,19 @@ def clean(
     remove: Annotated[bool, typer.Option("--remove", help="Remove it, instead of telling what would be.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Find, or remove, what runs that were killed have left beside a store."""
+    """Find, or remove, what runs that were killed have left beside a store, and their branches of a graph."""
     from ontolake.parallel import clean as cleaned
+    from ontolake.spark.auditing import left_behind
 
     found, out = cleaned(store, older=older * 3600, dry_run=not remove), Out(json)
+    branches = left_behind(store, remove=remove)
     if json:
-        out.document({"items": found.items, "bytes": found.bytes, "removed": remove})
+        out.document({"items": found.items, "bytes": found.bytes, "branches": branches, "removed": remove})
         return
-    out.say(f"{found.items} staged files, {found.bytes} bytes" + (" removed" if remove else ""))
-    if not remove and found.items:
-        out.preview(f"onto pipeline clean --store {store} --older {older:g} --remove")
+    told = f"{found.items} staged files, {found.bytes} bytes" + "".join(f", the branch {name}" for name in branches)
+    out.say(told + (" removed" if remove else ""))
+    if not remove and (found.items or branches):
+        out.preview(f"onto pipeline clean --store {quote(store)} --older {older:g} --remove")
 
 
 def load(text: str) -> Pipeline:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ontolake import urls
 from ontolake.errors import OntolakeError
 from ontolake.faults import reach
-from ontolake.parallel import Parallel, Published, open_parallel
+from ontolake.parallel import Parallel, Published, absolute, open_parallel
+from ontolake.parallel import holds_graph as graph_at
 from ontolake.spark.errors import ExpectationError, PipelineError
+from ontolake.spark.report import state_of
 
 if TYPE_CHECKING:
     from ontolake.graph import Graph
+
+
+PREFIX = "run-"
+"""The branch of a run is called this, and by the run."""
 
 
 def holds_graph(store: Parallel | None) -> bool:
@@ -20,11 +27,25 @@ def holds_graph(store: Parallel | None) -> bool:
     return store is not None and any(name.startswith("node/") for name in store.tables())
 
 
-def check_auditable(store: Parallel | None, url: str) -> None:
-    """Raise `PipelineError` for a store that cannot merge branches."""
+def check_graph(store: Parallel | None, url: str) -> None:
+    """Raise `PipelineError` for a store that is no graph."""
     if store is not None and not holds_graph(store):
-        raise PipelineError(f"{url!r} is not a graph: only graphs merge what was published to a branch",
-                            hint="without --audit the expectations are seen to before anything is published")
+        raise PipelineError(f"{url!r} is not a graph", hint=_HINT)
+
+
+def start_graph(url: str, types: Iterable[Any]) -> None:
+    """Make a graph where there is nothing yet. Raises `PipelineError` where there cannot be one."""
+    from ontolake.graph import Graph, GraphExistsError
+
+    location = urls.parse(url)
+    if location.seam or location.place not in (urls.Place.DIRECTORY, urls.Place.BUCKET):
+        raise PipelineError(f"{url!r} is not a graph, which is a directory or a prefix of a bucket", hint=_HINT)
+    if urls.detect(url) is None:
+        with suppress(GraphExistsError):  # somebody else was quicker
+            Graph.init(absolute(url), types).close()
+
+
+_HINT = "without --graph and --audit it takes any store; the expectations are seen to before anything is published"
 
 
 def audited(
@@ -38,8 +59,10 @@ def audited(
     """
     from ontolake.graph import Graph
 
-    name, into = f"run-{run}", branch or "main"
+    name, into = f"{PREFIX}{run}", branch or "main"
     with Graph.open(url) as graph:
+        for left in _left_behind(graph, url):
+            _drop(graph, left)
         graph.branches.create(name, parent=into)
         try:
             with open_parallel(url, branch=name, write=True) as own:
@@ -58,6 +81,27 @@ def audited(
             raise
         _drop(graph, name)
     return done
+
+
+def left_behind(url: str, *, remove: bool = False) -> list[str]:
+    """The branches of runs that were killed before they were merged or given up, on a graph; `remove` deletes them.
+
+    The branch of a run that is alive is none of them, nor one that expectations left for looking at.
+    """
+    from ontolake.graph import Graph
+
+    if not graph_at(url):
+        return []
+    with Graph.open(absolute(url), read_only=not remove) as graph:
+        found = _left_behind(graph, url)
+        for name in found if remove else ():
+            _drop(graph, name)
+    return found
+
+
+def _left_behind(graph: Graph, url: str) -> list[str]:
+    runs = [branch.name.removeprefix(PREFIX) for branch in graph.branches.list() if branch.name.startswith(PREFIX)]
+    return [f"{PREFIX}{run}" for run in runs if state_of(url, run) == "killed"]
 
 
 def _drop(graph: Graph, name: str) -> None:

@@ -165,19 +165,21 @@ class Pipeline:
     # running
     def run(
         self, url: str, *, spark: SparkSession | None = None, branch: str | None = None, dry_run: bool = False,
-        audit: bool = False, parameters: Mapping[str, str] | None = None, progress: Progress | None = None,
+        audit: bool = False, graph: bool = False, parameters: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
     ) -> Report:  # fmt: skip
         """Read, validate, reconcile, stage, check expectations, and publish one commit, or nothing.
 
-        With `audit` a run on a graph publishes to a branch of its own, which is merged once expectations hold there.
+        Where there is no store yet, one is started: a typed store, or with `graph` a graph. With `audit` a run on a
+        graph publishes to a branch of its own, which is merged once expectations hold there.
         Running it again with the same input makes no commit. Raises `SourceError`, `TooManyRejectedError`,
         `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
         is kept beside the store says why.
         """
         from ontolake.spark.running import Run
 
-        return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, parameters=parameters,
-                   progress=progress).go(spark)
+        return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
+                   parameters=parameters, progress=progress).go(spark)
 
 
 def unused(pipeline: Pipeline, source: Source, columns: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import html
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from ontolake.objects import ObjectStore
 
 SAMPLE = 20
+ALIVE = "alive"
+"""The object by which a run says that it is alive."""
+SILENT = 600.0
+"""A run that has said nothing for so many seconds is no longer alive."""
 
 
 @dataclass
@@ -117,21 +122,42 @@ def _put(store: ObjectStore, report: Report) -> None:
 def history(url: str, *, limit: int | None = None) -> list[dict[str, Any]]:
     """The runs on a store, newest first, as they were kept."""
     with work_store(url) as store:
-        keys = sorted((info.key for info in store.list() if info.key.endswith("/run.json")), reverse=True)
-        return [_seen(json.loads(store.get(key).data)) for key in keys[:limit]]
+        listed = {info.key: info.modified for info in store.list()}
+        keys = sorted((key for key in listed if key.endswith("/run.json")), reverse=True)
+        return [_seen(json.loads(store.get(key).data), listed.get(f"{key.removesuffix('run.json')}{ALIVE}"))
+                for key in keys[:limit]]
 
 
-def _seen(run: dict[str, Any]) -> dict[str, Any]:
-    """A run as it looks from here: one that goes on in a process of this machine that is not there was killed."""
-    host, _, process = run.get("process", "").rpartition(":")
-    if run["state"] == "running" and host == socket.gethostname():
-        try:
-            os.kill(int(process), 0)
-        except ProcessLookupError:
-            run["state"] = "killed"
-        except PermissionError:  # somebody else's, and alive
-            pass
+def state_of(url: str, run: str) -> str | None:
+    """What became of a run; None if nothing is known of it."""
+    with work_store(url) as store:
+        listed = {info.key: info.modified for info in store.list(f"{run}/")}
+        if f"{run}/run.json" not in listed:
+            return None
+        return str(_seen(json.loads(store.get(f"{run}/run.json").data), listed.get(f"{run}/{ALIVE}"))["state"])
+
+
+def _seen(run: dict[str, Any], sign: float | None) -> dict[str, Any]:
+    """A run as it looks from here, with the time of its last sign of life. One that goes on was killed if its process
+    is not on this machine any more, or, on another one, has been silent for long."""
+    if run["state"] == "running":
+        host, _, process = run.get("process", "").rpartition(":")
+        if host != socket.gethostname():
+            gone = sign is None or sign < time.time() - SILENT
+        else:
+            gone = not _running(int(process))
+        run["state"] = "killed" if gone else "running"
     return run
+
+
+def _running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's, and alive
+        return True
+    return True
 
 
 def status(url: str) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from ontolake.faults import reach
 from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, new_job, open_parallel
 from ontolake.spark import quarantine
 from ontolake.spark import report as reports
-from ontolake.spark.auditing import audited, check_auditable
+from ontolake.spark.alive import alive
+from ontolake.spark.auditing import PREFIX, audited, check_graph, start_graph
 from ontolake.spark.checking import PLACE, PROBLEM, checked, own_columns
 from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.expecting import expect
@@ -58,7 +59,7 @@ class Run:
     """A run of a pipeline on a store."""
 
     def __init__(
-        self, pipeline: Pipeline, url: str, *, branch: str | None, dry_run: bool, audit: bool,
+        self, pipeline: Pipeline, url: str, *, branch: str | None, dry_run: bool, audit: bool, graph: bool,
         parameters: Mapping[str, str] | None, progress: Progress | None,
     ) -> None:  # fmt: skip
         if not pipeline.targets:
@@ -69,6 +70,7 @@ class Run:
         self.branch = branch
         self.dry_run = dry_run
         self.audit = audit
+        self.graph = graph or audit
         self.parameters = {**pipeline.parameters, **(parameters or {})}
         self._progress = progress or (lambda step, done, total: None)
         self._kept: list[DataFrame] = []
@@ -76,6 +78,10 @@ class Run:
         self.report = Report(new_job(), pipeline.name, url, branch, reports.now())
 
     def go(self, spark: SparkSession | None = None) -> Report:
+        with alive(self.url, self.report.run):
+            return self._go(spark)
+
+    def _go(self, spark: SparkSession | None) -> Report:
         began = time.perf_counter()
         reports.begin(self.url, self.report)
         try:
@@ -136,13 +142,14 @@ class Run:
     def _once(self) -> None:
         with contextlib.ExitStack() as stack:
             store = self._open(stack)
-            if self.audit:
-                check_auditable(store, self.url)
+            if self.graph:
+                check_graph(store, self.url)
             view = View(0) if store is None else store.view()
             self.report.base = view.commit
             again = bool(self.pipeline.expectations) or any(
                 target.info.kind == "relation" for target in self.pipeline.targets)
-            self._tables.append(tables := Tables(self.spark, store, view, self.branch, again=again))
+            self._tables.append(tables := Tables(self.spark, store, view, self.branch, again=again,
+                                                  graph=self.graph))
             with self._step("look at the store"):
                 for target in self.pipeline.targets:  # one after the other: a store is not for several threads
                     tables.latest(target.info)
@@ -158,6 +165,8 @@ class Run:
             self._publish(store, view, fragments)
 
     def _open(self, stack: contextlib.ExitStack) -> Parallel | None:
+        if self.graph and not self.dry_run:
+            start_graph(self.url, self.pipeline.types)
         try:
             return stack.enter_context(open_parallel(self.url, branch=self.branch, write=not self.dry_run,
                                                      types=self.pipeline.types))
@@ -288,7 +297,7 @@ class Run:
 
     def _look(self, published: Parallel) -> None:
         """Expectations over what is on the branch of the run, where the graph itself has seen to the ends of edges."""
-        self._tables.append(tables := Tables(self.spark, published, published.view(), f"run-{self.report.run}",
+        self._tables.append(tables := Tables(self.spark, published, published.view(), f"{PREFIX}{self.report.run}",
                                              again=len(self.pipeline.expectations) > 1))
         self._expect(tables, {})
 

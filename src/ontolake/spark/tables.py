@@ -29,13 +29,14 @@ class Tables:
     """
 
     def __init__(
-        self, spark: SparkSession, store: Parallel | None, view: View, branch: str | None, *, again: bool
+        self, spark: SparkSession, store: Parallel | None, view: View, branch: str | None, *, again: bool,
+        graph: bool = False,
     ) -> None:  # fmt: skip
         self.spark = spark
         self._store = store
         self._view = view
         self._branch = branch
-        self._graph = holds_graph(store)
+        self._graph = graph or holds_graph(store)
         self._by_spark = store is not None and not self._graph and (
             urls.parse(store.url).place is urls.Place.DIRECTORY and one_machine(spark))
         self._again = again and not self._by_spark
