@@ -66,6 +66,7 @@ class KeySet:
                 self._marks = np.zeros(max(high - low, 0) + 1, dtype=bool)
                 for found in filled:
                     self._marks[found - low if low else found] = True
+                self._gaps = not self._marks.all()
                 return
         chunks = [chunk for column in columns for chunk in _chunks(column)]
         self._values = pc.unique(pa.chunked_array(chunks, columns[0].type))
@@ -83,11 +84,9 @@ class KeySet:
         found = np.empty(len(given), dtype=bool)
         for rows in _blocks(len(given)):
             places = np.subtract(given[rows], self._low, dtype=np.int64)
-            outside = places.view(np.uint64) >= len(self._marks)  # what is negative lies far beyond
-            if outside.any():
-                found[rows] = self._marks[np.where(outside, 0, places)] & ~outside
-            else:
-                found[rows] = self._marks[places]
+            inside = np.less(places.view(np.uint64), len(self._marks), out=found[rows])  # negative ones lie far beyond
+            if self._gaps:
+                inside &= self._marks[places if inside.all() else np.where(inside, places, 0)]
         return found
 
 
@@ -150,8 +149,8 @@ def _differ(parts: Sequence[NDArray[Any]]) -> bool:
     size = len(parts[0])
     made = np.empty(size, dtype=np.uint32)
     for rows in _blocks(size):
-        mixed = np.zeros(rows.stop - rows.start, dtype=np.int64)
-        for part in parts:
+        mixed = np.multiply(parts[0][rows], _MIX, dtype=np.int64)
+        for part in parts[1:]:
             mixed ^= mixed >> 32
             mixed += part[rows]
             mixed *= _MIX
