@@ -46,7 +46,7 @@ _SLOTS = (512, 1024)
 _START = 4096
 _CHUNK = 1 << 20
 _GROWTH = (1 << 16, 1 << 20)
-_LARGE = 1 << 17
+_ZEROS = bytes(_GROWTH[1])
 _READ = 1 << 18
 
 
@@ -159,8 +159,7 @@ class FileMedium:
         envelope = Envelope(kind, at, length, 0)
         mark, end = envelope.mark, envelope.end
         try:
-            if length < _LARGE:
-                self._grow(end)
+            self._grow(end)
             self._write((head, *payload, bytes(-length % 8) + UNMARKED), at, what)
         except OSError as error:
             self._cut(at)
@@ -187,7 +186,7 @@ class FileMedium:
         if end > size:
             more = min(max(size, _GROWTH[0]), _GROWTH[1])
             with contextlib.suppress(OSError):  # where there is no room to spare, there may still be enough
-                size += os.pwrite(self._fd, bytes(end + more - size), size)
+                size = end + os.pwrite(self._fd, _ZEROS[:more], end)
         self._grown = size
 
     def _write(self, pieces: Sequence[bytes], at: int, what: str) -> None:
