@@ -45,13 +45,3 @@ class ExpectationError(OntolakeError):
                          hint=hint if branch is None else f"what would have been is on the branch {branch}; {hint}")
         self.failed = failed
         self.branch = branch
-
-
-class StreamError(OntolakeError):
-    """A stream cannot go on without publishing twice or leaving something out. `stream` is its name."""
-
-    exit_code = 6
-
-    def __init__(self, stream: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(f"stream {stream!r}: {message}", hint=hint)
-        self.stream = stream
