@@ -42,6 +42,7 @@ def small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
 
+@pytest.mark.slow
 def test_a_place_that_does_not_keep_them_fails(tmp_path: Path) -> None:
     command = [PROGRAM, "storage", "conformance", f"file://{tmp_path}/try.db", "--only", "is_one_file"]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=small_files, check=False)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import apsw
 import pytest
-from marking import slow_after
 
 from ontolake import engine, faults
 from ontolake.storage import open_storage
@@ -171,7 +170,8 @@ def sweep(start: Start, fresh: Callable[[int], str], seed: int, length: int, run
     assert killed >= runs * 0.9, "the points must be where they were"
 
 
-@pytest.mark.parametrize("seed", slow_after(1, [1, 2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_killed_at_every_step_on_a_local_file(seed: int, tmp_path: Any, start: Start) -> None:
     sweep(start, lambda number: f"file://{tmp_path}/{number}.db", seed, 20, 55)
 

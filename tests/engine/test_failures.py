@@ -10,6 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.engine import database
@@ -97,8 +98,9 @@ class Failing:
 
 
 @pytest.mark.parametrize("stays", [False, True], ids=["once", "for good"])
-@pytest.mark.parametrize("error", [Transient("injected"), OSError(5, "injected"), Interrupted("injected")],
-                         ids=["Transient", "OSError", "interrupt"])
+@pytest.mark.parametrize(
+    "error", slow_after(1, [Transient("injected"), OSError(5, "injected"), Interrupted("injected")]),
+    ids=["Transient", "OSError", "interrupt"])  # fmt: skip
 def test_an_error_at_any_step_of_a_commit(error: BaseException, stays: bool, place: str, connect: Connect) -> None:
     n, outcomes = 0, set()
     while True:

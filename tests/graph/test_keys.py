@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from marking import slow_after
 
 from ontolake.graph import keys as keys_module
 from ontolake.graph.keys import KeySet, are_distinct, codes, contains, repeated
@@ -62,7 +63,7 @@ def test_keys_far_apart_and_close_together_are_told_apart_alike() -> None:
         assert not are_distinct(pa.chunked_array([*there.chunks, *there.chunks]))
 
 
-@pytest.mark.parametrize("others", [0, 1, 2])
+@pytest.mark.parametrize("others", slow_after(1, [0, 1, 2]))
 def test_one_repetition_among_many_rows_is_found(others: int) -> None:
     random = np.random.default_rng(3)
     numbers = np.unique(random.integers(-2**62, 2**62, 300_000))
