@@ -337,9 +337,9 @@ def _plain(start: int, stop: int, size: int = 0) -> pa.Table:
 
 
 def _shaped(store: Parallel, url: str, *tables: pa.Table) -> list[parallel.Fragment]:
-    found = [parallel.stage(url, "entity/Plain", table.to_batches(), job="j", shape=store.shape("entity/Plain"),
-                            part=number) for number, table in enumerate(tables)]  # fmt: skip
-    return [one for one in found if one is not None]
+    shape = store.shape("entity/Plain")
+    return [one for number, table in enumerate(tables) for one in parallel.stage_shaped(
+        url, "entity/Plain", table.to_batches(), job="j", shape=shape, part=number)]  # fmt: skip
 
 
 def _files(url: str) -> list[str]:
@@ -374,6 +374,20 @@ def test_files_of_new_keys_become_part_of_the_commit_as_they_are(tmp_path: Path)
         assert session.query().entities(Plain).as_of(1).count() == 40_000
         found = read(open_parallel(url, types=[Plain]), "entity/Plain", mode="changes", since=3)
         assert found.column("change").to_pylist() == ["update"]
+
+
+def test_long_pieces_that_are_in_order_become_files_of_their_own(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/lake"
+    with parallel.open_parallel(url, write=True, types=[Plain]) as store:
+        later, earlier = _plain(270_000, 540_000), _plain(0, 270_000)
+        fragments = _shaped(store, url, pa.concat_tables([later, earlier]))
+        assert [one.rows for one in fragments] == [270_000, 270_000]
+        assert store.publish(fragments).written == {"entity/Plain": 540_000}
+        assert len(_files(url)) == 2
+        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 540_000))
+        twice = _shaped(store, url, _plain(600_000, 610_000))
+        with pytest.raises(SchemaValidationError, match="twice"):
+            store.publish([*twice, *twice])  # a file that is named twice is not taken for one
 
 
 def test_what_an_attempt_that_lost_writes_is_not_taken(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ COMMIT = "commit_id"
 BATCH = 65_536
 ABANDONED = 24 * 3600.0
 """A job that has written nothing for so many seconds counts as given up."""
+_SORTED_ROWS, _SORTED_BYTES = 1 << 21, 256 << 20
+"""A worker holds and sorts about so many rows at a time, whichever is reached first."""
 
 
 class Filter(NamedTuple):
@@ -80,8 +82,13 @@ class Fragment(NamedTuple):
     key: str
     rows: int
     bytes: int
-    shaped: bool = False
-    """Whether it has the form of files of the store itself."""
+    told: str = ""
+    """What a `Shape` has to say of a file that has the form of the store's own; empty for any other file."""
+
+    @property
+    def shaped(self) -> bool:
+        """Whether it has the form of files of the store itself."""
+        return bool(self.told)
 
     def read(self) -> pa.Table:
         """The rows. Raises `NotFound` if they were cleaned up meanwhile."""
@@ -95,11 +102,19 @@ class Fragment(NamedTuple):
             store.close()
 
 
+class Made(NamedTuple):
+    """A file in the form of a store's own: how many rows it has, its bytes, and what is to be known to publish it."""
+
+    rows: int
+    data: bytes
+    told: str
+
+
 class Shape(Protocol):
     """The form that files of a store have, for whoever stages rows that are to become such files."""
 
-    def file(self, rows: pa.Table, part: int) -> bytes | None:
-        """The rows of task number `part` as a file; None if they do not fit."""
+    def files(self, rows: pa.Table, part: int, before: int) -> Iterable[Made] | None:
+        """Rows of task number `part`, which has staged `before` others already, as files; None if they do not fit."""
         ...
 
 
@@ -263,21 +278,8 @@ def new_job() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
-def stage(
-    url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str, shape: Shape | None = None, part: int = 0
-) -> Fragment | None:  # fmt: skip
-    """Write batches as one file of a job, on a worker. None if there are no rows.
-
-    With a `shape` the file has the form of the store's own, if the rows fit; `part` is the number of the task.
-    """
-    if shape is not None:
-        import pyarrow as pa
-
-        some = [batch for batch in batches if batch.num_rows]
-        data = shape.file(pa.Table.from_batches(some), part) if some else None
-        if data is not None:
-            return _put(url, table, data, sum(batch.num_rows for batch in some), job, shaped=True)
-        batches = some
+def stage(url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str) -> Fragment | None:
+    """Write batches as one file of a job, on a worker. None if there are no rows."""
     import pyarrow.parquet as pq
 
     sink, writer, rows = io.BytesIO(), None, 0
@@ -291,22 +293,56 @@ def stage(
     finally:
         if writer is not None:
             writer.close()
-    return None if writer is None else _put(url, table, sink.getvalue(), rows, job)
+    return None if writer is None else _put(url, table, Made(rows, sink.getvalue(), ""), job)
 
 
-def _put(url: str, table: str, data: bytes, rows: int, job: str, *, shaped: bool = False) -> Fragment:
+def stage_shaped(
+    url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str, shape: Shape | None, part: int = 0
+) -> list[Fragment]:  # fmt: skip
+    """Write batches as files of a job, in the form of the store's own if they fit; `part` is the number of the task."""
+    if shape is None:
+        found = stage(url, table, batches, job=job)
+        return [] if found is None else [found]
+    fragments: list[Fragment] = []
+    before = 0
+    for some in _some_at_a_time(batches):
+        files = shape.files(some, part, before)
+        fragments += ([_put(url, table, one, job) for one in files] if files is not None else
+                      stage_shaped(url, table, some.to_batches(), job=job, shape=None))
+        before += len(some)
+    return fragments
+
+
+def _some_at_a_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """As many rows as a worker sorts in memory."""
+    import pyarrow as pa
+
+    some: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows:
+            some.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _SORTED_ROWS or size >= _SORTED_BYTES:
+            yield pa.Table.from_batches(some)
+            some, rows, size = [], 0, 0
+    if some:
+        yield pa.Table.from_batches(some)
+
+
+def _put(url: str, table: str, made: Made, job: str) -> Fragment:
     place, key = beside(url), f"{job}/staged/{table}/{uuid.uuid4().hex}.parquet"
     store = _store(place)
     try:
         reach("parallel: before a fragment is staged")
-        store.put(key, data)
+        store.put(key, made.data)
         reach("parallel: fragment staged")
     finally:
         store.close()
-    return Fragment(table, place, key, rows, len(data), shaped)
+    return Fragment(table, place, key, made.rows, len(made.data), made.told)
 
 
-def staged(url: str, table: str, *, job: str, shaped: bool = False) -> list[Fragment]:
+def staged(url: str, table: str, *, job: str) -> list[Fragment]:
     """The files that somebody else has written for a table of a job, such as Spark by itself."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -323,7 +359,7 @@ def staged(url: str, table: str, *, job: str, shaped: bool = False) -> list[Frag
                 except (pa.ArrowInvalid, OSError):  # the directory is longer than what was read of it
                     rows = pq.ParquetFile(pa.BufferReader(store.get(info.key).data)).metadata.num_rows
                 if rows:
-                    found.append(Fragment(table, place, info.key, rows, info.size, shaped))
+                    found.append(Fragment(table, place, info.key, rows, info.size))
         return found
     finally:
         store.close()
@@ -332,6 +368,16 @@ def staged(url: str, table: str, *, job: str, shaped: bool = False) -> list[Frag
 def _hidden(path: str) -> bool:
     """Whether a file belongs to an attempt: Spark keeps them in `_temporary`, where one that lost may still write."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def forget(fragments: Sequence[Fragment]) -> None:
+    """Remove staged rows that will not be published."""
+    if fragments:
+        store = _store(fragments[0].place)
+        try:
+            store.delete([one.key for one in fragments])
+        finally:
+            store.close()
 
 
 def discard(url: str, job: str) -> None:

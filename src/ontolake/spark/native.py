@@ -7,34 +7,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ByteType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StructField, StructType
 
 from ontolake import urls
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.layout import DataFile
-from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, VERSION, physical_type, place
+from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, physical_type, place
 from ontolake.ontology.repository.s3.scan import Span, relevant
-from ontolake.parallel import Parallel, Shape, View
+from ontolake.parallel import Parallel, View
 from ontolake.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from ontolake.ontology.parallel import TypedParallel
-
-
-GROUP = 65_536
-"""Rows of a row group that Spark writes: what looking up one key reads. Smaller ones take it much longer to write."""
-_REPEATING = ("str", "bool")
-_WIDER = {(ByteType, LongType), (ShortType, LongType), (IntegerType, LongType), (FloatType, DoubleType)}
 
 
 def one_machine(spark: SparkSession) -> bool:
@@ -80,38 +65,6 @@ def native_frame(
     shown = [F.col(f"`{place(column)}`").cast(public[column.stored].dataType).alias(column.stored)
              for column in info.all_columns] + [F.col(COMMIT).alias(public.names[-1])]
     return found.select(*shown).select(*[F.col(f"`{name}`") for name in columns])
-
-
-def shaped_frame(df: DataFrame, shape: Shape) -> DataFrame | None:
-    """Rows in the form that files of a store have, sorted by key in every task; None if the types are not the same."""
-    from ontolake.ontology.parallel_attach import Shape as TypedShape
-
-    if not isinstance(shape, TypedShape):
-        return None
-    info = shape.info
-    import pyarrow as pa
-
-    columns = (*info.keys, *info.columns)
-    wanted = spark_schema(pa.schema([pa.field(place(column), physical_type(column)) for column in columns]))
-    found = []
-    for column, field in zip(columns, wanted.fields, strict=True):
-        given = df.schema[column.stored].dataType if column.stored in df.columns else None
-        if given is None or ((type(given), type(field.dataType)) not in _WIDER and given != field.dataType):
-            return None
-        found.append(F.col(f"`{column.stored}`").cast(field.dataType).alias(field.name))
-    ours = {COMMIT: F.lit(shape.commit).cast("long"), VERSION: F.lit(shape.version).cast("long"),
-            ROW: F.monotonically_increasing_id() + F.lit(shape.row).cast("long")}  # fmt: skip
-    ordered = df.select(*found).sortWithinPartitions(*[F.col(f"`{place(column)}`") for column in info.keys])
-    return ordered.select("*", *[value.alias(name) for name, value in ours.items()])
-
-
-def shaped_options(shape: Shape) -> dict[str, str]:
-    """How Spark writes such rows. It need not look for repetitions where there are none."""
-    info = shape.info  # type: ignore[attr-defined]
-    single = [*(place(column) for column in info.keys), ROW,
-              *(place(column) for column in info.columns if column.scalar not in _REPEATING)]
-    return {"parquet.block.row.count.limit": str(GROUP)} | {
-        f"parquet.enable.dictionary#{name}": "false" for name in single}
 
 
 class _Files:

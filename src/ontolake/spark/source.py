@@ -11,7 +11,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid
-from ontolake.parallel import MODES, Filter, Fragment, Mode, Parallel, new_job, open_parallel, stage
+from ontolake.parallel import MODES, Filter, Fragment, Mode, Parallel, new_job, open_parallel, stage_shaped
 from ontolake.spark.streams import StreamReader, StreamWriter, read_part
 from ontolake.spark.types import spark_schema
 
@@ -166,12 +166,12 @@ def pushed(one: ds.Filter) -> Filter | None:
 class Staged(ds.WriterCommitMessage):
     """What a task has staged."""
 
-    def __init__(self, fragment: Fragment | None) -> None:
-        self.fragment = fragment
+    def __init__(self, fragments: Sequence[Fragment]) -> None:
+        self.fragments = fragments
 
 
 def fragments_of(messages: Iterable[ds.WriterCommitMessage | None]) -> list[Fragment]:
-    return [message.fragment for message in messages if isinstance(message, Staged) and message.fragment is not None]
+    return [fragment for message in messages if isinstance(message, Staged) for fragment in message.fragments]
 
 
 class Writer(ds.DataSourceArrowWriter):
@@ -186,8 +186,8 @@ class Writer(ds.DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         task = TaskContext.get()
-        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job, shape=self._shape,
-                            part=task.partitionId() if task else 0))
+        return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=self._job, shape=self._shape,
+                                   part=task.partitionId() if task else 0))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         with self._options.open(write=True) as store:

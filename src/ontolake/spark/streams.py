@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
-from ontolake.parallel import Fragment, Parallel, Published, beside, new_job, stage
+from ontolake.parallel import Fragment, Parallel, Published, beside, new_job, stage_shaped
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.types import fitted
 
@@ -147,7 +147,7 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         from ontolake.spark.source import Staged
 
-        return Staged(stage(self._options.url, self._options.table, iterator, job=self._job))
+        return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=self._job, shape=None))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
         from ontolake.spark.source import fragments_of
