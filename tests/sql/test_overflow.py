@@ -41,6 +41,20 @@ WRONG = [
     "UPDATE t SET a = a + 1", "INSERT INTO t (id, a) VALUES (9, 9223372036854775807 + 1)",
     "INSERT INTO t (id, a) SELECT id + 10, a * 2 FROM t", "UPDATE t SET i = i WHERE id = 1 RETURNING a + i",
     "INSERT INTO t (id, a) VALUES (1, 5) ON CONFLICT (id) DO UPDATE SET a = t.a + excluded.a",
+    "SELECT q + 1 FROM (SELECT a AS q FROM t UNION ALL SELECT id FROM t) s",
+    "SELECT q + 1 FROM (SELECT id AS q FROM t UNION SELECT a FROM t) s",
+    "SELECT q * 2 FROM ((SELECT a AS q FROM t) EXCEPT (SELECT 5)) s",
+    "SELECT q + 1 FROM (SELECT NULL AS q UNION ALL SELECT a FROM t) s",
+    "WITH c(q) AS (SELECT 1 UNION ALL SELECT a FROM t) SELECT q + q FROM c",
+    "SELECT sum(q) FROM (SELECT a AS q FROM t WHERE id = 1 UNION ALL SELECT a FROM t WHERE id = 1) s",
+    "SELECT a + 1 FROM (SELECT * FROM t) s", "SELECT s.a + 1 FROM (SELECT u.* FROM t u) s",
+    "SELECT a + 1 FROM t JOIN (SELECT id AS k FROM t) u ON id = k", "SELECT a + k FROM t, (SELECT 1 AS k) u",
+    f"SELECT v + 1 FROM (VALUES ({MOST}), (1)) AS w(v)", f"SELECT column1 + 1 FROM (VALUES ({MOST})) AS w",
+    "SELECT q - 1 FROM (SELECT i, -1 - a FROM t) s(j, q)",
+    "WITH RECURSIVE r AS (SELECT 9223372036854775800 AS n UNION ALL SELECT n + 1 FROM r WHERE n > 0) SELECT n FROM r",
+    f"SELECT g * {MOST} FROM generate_series(1, 3) AS g", f"SELECT length('abc') * {MOST}",
+    f"SELECT row_number() OVER (ORDER BY id) * {MOST} FROM t", "SELECT lag(a) OVER (ORDER BY id) + 1 FROM t",
+    "SELECT nullif(a, 3) + 1 FROM t", f"SELECT (1 | 2) + {MOST}", f"SELECT unnest(ARRAY[{MOST}]) + 1",
 ]  # fmt: skip
 
 
@@ -60,6 +74,13 @@ RIGHT: list[tuple[str, list[Any]]] = [
     ("SELECT x * 2 FROM t WHERE id = 1", [5.0]), ("SELECT a * 0.5 > 1 FROM t WHERE id = 1", [True]),
     ("SELECT -(a - 1) FROM t WHERE id = 1", [1 - MOST]), ("SELECT avg(a) FROM t WHERE id = 2", [1.0]),
     ("SELECT d + 1 > 2 FROM t WHERE id = 1", [True]), ("SELECT max(a) - 1 FROM t", [MOST - 1]),
+    ("SELECT CAST(100000 AS INTEGER) * CAST(100000 AS INTEGER)", [10**10]),
+    ("SELECT row_number() OVER (ORDER BY id) + 1 FROM t", [2, 3, 4]), ("SELECT length('abc') - 4", [-1]),
+    ("SELECT q + 1 FROM (SELECT x AS q FROM t UNION ALL SELECT id FROM t WHERE id = 2) s WHERE q < 2.2", [2.5, 3.0]),
+    ("SELECT q || 'x' FROM (SELECT 'y' AS q UNION ALL SELECT 'z') s ORDER BY 1", ["yx", "zx"]),
+    ("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n * 2 FROM r WHERE n < 9) SELECT sum(n) FROM r", [31]),
+    ("SELECT generate_series * 2 FROM generate_series(1, 3)", [2, 4, 6]),
+    ("SELECT (SELECT q - 1 FROM (SELECT max(a) AS q FROM t UNION ALL SELECT 1) s WHERE q > 1)", [MOST - 1]),
 ]  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
     """A statement over tables, ready to run. Raises `SqlError`."""
     from datafusion import SessionContext
 
-    sql = guarded(tree, tables).sql(DIALECT)
+    sql = guarded(tree, tables).sql(DIALECT, normalize_functions="lower")
     big = any(table.num_rows > _BIG for table in tables.values())
     context = SessionContext(_config(big))
     for name, table in tables.items():
@@ -89,6 +89,7 @@ def settled(table: pa.Table) -> pa.Table:
 
 
 _TRANSLATIONS: tuple[tuple[str, type[SqlError], str], ...] = (
+    (r"Physical plan does not support logical expression", UnsupportedError, "0A000"),
     (r"No field named|field not found", UnknownNameError, "42703"),
     (r"[Aa]mbiguous", SqlError, "42702"),
     (r"Invalid function|There is no function|not found.*function", UnknownNameError, "42883"),
@@ -117,6 +118,8 @@ def translated(error: BaseException) -> SqlError:
     last = next((line for line in reversed(lines) if not line.startswith("Valid fields")), text)
     message = re.sub(r"^(?:(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
                      r"|Cast error:|This feature is not implemented:|Optimizer rule '\w+' failed)\s*)+", "", last)
+    message = re.sub(r"^Physical plan does not support logical expression \w*Subquery.*",
+                     "a query of this form within another is not supported", message)
     message = re.sub(r"^value of (\S+) is out of range Int64$", r"\1 is out of range for BIGINT", message)
     hint = None
     if (meant := re.search(r"Did you mean '?([^'?\n]+)'?\??", message)) is not None:

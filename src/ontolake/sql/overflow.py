@@ -6,8 +6,8 @@ arithmetic is done in decimals, whose conversion back raises.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +18,20 @@ from ontolake.sql.parsing import DIALECT, name_of
 
 Limits = tuple[int, int]
 """The least and the greatest that an integer can be."""
+Outputs = list[tuple[str, Callable[[], Limits | None]]]
+"""The names of columns, and what gives their limits."""
 
 _MOST: Limits = (-(2**63), 2**63 - 1)
 _CANDIDATES = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Sum)
 _INTEGERS = {"SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _EITHER = (exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least)
-_SAME = (exp.Paren, exp.Min, exp.Max, exp.Window, exp.Filter, exp.Alias, exp.Subquery)
+_SAME = (exp.Paren, exp.Min, exp.Max, exp.Window, exp.Filter, exp.Alias, exp.Subquery, exp.Nullif, exp.Lag, exp.Lead,
+         exp.FirstValue, exp.LastValue, exp.NthValue, exp.AnyValue, exp.Median, exp.Explode)  # fmt: skip
 """What is no larger than what stands in it."""
+_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift)
+_NUMBERING = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile)
+_NARROW = (exp.Cast, exp.Length, exp.StrPosition, *_NUMBERING)
+"""What may be an integer of another kind than a BIGINT."""
 
 
 def guarded(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
@@ -32,6 +39,8 @@ def guarded(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
     if tree.find(*_CANDIDATES) is None:
         return tree
     copy = tree.copy()
+    for narrow in list(copy.find_all(*_NARROW)):
+        _widen(narrow)
     sizes = _Sizes(copy, tables)
     found = [node for node in copy.find_all(*_CANDIDATES) if _wraps(sizes, node)]
     for node in reversed(found):  # from the inside out
@@ -44,6 +53,17 @@ def _wraps(sizes: _Sizes, node: exp.Expr) -> bool:
         return False
     limits = sizes.result(node)
     return limits is not None and (limits[0] < _MOST[0] or limits[1] > _MOST[1])
+
+
+def _widen(node: exp.Expr) -> None:
+    """Make an integer of any kind a BIGINT."""
+    if isinstance(node, exp.Cast) and _INTEGERS.get(node.to.this.name, 64) == 64:
+        return
+    if isinstance(node, _NUMBERING):
+        if not isinstance(node.parent, exp.Window):
+            return
+        node = node.parent
+    node.replace(exp.cast(node.copy(), "BIGINT", dialect=DIALECT))
 
 
 def _guard(node: exp.Expr) -> None:
@@ -66,15 +86,19 @@ class _Sizes:
         self._tables = tables
         self._columns: dict[tuple[str, str], Limits | None] = {}
         self._known: dict[int, Limits | None] = {}
-        self._with = {name_of(each.args["alias"].this): each.this for each in tree.find_all(exp.CTE)}
+        self._outputs: dict[int, Outputs] = {}
+        self._with = {name_of(each.args["alias"].this): each for each in tree.find_all(exp.CTE)}
         referred = sum(name_of(each.this) in self._with for each in tree.find_all(exp.Table))
-        endless = any(each.args.get("recursive") for each in tree.find_all(exp.With)) or tree.find(exp.UDTF) is not None
-        rows = reduce(lambda product, table: product * max(table.num_rows, 1), tables.values(), 1)
+        endless = any(each.args.get("recursive") for each in tree.find_all(exp.With)) or any(
+            not isinstance(each, exp.Values) for each in tree.find_all(exp.UDTF))  # fmt: skip
+        written = sum(1 for _ in tree.find_all(exp.Select, exp.Tuple))
+        rows = reduce(lambda product, table: product * (table.num_rows + 1), tables.values(), written)
         self._rows = 2**63 if endless else rows ** (1 + referred)
 
     def of(self, node: Any) -> Limits | None:
         """The limits of an expression that did not overflow."""
         if id(node) not in self._known:
+            self._known[id(node)] = _MOST  # for an expression of a recursive query that comes back to itself
             found = self.result(node)
             self._known[id(node)] = None if found is None else (max(found[0], _MOST[0]), min(found[1], _MOST[1]))
         return self._known[id(node)]
@@ -86,12 +110,21 @@ class _Sizes:
             return None if value is None or value > 2**63 else (value, value)
         if isinstance(node, exp.Column):
             return self._column(node)
+        if isinstance(node, exp.Null):
+            return 0, 0
+        if isinstance(node, exp.Array):
+            return self.all_of(node.expressions)
         if isinstance(node, _SAME):
             return self.of(node.this)
-        if isinstance(node, exp.Select) and len(node.expressions) == 1:
-            return self.of(node.expressions[0])
-        if isinstance(node, exp.Count):
+        if isinstance(node, exp.Query):
+            found = self.outputs(node)
+            return found[0][1]() if len(found) == 1 else None
+        if isinstance(node, (exp.Count, *_NUMBERING)):
             return 0, self._rows
+        if isinstance(node, exp.Length | exp.StrPosition):
+            return 0, 2**31
+        if isinstance(node, _BITS):
+            return _MOST if self.all_of([node.this, node.expression]) else None
         if isinstance(node, exp.Cast):
             bits = _INTEGERS.get(node.to.this.name)
             inner = self.of(node.this)
@@ -131,36 +164,63 @@ class _Sizes:
             branches.append(node.args.get("default") or node.args.get("false"))
         else:
             branches = [node.this, *node.expressions]
-        found = [self.of(each) for each in branches if each is not None and not isinstance(each, exp.Null)]
-        known = [each for each in found if each is not None]
-        if not known or len(known) != len(found):
-            return None
-        return min(low for low, _ in known), max(high for _, high in known)
+        return self.all_of([each for each in branches if each is not None and not isinstance(each, exp.Null)])
+
+    def all_of(self, nodes: Sequence[Any]) -> Limits | None:
+        """The limits of a value that is one of these expressions."""
+        return _together([self.of(each) for each in nodes])
 
     def _column(self, node: exp.Column) -> Limits | None:
-        """A column of a table, or of a query that stands for one, if there is no doubt which is meant."""
-        select = node.find_ancestor(exp.Select)
+        """A column of a table, or of a query that stands for one: the nearest of its name."""
         qualifier, name = name_of(node.args.get("table")), name_of(node.this)
+        select = node.find_ancestor(exp.Select)
         while select is not None:
-            sources = _sources(select)
-            if qualifier in sources:
-                return self._output(sources[qualifier], name)
-            if not qualifier:
-                return self._output(next(iter(sources.values())), name) if len(sources) == 1 else None
+            found = [limits() for alias, source in _sources(select) if qualifier in ("", alias)
+                     for output, limits in self.outputs(source) if output == name]  # fmt: skip
+            if found:
+                return _together(found)
             select = select.find_ancestor(exp.Select)
         return None
 
-    def _output(self, source: exp.Expr, name: str) -> Limits | None:
-        if isinstance(source, exp.Table):
-            called = name_of(source.this)
-            return self._held(called, name) if called in self._tables else self._projected(self._with.get(called), name)
-        return self._projected(source.this, name)
+    def outputs(self, node: exp.Expr) -> Outputs:
+        """The columns of a table or query by name, in order; none where they are not known."""
+        if id(node) not in self._outputs:
+            alias = node.args.get("alias")
+            names = [name_of(each) for each in alias.columns] if isinstance(alias, exp.TableAlias) else []
+            found = self._unnamed(node)
+            self._outputs[id(node)] = [(name, limits) for name, (_, limits) in zip(names, found, strict=False)] \
+                + found[len(names) :]  # fmt: skip
+        return self._outputs[id(node)]
 
-    def _projected(self, query: exp.Expr | None, name: str) -> Limits | None:
-        if not isinstance(query, exp.Select):
-            return None
-        named = [each for each in query.expressions if each.alias_or_name == name]
-        return self.of(named[0]) if len(named) == 1 else None
+    def _unnamed(self, node: exp.Expr) -> Outputs:
+        if isinstance(node, exp.Table):
+            called = name_of(node.this)
+            if called in self._tables:
+                return [(name, partial(self._held, called, name)) for name in self._tables[called].column_names]
+            if isinstance(node.this, exp.ExplodingGenerateSeries):
+                return [("", lambda: _MOST if self.of(node.this.args["start"]) else None)]
+            return self.outputs(self._with[called]) if called in self._with else []
+        if isinstance(node, exp.Subquery | exp.CTE | exp.Lateral):
+            return self.outputs(node.this)
+        if isinstance(node, exp.SetOperation):
+            both = zip(self.outputs(node.this), self.outputs(node.expression), strict=False)
+            return [(name, partial(_either_of, mine, other)) for (name, mine), (_, other) in both]
+        if isinstance(node, exp.Values):
+            rows = [each.expressions if isinstance(each, exp.Tuple) else [each] for each in node.expressions]
+            return [(f"column{n}", partial(self.all_of, cells))
+                    for n, cells in enumerate(zip(*rows, strict=False), 1)]  # fmt: skip
+        if not isinstance(node, exp.Select):
+            return []
+        found: Outputs = []
+        for each in node.expressions:
+            if each.is_star:
+                wanted = name_of(each.args.get("table")) if isinstance(each, exp.Column) else ""
+                found += [output for alias, source in _sources(node) if wanted in ("", alias)
+                          for output in self.outputs(source)]  # fmt: skip
+            else:
+                name = each.args["alias"] if isinstance(each, exp.Alias) else each.this
+                found.append((name_of(name) if isinstance(name, exp.Identifier) else "", partial(self.of, each)))
+        return found
 
     def _held(self, table: str, name: str) -> Limits | None:
         where = (table, name)
@@ -173,9 +233,19 @@ class _Sizes:
         return self._columns[where]
 
 
-def _sources(select: exp.Select) -> dict[str, exp.Expr]:
-    """What a query reads, by the names it has there; nothing if some of it is neither a table nor a query."""
+def _together(found: Sequence[Limits | None]) -> Limits | None:
+    known = [each for each in found if each is not None]
+    if not known or len(known) != len(found):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _either_of(mine: Callable[[], Limits | None], other: Callable[[], Limits | None]) -> Limits | None:
+    return _together([mine(), other()])
+
+
+def _sources(select: exp.Select) -> list[tuple[str, exp.Expr]]:
+    """What a query reads, with the names it has there."""
     nodes = [each.this for each in (select.args.get("from_"), *(select.args.get("joins") or ())) if each is not None]
-    if not all(isinstance(node, exp.Table | exp.Subquery) for node in nodes):
-        return {}
-    return {name_of(node.args["alias"].this if node.args.get("alias") else node.this): node for node in nodes}
+    nodes += [each for node in nodes for join in node.args.get("joins") or () for each in (join.this,)]
+    return [(name_of(node.args["alias"].this if node.args.get("alias") else node.this), node) for node in nodes]

@@ -62,6 +62,7 @@ class Plan:
         self._statement = statement
         self.sources: list[Source] = []
         copy = self._tree = tree.copy()
+        _name_series(copy)
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
         known = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
         found = {id(node): find(node) for _, _, node in known}
@@ -406,6 +407,16 @@ def _rename(node: exp.Table, source: Source) -> None:
     """Make a table of a statement the one that its rows are registered as."""
     alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.alias, quoted=True))
     node.replace(exp.Table(this=exp.to_identifier(source.name), alias=alias.copy(), joins=node.args.get("joins")))
+
+
+def _name_series(tree: exp.Expr) -> None:
+    """Name the column of each generate_series as its alias, or as the function, as PostgreSQL does."""
+    for node in tree.find_all(exp.ExplodingGenerateSeries):
+        if isinstance(node.parent, exp.Table):
+            alias = node.parent.args.get("alias") or exp.TableAlias(this=exp.to_identifier("generate_series"))
+            if not alias.columns:
+                alias.set("columns", [alias.this.copy()])
+            node.parent.set("alias", alias)
 
 
 _HIDDEN = "c$"
