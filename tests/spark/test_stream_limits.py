@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from marking import slow_after
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
@@ -78,7 +79,7 @@ LAYOUTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=LAYOUTS)
+@pytest.fixture(params=slow_after(2, LAYOUTS))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     fill, where, table = LAYOUTS[request.param]
     url = where.format(tmp_path)

@@ -190,6 +190,7 @@ def test_the_first_and_last_rows_of_the_past_are_found_without_the_others(
     assert work(changed, lambda: changed.query(f"SELECT id FROM t {rest}", as_of=2)) < whole // 8
 
 
+@pytest.mark.slow
 def test_rows_of_any_version_come_in_order(changed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyspace, "BATCH", 64)
     for at in (2, 3, 4, 5, 6, None):
