@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ontolake.errors import OntolakeError
-from ontolake.spark.report import ALIVE, work_store
+from ontolake.spark.report import ALIVE, now, work_store
 
 EVERY = 30.0
 """Seconds between two signs of life; `report.SILENT` is how long there may be none."""
@@ -22,12 +22,12 @@ def alive(url: str, run: str) -> Iterator[None]:
     """
     over = threading.Event()
     with work_store(url) as store:
-        store.put(f"{run}/{ALIVE}", b"")
+        store.put(f"{run}/{ALIVE}", now().encode())
 
         def go_on() -> None:
             while not over.wait(EVERY):
                 with suppress(OntolakeError):
-                    store.put(f"{run}/{ALIVE}", b"")
+                    store.put(f"{run}/{ALIVE}", now().encode())
 
         thread = threading.Thread(target=go_on, name=f"alive {run}", daemon=True)
         thread.start()
