@@ -54,6 +54,12 @@ def test_the_whole_of_it(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture
     assert run("branch", "delete", "try", "--token", "no", code=7)["error"]["type"] == "Refused"
     assert run("branch", "delete", "try", "--token", token)["deleted"]
     assert run("schema", "plan", "--models", MODELS)["steps"] == []
+    assert run("search", "Customer", "b", code=2)["error"]["hint"].endswith("onto graph index --kind text")
+    assert run("index", "Customer", "name", "--kind", "text")["commit"]
+    assert [row["id"] for row in run("search", "Customer", "b")["rows"]] == ["b"]
+    refused = run("delete", "Customer", "--where", "nme = 'A'", code=2)["error"]["message"]
+    assert "nme" in refused
+    assert ".rs:" not in refused
     run("optimize")
     found = run("cleanup", "--keep-commits", "1")
     assert found["removable"]

@@ -153,7 +153,7 @@ def delete(
     if json:
         out.document({"deleted": count})
     else:
-        out.say(f"deleted {count} rows")
+        out.say(f"deleted {count} row{'s' if count != 1 else ''}")
 
 
 @app.command()
@@ -384,7 +384,8 @@ def schema_plan(
 def schema_apply(
     url: Url, models: Models, token: Annotated[str, typer.Option("--token", help="The plan prints it.")],
     rename: Rename = None,
-    hard: Annotated[bool, typer.Option("--hard", help="Remove what is dropped for good, with all history.")] = False,
+    hard: Annotated[bool, typer.Option("--hard", help="Remove what is dropped for good, with older versions of its "
+                                       "tables.")] = False,
     branch: OnBranch = "main", actor: Actor = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Do what was planned, as one commit."""
@@ -392,6 +393,19 @@ def schema_apply(
         plan = graph.schema_plan(_types(models), renames=_renames(rename), branch=branch)
         check_token(token, plan.token)
         _committed(Out(json), graph.schema_apply(plan, hard=hard, actor=actor))
+
+
+@app.command()
+def index(
+    url: Url, table: Table, column: Annotated[str, typer.Argument(metavar="COLUMN")],
+    kind: Annotated[str, typer.Option("--kind", metavar="btree|text|vector", help="For comparisons, for words or for "
+                                      "near neighbours.")] = "btree",
+    branch: OnBranch = "main", actor: Actor = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Make an index on a column: search by words needs one of the kind text. Changes no row."""
+    with _open(url, write=True) as graph:
+        graph.index(table, column, kind=kind, branch=branch, actor=actor)
+        _committed(Out(json), next(iter(graph.commits(branch=branch))))
 
 
 @app.command()

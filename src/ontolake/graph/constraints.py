@@ -175,7 +175,7 @@ class Checker:
                     self.report(EndpointError(
                         edge.table, f"the edge leads to {node.name} {left.column(column)[row].as_py()!r}, "
                         "which goes", key=key, column=column,
-                        hint="delete the edges too, or pass cascade=True"))  # fmt: skip
+                        hint="delete the edges too: cascade=True, or --cascade"))  # fmt: skip
 
     def removed(self, kind: GraphType, change: Change) -> pa.Table | None:
         """The keys of the rows that a change takes away."""

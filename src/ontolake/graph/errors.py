@@ -58,7 +58,14 @@ class DamagedGraphError(GraphError, Corruption):
     exit_code = 5
 
 
+_SOURCE = re.compile(r"[.,]* /\S+\.rs:\d+:\d+.*$")
 _UNREACHABLE = ("Generic S3 error", "Generic GCS error", "error sending request", "operation timed out")
+
+
+def in_short(error: BaseException) -> str:
+    """What an error says, in one line and without the places in the source of libraries that some tell."""
+    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return _SOURCE.sub("", first)[:300]
 
 
 @contextmanager
@@ -74,7 +81,7 @@ def reading(table: str) -> Iterator[None]:
             raise
         if type(error).__name__ == "CommitConflictError":
             raise  # nothing is wrong with what is there
-        text = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        text = in_short(error)
         if any(sign in text for sign in _UNREACHABLE):
             raise Transient(f"{table}: the storage does not answer: {text}", hint="try again") from error
         raise DamagedGraphError(f"{table} cannot be read: {text}",

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from ontolake.errors import Invalid, OntolakeError
-from ontolake.graph.errors import reading
+from ontolake.graph.errors import in_short, reading
 from ontolake.graph.types import GraphType
 from ontolake.model import type_info
 from ontolake.model.filters import Compare, Condition, Junction, Match, Member, Negation, Ref, Shape, Test
@@ -39,7 +39,7 @@ def filtering(kind: GraphType, filter: Any) -> Iterator[None]:
         try:
             yield
         except (ValueError, OSError) as error:
-            text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            text = in_short(error)
             if filter is None or isinstance(error, OntolakeError) or any(sign in text for sign in _DAMAGE):
                 raise
             raise Invalid(f"{kind.table}: the filter {to_sql(filter)!r} cannot be used: {text}",

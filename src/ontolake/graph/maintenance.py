@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.errors import Invalid
-from ontolake.graph.errors import DamagedGraphError, UnknownBranchError
+from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
 from ontolake.graph.lineage import first_parents, merge_base
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
@@ -321,7 +321,7 @@ def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
             graph._tables.at(kind, pin)
             latest = graph._tables.latest(kind, state.line) if pin.branch == state.line else None
         except (DamagedGraphError, OSError, ValueError) as error:
-            yield Finding("damage", f"{kind.table}@{branch}", str(error).splitlines()[0][:200], None)
+            yield Finding("damage", f"{kind.table}@{branch}", in_short(error), None)
             continue
         if latest is None or latest.version == pin.version:
             continue
@@ -344,7 +344,7 @@ def verify(graph: Graph) -> Iterator[Damage]:
             try:
                 rows = sum(batch.num_rows for batch in view.batches())
             except (DamagedGraphError, OSError, ValueError, RuntimeError) as error:
-                yield Damage(f"{name}@{branch.name}", str(error).splitlines()[0][:200])
+                yield Damage(f"{name}@{branch.name}", in_short(error))
                 continue
             if rows != view.pin.rows:
                 yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")

@@ -25,6 +25,7 @@ from ontolake.graph.errors import (
     PublishContendedError,
     UnknownBranchError,
     UnknownCommitError,
+    in_short,
 )
 from ontolake.graph.place import Place
 from ontolake.graph.types import GraphType
@@ -223,7 +224,7 @@ class Manifest:
             if "not found" in text.lower() and not any(True for _ in place.store.list(f"{MANIFEST}/")):
                 raise NoGraphError(f"there is no graph at {place.url}",
                                    hint="make one with Graph.init, or onto graph init") from None
-            raise DamagedGraphError(f"the manifest of {place.url} cannot be read: {_first(error)}",
+            raise DamagedGraphError(f"the manifest of {place.url} cannot be read: {in_short(error)}",
                                     hint="restore __manifest/ from a copy") from error
         stamp = read_stamp(self._main)
         if stamp != INTERNAL_SCHEMA_VERSION:
@@ -276,7 +277,7 @@ class Manifest:
         except (OSError, ValueError) as error:
             if branch != MAIN and branch not in self.branches():
                 raise UnknownBranchError(branch) from None
-            raise DamagedGraphError(f"the manifest of branch {branch!r} cannot be read: {_first(error)}") from error
+            raise DamagedGraphError(f"the manifest of branch {branch!r} cannot be read: {in_short(error)}") from error
         self._known[branch] = state
         return state
 
@@ -483,7 +484,3 @@ class Manifest:
 
     def forget(self, branch: str) -> None:
         self._known.pop(branch, None)
-
-
-def _first(error: BaseException) -> str:
-    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

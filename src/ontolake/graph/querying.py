@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
+from ontolake.graph.errors import in_short
 from ontolake.graph.filters import filtering, to_sql
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def sql(snapshot: Snapshot, query: str) -> pa.Table:
         return frame.to_arrow_table()
     except Exception as error:  # whatever the planner and the functions it calls may raise
         names = ", ".join(sorted(kind.name for kind in snapshot.types.values()))
-        raise Invalid(f"the query cannot be run: {str(error).splitlines()[0][:300]}",
+        raise Invalid(f"the query cannot be run: {in_short(error)}",
                       hint=f"the tables are {names}") from error
 
 
@@ -69,7 +70,7 @@ def _by_text(view: TableView, text: str, column: str | None, limit: int, filter:
     columns = [column] if column is not None else indexed
     if not columns or any(name not in indexed for name in columns):
         raise Invalid(f"{view.name} has no text index" + (f" on {column!r}" if column else ""),
-                      hint="make one with graph.index(table, column, kind='text')")
+                      hint="make one with graph.index(table, column, kind='text'), or onto graph index --kind text")
     with filtering(view.kind, filter):
         return view.dataset.to_table(
             columns=[*_names(view), "_score"], full_text_query={"query": text, "columns": columns}, limit=limit,

@@ -18,6 +18,7 @@ from ontolake.graph.errors import (
     ExpectedVersionMismatch,
     PublishContendedError,
     UnknownBranchError,
+    in_short,
 )
 from ontolake.graph.manifest import MAIN, RECOVERY_ACTOR, Manifest, Pin, line_of
 from ontolake.graph.place import Place
@@ -158,7 +159,7 @@ class Recoverer:
         except (OSError, ValueError) as error:
             if move.expected == 0:
                 return None
-            raise Unexplained(f"{move.key} cannot be read: {str(error).splitlines()[0][:200]}") from error
+            raise Unexplained(f"{move.key} cannot be read: {in_short(error)}") from error
         return last
 
     def _whole(self, base: Any, version: int, move: TableMove) -> bool:

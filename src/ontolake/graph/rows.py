@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError
+from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError, in_short
 from ontolake.graph.keys import are_distinct, repeated
 from ontolake.graph.types import GraphField, GraphType
 from ontolake.model.codecs import json_text
@@ -142,13 +142,9 @@ def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
             try:
                 pa.array([value], wanted)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise RowError(kind.table, f"{value!r} does not fit {_said(field)}: {_short(error)}", row=number,
+                raise RowError(kind.table, f"{value!r} does not fit {_said(field)}: {in_short(error)}", row=number,
                                column=field.name) from None
         raise
-
-
-def _short(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _said(field: GraphField) -> str:
@@ -239,7 +235,7 @@ def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> Any:
     try:
         return values.cast(wanted)
     except pa.ArrowException as error:
-        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}: {_short(error)}",
+        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}: {in_short(error)}",
                        column=field.name) from error
 
 

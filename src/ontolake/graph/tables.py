@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
-from ontolake.graph.errors import DamagedGraphError, PublishContendedError, reading
+from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, reading
 from ontolake.graph.filters import literal
 from ontolake.graph.finding import Finder
 from ontolake.graph.keys import KeySet, contains
@@ -79,7 +79,7 @@ class Tables:
         except (OSError, ValueError) as error:
             line = f" of branch {pin.branch!r}" if pin.branch else ""
             raise DamagedGraphError(f"{kind.table}: version {pin.version}{line} cannot be read: "
-                                    f"{str(error).splitlines()[0][:300]}",
+                                    f"{in_short(error)}",
                                     hint="onto graph repair says what is wrong") from error
         self._keep(where, found)
         return found
