@@ -86,6 +86,50 @@ def test_wrong_rules_are_refused(db: Database, sql: str, expected: str) -> None:
     assert state(db, sql) == expected
 
 
+def test_rules_can_be_renamed(shop: Database) -> None:
+    shop.execute("ALTER TABLE t ADD CONSTRAINT u UNIQUE (a), ADD CONSTRAINT small CHECK (a < 1000)")
+    for old, new in (("u", "only_once"), ("small", "Not Big"), ("t_pkey", "by_id")):
+        shop.execute(f'ALTER TABLE t RENAME CONSTRAINT {old} TO "{new}"')
+    assert names(shop) == (["Not Big"], ["only_once"])
+    for sql, name in (("INSERT INTO t VALUES (500, 5, 'x')", "only_once"), ("INSERT INTO t (id) VALUES (5)", "by_id")):
+        with pytest.raises(UniqueError) as raised:
+            shop.execute(sql)
+        assert raised.value.constraint == name
+    with pytest.raises(CheckError, match="Not Big"):
+        shop.execute("INSERT INTO t VALUES (500, 1000, 'x')")
+    shop.execute("ALTER TABLE t RENAME TO t2; ALTER TABLE t2 RENAME TO t")
+    shop.execute("INSERT INTO t VALUES (5, 1, 'x') ON CONFLICT ON CONSTRAINT by_id DO UPDATE SET b = 'met'")
+    assert shop.execute("SELECT b FROM t WHERE id = 5").fetchall() == [("met",)]
+    shop.execute('ALTER TABLE t DROP CONSTRAINT "Not Big", DROP CONSTRAINT only_once')
+    assert names(shop) == ([], [])
+
+
+@pytest.mark.parametrize(("sql", "expected"), [
+    ("ALTER TABLE t RENAME CONSTRAINT nope TO x", "42704"), ("ALTER TABLE nope RENAME CONSTRAINT known TO x", "42P01"),
+    ("ALTER TABLE t RENAME CONSTRAINT known TO t_pkey", "42710"),
+    ("ALTER TABLE t RENAME CONSTRAINT known TO u", "42710"),
+    ("ALTER TABLE t RENAME CONSTRAINT u TO by_b", "42P07"), ("ALTER TABLE t RENAME CONSTRAINT by_b TO x", "42704"),
+    (f"ALTER TABLE t RENAME CONSTRAINT u TO {'x' * 64}", "42622"),
+    ("INSERT INTO t VALUES (1, 1, 1) ON CONFLICT ON CONSTRAINT nope DO NOTHING", "42704"),
+])  # fmt: skip
+def test_wrong_new_names_are_refused(db: Database, sql: str, expected: str) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT CONSTRAINT known CHECK (a < 10), b BIGINT)")
+    db.execute("ALTER TABLE t ADD CONSTRAINT u UNIQUE (a); CREATE INDEX by_b ON t (b)")
+    assert state(db, sql) == expected
+    db.execute("ALTER TABLE IF EXISTS nope RENAME CONSTRAINT known TO x")
+
+
+def test_a_primary_key_has_the_name_that_it_was_given(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT, CONSTRAINT mine PRIMARY KEY (id))")
+    db.execute("CREATE TABLE u (id BIGINT CONSTRAINT yours PRIMARY KEY)")
+    db.execute("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+    for table, name in (("t", "mine"), ("u", "yours")):
+        with pytest.raises(UniqueError) as raised:
+            db.execute(f"INSERT INTO {table} VALUES (1)")
+        assert raised.value.constraint == name
+        db.execute(f"INSERT INTO {table} VALUES (1) ON CONFLICT ON CONSTRAINT {name} DO NOTHING")
+
+
 def test_rules_follow_a_column_that_is_renamed(db: Database) -> None:
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT); ALTER TABLE t ADD CONSTRAINT small CHECK (a < 10)")
     db.execute("ALTER TABLE t RENAME COLUMN a TO z")

@@ -52,6 +52,8 @@ class TableMeta(msgspec.Struct, frozen=True):
     next_column_id: int = 1
     next_index_id: int = 1
     checks: tuple[Check, ...] = ()
+    key_name: str = ""
+    """What the primary key is called, if not as the table with `_pkey` behind."""
 
 
 class ColumnMeta(msgspec.Struct, frozen=True, dict=True):
@@ -153,6 +155,7 @@ class Table:
         self.meta = meta
         self.id = meta.table_id
         self.name = meta.table_name
+        self.key_name = meta.key_name or f"{meta.table_name}_pkey"
         self.full_name = f"{database}.{schema}.{meta.table_name}"
         self.all_columns = sorted(columns, key=lambda column: column.column_id)
         """By id, those that were dropped too: a column's place in a row is its place in this list."""

@@ -1,4 +1,4 @@
-"""Rules that are added to a table that has rows, or taken away: UNIQUE and CHECK."""
+"""Rules that are added to a table that has rows, renamed or taken away: UNIQUE and CHECK."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add(definer: Definer, table: Table, node: exp.AddConstraint) -> None:
 
 def add_all(definer: Definer, table: Table, found: Definition, node: exp.Expr) -> None:
     """Add the UNIQUE and CHECK rules of a definition to a table."""
-    taken = [*(check.name for check in table.meta.checks), *(index.name for index in table.indexes if index.constraint)]
+    taken = names_of(table)
     for name in [name for name, _ in (*found.checks, *found.unique) if name]:
         if name in taken:
             raise definer.exists(f"the constraint {name} of {table.full_name}", "42710", node)
@@ -53,6 +53,35 @@ def _add_unique(definer: Definer, table: Table, given: str | None, names: list[s
     definer.put(index)
 
 
+def names_of(table: Table) -> list[str]:
+    """The names of all rules of a table."""
+    unique = [index.name for index in table.indexes if index.constraint]
+    return [table.key_name, *(check.name for check in table.meta.checks), *unique]
+
+
+def rename(definer: Definer, table: Table, old: str, new: str, node: exp.Expr) -> None:
+    """Run RENAME CONSTRAINT. Raises `UnknownNameError`, `DuplicateNameError`."""
+    if old not in names_of(table):
+        raise _missing(definer, table, old, node)
+    if definer.new_name(new, node) in names_of(table):
+        raise definer.exists(f"the constraint {new} of {table.full_name}", "42710", node)
+    index = table.index(old)
+    if old == table.key_name:
+        definer.put(msgspec.structs.replace(table.meta, key_name=new))
+    elif index is not None and index.constraint:
+        definer.check_index_name(table, new, node)
+        definer.put(msgspec.structs.replace(index, name=new))
+    else:
+        checks = tuple(msgspec.structs.replace(check, name=new) if check.name == old else check
+                       for check in table.meta.checks)  # fmt: skip
+        definer.put(msgspec.structs.replace(table.meta, checks=checks))
+
+
+def _missing(definer: Definer, table: Table, name: str, node: exp.Expr) -> UnknownNameError:
+    return UnknownNameError(f"{table.full_name} has no constraint {name}", sqlstate="42704",
+                            position=position_of(node, definer.statement), hint=nearest(name, names_of(table)))
+
+
 def drop(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr) -> None:
     """Run DROP CONSTRAINT. Raises `UnknownNameError`, and `DefinitionError` for the primary key."""
     kept = tuple(check for check in table.meta.checks if check.name != name)
@@ -61,9 +90,7 @@ def drop(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr
         definer.put(msgspec.structs.replace(table.meta, checks=kept))
     elif name in unique:
         definer.drop_index(unique[name])
-    elif name == f"{table.name}_pkey":
+    elif name == table.key_name:
         raise DefinitionError(f"{table.full_name} cannot be without its primary key", sqlstate="2BP01")
     elif not exists:
-        known = [*(check.name for check in table.meta.checks), *unique]
-        raise UnknownNameError(f"{table.full_name} has no constraint {name}", sqlstate="42704",
-                               position=position_of(node, definer.statement), hint=nearest(name, known))  # fmt: skip
+        raise _missing(definer, table, name, node)

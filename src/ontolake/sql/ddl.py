@@ -35,7 +35,7 @@ from ontolake.sql.errors import (
     UnknownNameError,
     UnsupportedError,
 )  # fmt: skip
-from ontolake.sql.parsing import DIALECT, Statement, name_of, position_of
+from ontolake.sql.parsing import CONSTRAINT, DIALECT, Statement, name_of, position_of
 from ontolake.sql.rows import encode_row
 from ontolake.sql.writing import Writer
 
@@ -52,6 +52,7 @@ class Definition:
 
     columns: list[ColumnMeta] = field(default_factory=list)
     primary_key: list[str] = field(default_factory=list)
+    key_name: str = ""
     unique: list[tuple[str | None, list[str]]] = field(default_factory=list)
     checks: list[tuple[str | None, exp.Expr]] = field(default_factory=list)
 
@@ -84,7 +85,8 @@ class Definer:
         """The table that a node names. Raises `UnknownNameError`."""
         return self.catalog.table(*self.names(node), position_of(node, self.statement))
 
-    def _new_name(self, name: str, node: exp.Expr) -> str:
+    def new_name(self, name: str, node: exp.Expr) -> str:
+        """A name that something may be given. Raises `DefinitionError`."""
         if not name or len(name.encode()) > MAX_NAME:
             raise DefinitionError(f"{name!r} cannot be a name", sqlstate="42602" if not name else "42622",
                                   position=position_of(node, self.statement), hint=f"up to {MAX_NAME} bytes")
@@ -111,7 +113,7 @@ class Definer:
         raise UnsupportedError(f"CREATE {kind} is not supported")
 
     def _create_database(self, node: exp.Table, exists: bool) -> bool:
-        name = self._new_name(name_of(node.this), node)
+        name = self.new_name(name_of(node.this), node)
         if name in self.catalog.databases:
             if exists:
                 return False
@@ -120,7 +122,7 @@ class Definer:
         return True
 
     def _create_schema(self, node: exp.Table, exists: bool) -> bool:
-        name = self._new_name(name_of(node.args.get("db")), node)
+        name = self.new_name(name_of(node.args.get("db")), node)
         database = name_of(node.args.get("catalog")) or self._database or self.catalog.default_database()
         if not name_of(node.args.get("catalog")):
             self._allocate(database, None)
@@ -142,7 +144,7 @@ class Definer:
 
     def _create_table(self, node: exp.Schema, exists: bool) -> bool:
         database, schema_name, name = self.names(node.this)
-        self._new_name(name, node)
+        self.new_name(name, node)
         if not node.this.args.get("catalog"):
             self._allocate(database, None if node.this.args.get("db") else schema_name)
         schema = self.catalog.schema(database, schema_name, position_of(node, self.statement))
@@ -167,7 +169,7 @@ class Definer:
         for column in columns:
             self.put(column)
         self.put(TableMeta(id, schema.db_id, schema.schema_id, name, tuple(column.column_id for column in key), now(),
-                            len(columns) + 1, len(definition.unique) + 1, checks))  # fmt: skip
+                            len(columns) + 1, len(definition.unique) + 1, checks, definition.key_name))  # fmt: skip
         return True
 
     def _defined(self, by_name: dict[str, ColumnMeta], name: str, node: exp.Expr) -> ColumnMeta:
@@ -189,7 +191,7 @@ class Definer:
         return found
 
     def _column(self, node: exp.ColumnDef, found: Definition, *, id: int | None = None) -> ColumnMeta:
-        name = self._new_name(name_of(node.this), node)
+        name = self.new_name(name_of(node.this), node)
         kind = node.args.get("kind")
         if kind is None:
             raise DefinitionError(f"the column {name} has no type", sqlstate="42601",
@@ -206,7 +208,7 @@ class Definer:
                     raise DefinitionError("there is more than one primary key",
                                           position=position_of(node, self.statement),
                                           hint="write PRIMARY KEY (a, b) behind the columns")  # fmt: skip
-                found.primary_key = [name]
+                found.primary_key, found.key_name = [name], name_of(constraint.this)
             elif isinstance(rule, exp.UniqueColumnConstraint):
                 found.unique.append((name_of(constraint.this) or None, [name]))
             elif isinstance(rule, exp.CheckColumnConstraint):
@@ -228,7 +230,7 @@ class Definer:
         elif isinstance(node, exp.PrimaryKey):
             if found.primary_key:
                 raise DefinitionError("there is more than one primary key", position=position_of(node, self.statement))
-            found.primary_key = [name_of(each) for each in node.expressions]
+            found.primary_key, found.key_name = [name_of(each) for each in node.expressions], name or ""
         elif isinstance(node, exp.UniqueColumnConstraint) and isinstance(node.this, exp.Schema):
             found.unique.append((name, [name_of(each) for each in node.this.expressions]))
         elif isinstance(node, exp.CheckColumnConstraint | exp.Check):
@@ -347,7 +349,7 @@ class Definer:
         table, index = self.find_index(node)
         if not isinstance(action, exp.AlterRename):
             raise UnsupportedError("an index can only be renamed")
-        name = self._new_name(name_of(action.this.this), action)
+        name = self.new_name(name_of(action.this.this), action)
         self.check_index_name(table, name, action)
         self.put(msgspec.structs.replace(index, name=name))
 
@@ -375,6 +377,10 @@ class Definer:
             from ontolake.sql import constraints
 
             constraints.add(self, table, action)
+        elif isinstance(action, exp.RenameColumn) and action.meta.get(CONSTRAINT):
+            from ontolake.sql import constraints
+
+            constraints.rename(self, table, name_of(action.this), name_of(action.args["to"]), action)
         elif isinstance(action, exp.RenameColumn):
             self._rename_column(table, name_of(action.this), name_of(action.args["to"]), action)
         elif isinstance(action, exp.AlterRename):
@@ -422,7 +428,7 @@ class Definer:
 
     def _rename_column(self, table: Table, old: str, new: str, node: exp.Expr) -> None:
         column = table.column(old, position_of(node, self.statement))
-        if self._new_name(new, node) in table.by_name:
+        if self.new_name(new, node) in table.by_name:
             raise self.exists(f"the column {table.full_name}.{new}", "42701", node)
         checks = tuple(msgspec.structs.replace(check, sql=defaults.renamed(check.sql, old, new))
                        for check in table.meta.checks)  # fmt: skip
@@ -430,10 +436,11 @@ class Definer:
         self.put(msgspec.structs.replace(column, name=new))
 
     def _rename_table(self, table: Table, name: str, node: exp.Expr) -> None:
-        if (table.meta.schema_id, self._new_name(name, node)) in self.catalog.tables:
+        if (table.meta.schema_id, self.new_name(name, node)) in self.catalog.tables:
             raise self.exists(f"the table {name}", "42P07", node)
         old = entries_of(table.meta)[1][0]
-        self.writer.records(entries_of(msgspec.structs.replace(table.meta, table_name=name)), [old])
+        renamed = msgspec.structs.replace(table.meta, table_name=name, key_name=table.key_name)
+        self.writer.records(entries_of(renamed), [old])
 
     def _alter_column(self, table: Table, node: exp.AlterColumn) -> None:
         column = table.column(name_of(node.this), position_of(node, self.statement))

@@ -11,7 +11,14 @@ from sqlglot import exp
 from ontolake.sql import defaults, executing, keys
 from ontolake.sql.catalog import ColumnMeta, IndexMeta, Table
 from ontolake.sql.coercing import coerced
-from ontolake.sql.errors import DefinitionError, SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.errors import (
+    DefinitionError,
+    SqlError,
+    SqlSyntaxError,
+    UnknownNameError,
+    UnsupportedError,
+    nearest,
+)  # fmt: skip
 from ontolake.sql.keyspace import Span
 from ontolake.sql.parsing import (
     DIALECT,
@@ -210,9 +217,14 @@ class Changer:
         named = conflict.args.get("constraint")
         if named is not None:
             name = name_of(named)
-            if name == f"{table.name}_pkey":
+            if name == table.key_name:
                 return [None]
-            return [next((index for index in table.indexes if index.unique and index.name == name), None)]
+            unique = {index.name: index for index in table.indexes if index.unique}
+            if name not in unique:
+                raise UnknownNameError(f"{table.full_name} has no constraint {name}", sqlstate="42704",
+                                       position=position_of(named, self._statement),
+                                       hint=nearest(name, [table.key_name, *unique]))  # fmt: skip
+            return [unique[name]]
         ids = {table.column(name_of(node.this if isinstance(node, exp.Ordered) else node)).column_id for node in nodes}
         if not ids:
             return [None, *(index for index in table.indexes if index.unique)]

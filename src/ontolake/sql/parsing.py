@@ -38,6 +38,9 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )  # fmt: skip
 _ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
+_RENAME = re.compile(r"\bRENAME\s+(CONSTRAINT)\b", re.IGNORECASE)
+CONSTRAINT = "constraint"
+"""Marks a node that renames a constraint, not a column."""
 _EXPLAIN = re.compile(r"EXPLAIN\s+(ANALYZE\s+)?(?=\S)", re.IGNORECASE)
 
 
@@ -234,6 +237,11 @@ def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Exp
         tree = sqlglot.parse_one(sql, dialect=DIALECT)
         if isinstance(tree, exp.Command) and _ADD_CHECK.search(sql):  # which it reads only with a name
             tree = sqlglot.parse_one(_ADD_CHECK.sub(r'\1 CONSTRAINT "" CHECK', sql), dialect=DIALECT)
+        if isinstance(tree, exp.Command) and (found := _RENAME.search(sql)):  # which it does not read at all
+            column = "COLUMN".ljust(len(found[1]))  # so that all stays where it is
+            tree = sqlglot.parse_one(sql[: found.start(1)] + column + sql[found.end(1) :], dialect=DIALECT)
+            for node in tree.find_all(exp.RenameColumn):
+                node.meta[CONSTRAINT] = True
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         mark = first.get("highlight") or ""

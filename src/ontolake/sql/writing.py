@@ -347,4 +347,4 @@ class Writer:
 def duplicate(new: Rows, number: int) -> UniqueError:
     table = new.table
     return UniqueError(f"{table.full_name} has a row with {new.describe_key(number)} already", table=table.full_name,
-                       constraint=f"{table.name}_pkey", hint="use ON CONFLICT to change it instead")  # fmt: skip
+                       constraint=table.key_name, hint="use ON CONFLICT to change it instead")  # fmt: skip
