@@ -42,8 +42,8 @@ LEAST = 4096
 PART_ROWS = 1 << 33
 """Room for the numbers of the rows of one task."""
 _OURS = (COMMIT, ROW, VERSION)
-_AT_ONCE = 16
-"""Files that are linked or copied at a time: on a disk each waits until it is durable."""
+_AT_ONCE = 4
+"""Files that are linked at a time, or copied through memory: on a disk each waits until it is durable."""
 
 
 @dataclass(frozen=True)
