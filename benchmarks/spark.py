@@ -154,32 +154,42 @@ def writing(report: Report, spark: Any, folder: Path, parquet: str, rounds: int)
 
 def pipelines(report: Report, spark: Any, folder: Path, parquet: str, lake: str, rounds: int) -> None:
     """A delivery in which one row of a hundred has changed, checked, compared with the state, and published."""
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     deliveries = [f"{folder}/delivery{number}" for number in range(rounds + 1)]
     for number, delivery in enumerate(deliveries, 1):
         changed = F.when(F.expr(f"crc32(id) % 100 = {number}"), F.col("points") + number).otherwise(F.col("points"))
         spark.read.parquet(parquet).withColumn("points", changed).write.parquet(delivery)
-    loads, hands, names = iter(deliveries), iter(deliveries), ("name", "tier", "points", "weight", "at")
-    current = [parquet]
+    loads, hands, names = iter(deliveries), iter(deliveries), ("id", "name", "tier", "points", "weight", "at")
+    states = [parquet]
 
     def pipeline() -> None:
         made = Pipeline("bench", types=[Customer], folder=folder)
-        made.load(Customer, made.parquet("customers", next(loads)), columns={name: name for name in ("id", *names)})
+        made.load(Customer, made.parquet("customers", next(loads)), columns={name: name for name in names})
         made.run(lake, spark=spark)
 
     def by_hand() -> None:
-        delivery = spark.read.parquet(next(hands))
-        bad = F.col("id").isNull() | F.col("name").isNull() | F.col("points").isNull() | F.col("weight").isNull() | (
-            F.col("at").isNull())
-        delivery.where(bad).write.mode("overwrite").parquet(f"{folder}/hand/bad")
-        good, state = delivery.where(~bad), spark.read.parquet(current[0])
-        same = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in names]
-        differs = F.col("old.id").isNull()
-        for one in same:
-            differs = differs | ~one
-        joined = good.alias("new").join(state.alias("old"), F.col("new.id") == F.col("old.id"), "left")
-        joined.where(differs).select("new.*").write.mode("overwrite").parquet(f"{folder}/hand/changed")
+        """Bad rows apart, one join with the state, what became of the rows counted on the way to the new state."""
+        delivery, state = spark.read.parquet(next(hands)), spark.read.parquet(states[-1])
+        bad = F.lit(False)
+        for name in names:
+            bad = bad | F.col(name).isNull() if name != "tier" else bad
+        delivery.where(bad).write.parquet(f"{folder}/hand/bad{len(states)}")
+        new, old = {name: F.col(f"new.{name}") for name in names}, {name: F.col(f"old.{name}") for name in names}
+        alike = F.lit(True)
+        for name in names:
+            alike = alike & new[name].eqNullSafe(old[name])
+        kind = F.when(new["id"].isNull(), "kept").when(old["id"].isNull(), "insert").when(
+            alike, "unchanged").otherwise("update")
+        joined = delivery.where(~bad).alias("new").join(state.alias("old"), new["id"] == old["id"], "full")
+        merged = joined.select(kind.alias("kind"), *[
+            F.when(new["id"].isNotNull(), new[name]).otherwise(old[name]).alias(name) for name in names])
+        counts = Observation()
+        merged.observe(counts, *[F.count(F.when(F.col("kind") == one, 1)).alias(one) for one in (
+            "insert", "update", "unchanged")]).drop("kind").write.parquet(f"{folder}/hand/{len(states)}")
+        states.append(f"{folder}/hand/{len(states)}")
+        assert counts.get["update"] > 0
 
     found = Measured(rounds, hand=by_hand, pipeline=pipeline)
     report.at_most("pipeline with 1 % changed / the same by hand with df.write.parquet",

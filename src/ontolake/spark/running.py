@@ -13,35 +13,33 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyspark import StorageLevel, inheritable_thread_target
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
-from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, new_job, open_parallel
+from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
 from ontolake.spark import quarantine
 from ontolake.spark import report as reports
 from ontolake.spark.alive import alive
 from ontolake.spark.auditing import PREFIX, audited, check_graph, start_graph
-from ontolake.spark.checking import PLACE, PROBLEM, checked, own_columns
+from ontolake.spark.checking import checked, own_columns
 from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.expecting import expect
+from ontolake.spark.frames import stage_frame, writes_beside
 from ontolake.spark.pipeline import Pipeline, Target, unused
+from ontolake.spark.reconciling import changed, counting, reconciled, rejected, slim
 from ontolake.spark.report import Report, TableReport
 from ontolake.spark.sources import AT, FILE, SPARK_ERRORS, spark_says
 from ontolake.spark.starting import session
 from ontolake.spark.tables import Tables, staging
-from ontolake.spark.validation import same
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[str, int, "int | None"], None]
-STATE = "_state"
 _TRIES = 3
 _AT_ONCE = 2
 """So many tables are worked on at a time: while Spark plans for one, it computes for another."""
-_REPEATED = "the key is there more than once; the last row counts"
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
@@ -50,7 +48,7 @@ class Loaded(NamedTuple):
     """The rows for a table: those that are new or changed, those that were rejected, and what is to be told of them."""
 
     target: Target
-    changed: DataFrame
+    fragments: Sequence[Fragment]
     rejected: pa.Table | None
     told: TableReport
 
@@ -158,7 +156,7 @@ class Run:
                                 self.pipeline.targets)
             self.report.tables = [one.told for one in loaded]
             self._quarantine(loaded)
-            fragments = dict(zip((one.told.table for one in loaded), self._each(self._stage, loaded), strict=True))
+            fragments = {one.told.table: one.fragments for one in loaded}
             reach("pipeline: everything staged")
             if not self.audit or self.dry_run:
                 self._expect(tables, fragments)
@@ -190,30 +188,46 @@ class Run:
                 found[source.name] = rows, files
         return found
 
-    # 2, 3: validate and reconcile, in one go over the rows
+    # 2, 3, 4: validate, reconcile and stage, in one go over the rows
     def _load(self, tables: Tables, target: Target, read: tuple[DataFrame, list[str]]) -> Loaded:
         rows, files = read
         source, info = target.source, target.info
         with self._step(f"validate {info.name}"), self._explained(target):
-            whole = checked(target, rows)
-            compared = self._keep(_compared(target, _slim(whole, several=len(files) > 1), tables.latest(info)))
-            counts = _counts(target, compared)
-            repeats = counts["good"] - counts["keys"]
-            if repeats:
-                compared = self._keep(_without_repeats(target, compared))
-                counts = {**_counts(target, compared), "all": counts["all"]}
-            told = TableReport(tables.name(info), source.name, counts["all"], counts["all"] - counts["keys"],
+            found = checked(target, rows)
+            if not source.is_file:  # reading it again might find something else
+                found = self._keep(slim(found))
+            order: tuple[str, ...] = (AT,)
+            counts, fragments = self._stage(tables, target, found, order)
+            if counts["repeated"] and len(files) > 1:  # their names say which of them is the last
+                forget(fragments)
+                order = (FILE, AT)
+                counts, fragments = self._stage(tables, target, found, order)
+            bad = counts["bad"] + counts["repeated"]
+            told = TableReport(tables.name(info), source.name, sum(counts.values()) - counts["vanished"], bad,
                                counts["insert"], counts["update"], counts["unchanged"])
-            bad = None
-            if told.rejected:
+            told.vanished = counts["vanished"] if target.vanished else None
+            kept = None
+            if bad:
                 path = source.located(self.pipeline.folder, self.parameters)
-                bad = quarantine.rejected(_rejected(target, compared, whole, bool(repeats)), told.table, source,
-                                          path, files)
-        if target.vanished:
-            with self._step(f"look for vanished {info.name}"):
-                told.vanished = self._vanished(tables, target, compared)
-        names = [f"`{column.stored}`" for column in info.all_columns]
-        return Loaded(target, compared.where(F.col(STATE).isin("insert", "update")).select(*names), bad, told)
+                kept = quarantine.rejected(rejected(target, found, order, repeats=bool(counts["repeated"])),
+                                           told.table, source, path, files)
+        return Loaded(target, fragments, kept, told)
+
+    def _stage(
+        self, tables: Tables, target: Target, found: DataFrame, order: Sequence[str]
+    ) -> tuple[Mapping[str, int], Sequence[Fragment]]:  # fmt: skip
+        """How many rows there are of each state, and those that are to be published."""
+        info, table = target.info, tables.name(target.info)
+        compared = reconciled(target, found, tables.latest(info), order)
+        if writes_beside(self.spark, self.url):
+            seen = Observation()  # of the tasks that write, each of which counts once, however often it was tried
+            fragments = stage_frame(changed(info, compared.observe(seen, *counting())), self.url, table,
+                                    job=self.report.run)
+            return seen.get, fragments
+        compared = self._keep(compared)
+        counts = compared.agg(*counting()).collect()[0].asDict()
+        rows = counts["insert"] + counts["update"]
+        return counts, staging(changed(info, compared), rows, self.url, table, job=self.report.run) if rows else []
 
     def _keep(self, found: DataFrame) -> DataFrame:
         """What is looked at several times is worked out once."""
@@ -238,14 +252,6 @@ class Run:
                                   "it, which is checked row by row") from error
             raise
 
-    def _vanished(self, tables: Tables, target: Target, compared: DataFrame) -> int:
-        latest = tables.latest(target.info)
-        if latest is None:
-            return 0
-        keys = [column.stored for column in target.info.keys]
-        given = compared.where(F.col(STATE) != "bad").select(*[f"`{key}`" for key in keys])
-        return latest.join(given, keys, "left_anti").count()
-
     def _quarantine(self, loaded: Sequence[Loaded]) -> None:
         """Keep the rejected rows beside the store. Raises `TooManyRejectedError`."""
         rejected, rows = self.report.rejected, self.report.rows
@@ -259,14 +265,6 @@ class Run:
             allowed = f"{limit:.0%}" if isinstance(limit, float) and limit < 1 else f"{limit:,}"
             raise TooManyRejectedError(f"{rejected:,} of {rows:,} rows are bad, and {allowed} may be",
                                        hint=f"they are in {self.report.quarantine}")
-
-    # 4: stage
-    def _stage(self, one: Loaded) -> list[Fragment]:
-        rows = one.told.inserts + one.told.updates
-        if rows == 0:
-            return []
-        with self._step(f"stage {one.target.info.name}"):
-            return staging(one.changed, rows, self.url, one.told.table, job=self.report.run)
 
     # 5: expectations
     def _expect(self, tables: Tables, fragments: Mapping[str, Sequence[Fragment]]) -> None:
@@ -310,69 +308,3 @@ class Run:
 _OF_EXPRESSIONS = ("CAST_", "DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE",
                    "CANNOT_PARSE_", "INVALID_ARRAY_INDEX", "MAP_KEY_DOES_NOT_EXIST", "CONVERSION_INVALID_INPUT")
 """What expressions of a user raise that meet a value which they cannot take."""
-
-
-def _slim(whole: DataFrame, *, several: bool) -> DataFrame:
-    """Without the place of good rows, which only bad ones need. Among several files the name says which was last."""
-    bad = F.col(PROBLEM).isNotNull()
-    rest = [name for name in whole.columns if name not in PLACE]
-    return whole.select(*[F.col(f"`{name}`") for name in rest], *[
-        F.col(name) if name == AT or (name == FILE and several) else F.when(bad, F.col(name)).alias(name)
-        for name in PLACE])  # fmt: skip
-
-
-def _compared(target: Target, found: DataFrame, latest: DataFrame | None) -> DataFrame:
-    """Rows with what becomes of them: bad, insert, update, unchanged. Of unchanged ones only the keys are left."""
-    info, bad = target.info, F.col(PROBLEM).isNotNull()
-    if latest is None:
-        return found.withColumn(STATE, F.when(bad, "bad").otherwise("insert"))
-    names = [column.stored for column in info.all_columns]
-    old = latest.select(*[F.col(f"`{name}`").alias(f"$old:{name}") for name in names])
-    on = [F.col(f"`{column.stored}`") == F.col(f"`$old:{column.stored}`") for column in info.keys]
-    alike = F.lit(True)
-    for column in info.columns:
-        alike = alike & same(column, F.col(f"`{column.stored}`"), F.col(f"`$old:{column.stored}`"))
-    state = F.when(bad, "bad").when(F.col(f"`$old:{info.keys[0].stored}`").isNull(), "insert").when(
-        alike, "unchanged").otherwise("update")
-    joined = found.join(old, on, "left").withColumn(STATE, state)
-    keys = {column.stored for column in info.keys}
-    changed = F.col(STATE) != "unchanged"
-    return joined.select(*[F.col(f"`{name}`") if name in keys else F.when(changed, F.col(f"`{name}`")).alias(name)
-                           for name in names], PROBLEM, *PLACE, STATE)
-
-
-def _counts(target: Target, compared: DataFrame) -> dict[str, int]:
-    keys = [F.col(f"`{column.stored}`") for column in target.info.keys]
-    state, good = F.col(STATE), F.col(STATE) != "bad"
-    key = keys[0] if len(keys) == 1 else F.struct(*keys)
-    return compared.agg(
-        F.count("*").alias("all"), F.count_if(good).alias("good"),
-        F.count_distinct(F.when(good, key)).alias("keys"),
-        *[F.count_if(state == name).alias(name) for name in ("insert", "update", "unchanged")],
-    ).collect()[0].asDict()  # fmt: skip
-
-
-def _without_repeats(target: Target, compared: DataFrame) -> DataFrame:
-    """Of good rows with one key the last one counts; the others are bad."""
-    keys = [f"`{column.stored}`" for column in target.info.keys]
-    order = Window.partitionBy(*keys).orderBy(F.desc(FILE), F.desc(AT))
-    good = compared.where(F.col(STATE) != "bad").withColumn("$place", F.row_number().over(order))
-    earlier = F.col("`$place`") > 1
-    good = good.withColumn(PROBLEM, F.when(earlier, F.lit(_REPEATED))).withColumn(
-        STATE, F.when(earlier, "bad").otherwise(F.col(STATE))).drop("$place")
-    return good.unionByName(compared.where(F.col(STATE) == "bad"))
-
-
-def _rejected(target: Target, compared: DataFrame, whole: DataFrame, repeats: bool) -> DataFrame:
-    """The bad rows with their places. Where earlier rows of a key were, the source is asked once more."""
-    bad = compared.where(F.col(STATE) == "bad").select(PROBLEM, *PLACE)
-    if not repeats:
-        return bad
-    again = compared.where((F.col(STATE) == "bad") & (F.col(PROBLEM) == _REPEATED))
-    if target.source.is_file:
-        told = F.broadcast(again.select(AT, PROBLEM).limit(quarantine.KEPT))
-        again = whole.drop(PROBLEM).join(told, AT).select(PROBLEM, *PLACE)
-    else:
-        values = F.to_json(F.struct(*[F.col(f"`{column.stored}`") for column in target.info.all_columns]))
-        again = again.select(PROBLEM, *[values.alias(name) if name == PLACE[-1] else F.col(name) for name in PLACE])
-    return bad.where(F.col(PROBLEM) != _REPEATED).unionByName(again)

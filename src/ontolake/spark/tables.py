@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ontolake import urls
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.versioned import table_of
-from ontolake.parallel import Fragment, Parallel, View, beside, stage
+from ontolake.parallel import Fragment, Parallel, View, stage
 from ontolake.spark.auditing import holds_graph
 from ontolake.spark.frames import frame, local_path, stage_frame, staged_frame
 from ontolake.spark.native import one_machine
@@ -117,8 +117,8 @@ def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schem
 
 
 def staging(df: DataFrame, rows: int, url: str, table: str, *, job: str) -> list[Fragment]:
-    """Stage rows beside a store: by Spark where it can, through the driver where they are few, else on workers."""
-    if rows > FEW or (local_path(beside(url)) is not None and one_machine(df.sparkSession)):
+    """Stage rows beside a store where Spark cannot write by itself: through the driver if they are few."""
+    if rows > FEW:
         return stage_frame(df, url, table, job=job)
     fragment = stage(url, table, df.toArrow().to_batches(), job=job)
     return [] if fragment is None else [fragment]

@@ -1,0 +1,88 @@
+"""What becomes of the rows of a source: compared with the latest state in one go over them, and counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from ontolake.model.types import TypeInfo
+from ontolake.spark import quarantine
+from ontolake.spark.checking import PLACE, PROBLEM
+from ontolake.spark.pipeline import Target
+from ontolake.spark.sources import AT, RAW
+from ontolake.spark.validation import same
+
+STATE = "_state"
+STATES = ("bad", "repeated", "insert", "update", "unchanged", "vanished")
+_KEY, _OLD, _TURN = "$key:", "$old:", "$turn"
+_REPEATED = "the key is there more than once; the last row counts"
+
+
+def slim(checked: DataFrame) -> DataFrame:
+    """Without what good rows looked like, which only bad ones need."""
+    return checked.withColumn(RAW, F.when(F.col(PROBLEM).isNotNull(), F.col(RAW)))
+
+
+def reconciled(target: Target, checked: DataFrame, latest: DataFrame | None, order: Sequence[str]) -> DataFrame:
+    """The fields of checked rows, and what becomes of each: one of `STATES`. Of rows with one key the last counts.
+
+    Rows meet their likes and the latest ones after one shuffle, by key. Bad rows come along without one.
+    """
+    info = target.info
+    keys = [_named(_KEY + column.stored) for column in info.keys]
+    rest = [_named(column.stored) for column in info.columns]
+    good = F.col(PROBLEM).isNull()
+    typed = checked.select(*[F.when(good, _named(column.stored)).alias(_KEY + column.stored) for column in info.keys],
+                           *rest, *order)
+    turn = F.row_number().over(Window.partitionBy(*keys).orderBy(*[F.desc(name) for name in order]))
+    found = typed.select(*keys, *rest, turn.alias(_TURN))
+    state = F.when(keys[0].isNull(), "bad").when(_named(_TURN) > 1, "repeated")
+    if latest is None:
+        state = state.otherwise("insert")
+    else:
+        old = latest.select(*[_named(column.stored).alias(_OLD + column.stored) for column in info.all_columns])
+        on = [key == _named(_OLD + column.stored) for key, column in zip(keys, info.keys, strict=True)]
+        alike = F.lit(True)
+        for column in info.columns:
+            alike = alike & same(column, _named(column.stored), _named(_OLD + column.stored))
+        found = found.join(old, on, "full" if target.vanished else "left")
+        state = F.when(_named(_TURN).isNull(), "vanished").otherwise(
+            state.when(_named(_OLD + info.keys[0].stored).isNull(), "insert").when(alike, "unchanged").otherwise(
+                "update"))
+    return found.select(*[key.alias(column.stored) for key, column in zip(keys, info.keys, strict=True)], *rest,
+                        state.alias(STATE))
+
+
+def counting() -> list[Expression]:
+    """How many rows there are of each state."""
+    return [F.count(F.when(F.col(STATE) == state, 1)).alias(state) for state in STATES]
+
+
+def changed(info: TypeInfo, found: DataFrame) -> DataFrame:
+    """The reconciled rows that are to be published."""
+    return found.where(F.col(STATE).isin("insert", "update")).select(
+        *[_named(column.stored) for column in info.all_columns])
+
+
+def rejected(target: Target, checked: DataFrame, order: Sequence[str], *, repeats: bool) -> DataFrame:
+    """The bad rows with their places, and if there are any those that a later one of the same key replaces."""
+    bad = checked.where(F.col(PROBLEM).isNotNull()).select(PROBLEM, *PLACE)
+    if not repeats:
+        return bad
+    keys = [_named(column.stored) for column in target.info.keys]
+    turn = F.row_number().over(Window.partitionBy(*keys).orderBy(*[F.desc(name) for name in order]))
+    good = checked.where(F.col(PROBLEM).isNull())
+    if target.source.is_file:  # what such rows look like is asked of the source, not taken along by all of them
+        places = good.select(*keys, *order).withColumn(_TURN, turn).where(_named(_TURN) > 1).select(AT)
+        again = checked.join(F.broadcast(places.limit(quarantine.KEPT)), AT)
+    else:
+        values = F.to_json(F.struct(*[_named(column.stored) for column in target.info.all_columns]))
+        again = good.withColumn(_TURN, turn).where(_named(_TURN) > 1).withColumn(RAW, values)
+    return bad.unionByName(again.select(F.lit(_REPEATED).alias(PROBLEM), *PLACE))
+
+
+def _named(name: str) -> Expression:
+    return F.col(f"`{name}`")
