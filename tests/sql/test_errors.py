@@ -83,6 +83,10 @@ CASES: list[tuple[str, str]] = [
     ("INSERT INTO t (id, name) VALUES (1, 'a'), (1, 'b') ON CONFLICT (id) DO UPDATE SET n = 5", "21000"),
     ("INSERT INTO t (id, name) VALUES (1, 'a') ON CONFLICT (name) DO NOTHING", "42P10"),
     ("SELECT name, count(*) FROM t", "42803"), ("SELECT * FROM t FOR SYSTEM_TIME AS OF 999", "22023"),
+    ("SELECT id FROM t TABLESAMPLE SYSTEM (10)", "0A000"), ("SELECT name SIMILAR TO 'o.*' FROM t", "0A000"),
+    ("SELECT id FROM t FETCH FIRST 1 ROW WITH TIES", "0A000"), ("SELECT to_char(at, 'DD Mon') FROM t", "0A000"),
+    ("SELECT to_char(5, '99')", "0A000"), ("SELECT id, (SELECT max(o.id) + t.n FROM other o) FROM t", "0A000"),
+    ("SELECT EXISTS (SELECT 1 FROM t)", "0A000"), ("SELECT sqrt(-1)", "2201F"), ("SELECT @ -5", "42601"),
     ("COMMIT", "25P01"), ("ROLLBACK", "25P01"), ("SAVEPOINT a", "25P01"), ("SELECT ?", "07001"), ("SELECT :x", "07001"),
     ("CREATE TABLE " + "x" * 64 + " (id BIGINT PRIMARY KEY)", "42622"),
 ]  # fmt: skip
@@ -107,6 +111,8 @@ def test_every_error_has_its_sqlstate_and_changes_nothing(filled: Database, sql:
         filled.execute(sql)
     assert raised.value.sqlstate == state, raised.value
     assert isinstance(raised.value, OntolakeError)
+    assert raised.value.message
+    assert "<class" not in raised.value.message
     assert "\n" not in raised.value.message
     again = pickle.loads(pickle.dumps(raised.value))
     assert (type(again), str(again), again.sqlstate) == (type(raised.value), str(raised.value), state)

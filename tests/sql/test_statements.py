@@ -377,3 +377,40 @@ def test_an_insert_that_comes_again_follows_the_table_and_its_rules(everywhere: 
     assert everywhere.execute("SELECT * FROM t ORDER BY id").fetchall() == [
         (1, "b1", "new"), (2, "b2", "new"), (3, "b3", "new"), (5, "b5", "new"), (11, None, "new"), (12, None, "new")]
     assert list(everywhere.verify()) == []
+
+
+AS_POSTGRESQL: list[tuple[str, list[str], list[tuple[Any, ...]]]] = [
+    ("SELECT id FROM t ORDER BY id FETCH FIRST 2 ROWS ONLY", ["id"], [(1,), (2,)]),
+    ("SELECT id FROM t ORDER BY id OFFSET 1 ROW FETCH NEXT ROW ONLY", ["id"], [(2,)]),
+    ("SELECT * FROM t CROSS JOIN LATERAL (SELECT n FROM u WHERE u.id = t.id) s ORDER BY 1", ["id", "b", "at", "n"],
+     [(1, "one", datetime.datetime(2026, 1, 31, 9, 5), 5), (2, "two", None, 6)]),
+    ("SELECT to_char(at, 'YYYY-MM-DD HH24:MI') FROM t WHERE id = 1", ["to_char"], [("2026-01-31 09:05",)]),
+    ("SELECT 'abcdef'::varchar(3), CAST(b AS VARCHAR(2)) AS s FROM t WHERE id = 2", ["?column?", "s"], [("abc", "tw")]),
+    ("SELECT string_agg(b, ',' ORDER BY b) FROM t", ["string_agg"], [("one,two",)]),
+    ("SELECT date_trunc('month', at), lpad(b, 5, '.') FROM t WHERE id = 1", ["date_trunc", "lpad"],
+     [(datetime.datetime(2026, 1, 1), "..one")]),
+    ("SELECT id, (SELECT count(*) FROM u WHERE u.id = t.id) FROM t ORDER BY id", ["id", "count"],
+     [(1, 1), (2, 1), (3, 0)]),
+    ("SELECT g FROM generate_series(1, 5, 2) AS g", ["g"], [(1,), (3,), (5,)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "columns", "rows"), AS_POSTGRESQL)
+def test_queries_give_what_postgresql_gives(
+    db: Database, sql: str, columns: list[str], rows: list[tuple[Any, ...]]
+) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, b TEXT, at TIMESTAMP)")
+    db.execute("CREATE TABLE u (id BIGINT PRIMARY KEY, n INT)")
+    db.execute("INSERT INTO t VALUES (1, 'one', '2026-01-31 09:05'), (2, 'two', NULL), (3, NULL, NULL)")
+    db.execute("INSERT INTO u VALUES (1, 5), (2, 6)")
+    found = db.execute(sql)
+    assert (list(found.columns), found.fetchall()) == (columns, rows)
+
+
+def test_a_cast_cuts_what_a_column_refuses(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, b VARCHAR(2))")
+    db.execute("INSERT INTO t VALUES (1, 'abc'::varchar(2))")
+    assert db.execute("SELECT b FROM t").fetchall() == [("ab",)]
+    with pytest.raises(SqlError) as raised:
+        db.execute("INSERT INTO t VALUES (2, 'abc')")
+    assert raised.value.sqlstate == "22001"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake.sql.adapting import adapted
 from ontolake.sql.errors import (
     DataError,
     SqlError,
@@ -41,7 +42,7 @@ def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
     """A statement over tables, ready to run. Raises `SqlError`."""
     from datafusion import SessionContext
 
-    sql = guarded(tree, tables).sql(DIALECT, normalize_functions="lower")
+    sql = guarded(adapted(tree), tables).sql(DIALECT, normalize_functions="lower")
     big = any(table.num_rows > _BIG for table in tables.values())
     context = SessionContext(_config(big))
     for name, table in tables.items():
@@ -95,6 +96,7 @@ _TRANSLATIONS: tuple[tuple[str, type[SqlError], str], ...] = (
     (r"Invalid function|There is no function|not found.*function", UnknownNameError, "42883"),
     (r"table .* not found", UnknownNameError, "42P01"),
     (r"[Dd]ivide by zero|[Dd]ivision by zero", DataError, "22012"),
+    (r"square root of a negative", DataError, "2201F"),
     (r"[Oo]verflow|out of range|too large|Can't cast value|is too large to store", DataError, "22003"),
     (r"Cannot cast string|Cast error|Parser error|Error parsing|Casting from", DataError, "22P02"),
     (r"must appear in the GROUP BY|in the GROUP BY|non-aggregate values|could not be resolved from available columns",
@@ -115,15 +117,17 @@ def translated(error: BaseException) -> SqlError:
     """DataFusion's error as one of ours."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip() != "caused by"]
-    last = next((line for line in reversed(lines) if not line.startswith("Valid fields")), text)
+    last = next((line for line in reversed(lines) if not line.startswith(("Valid fields", "Did you mean"))), text)
     message = re.sub(r"^(?:(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
-                     r"|Cast error:|This feature is not implemented:|Optimizer rule '\w+' failed)\s*)+", "", last)
-    message = re.sub(r"^Physical plan does not support logical expression \w*Subquery.*",
+                     r"|Cast error:|Compute error:|This feature is not implemented:|Optimizer rule '\w+' failed)\s*)+",
+                     "", last)  # fmt: skip
+    message = re.sub(r"^Physical plan does not support logical expression (?:\w*Subquery|Exists).*",
                      "a query of this form within another is not supported", message)
     message = re.sub(r"^value of (\S+) is out of range Int64$", r"\1 is out of range for BIGINT", message)
+    message = re.sub(r"^Invalid function '(\S+)'", r"there is no function \1", message)
     hint = None
-    if (meant := re.search(r"Did you mean '?([^'?\n]+)'?\??", message)) is not None:
-        hint, message = f"did you mean {meant.group(1)}?", message[: meant.start()].strip()
+    if (meant := re.search(r"Did you mean '?([^'?\n]+)'?\??", text)) is not None:
+        hint, message = f"did you mean {meant.group(1)}?", message.partition("Did you mean")[0].strip()
     for pattern, kind, state in _TRANSLATIONS:
         if re.search(pattern, text):
             return kind(message.rstrip("."), sqlstate=state, hint=hint)

@@ -255,6 +255,7 @@ def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Exp
 
 
 def _short(text: str) -> str:
+    text = re.sub(r"^Required keyword: .*", "something is missing", text)
     return re.sub(r" but got <Token.*", "", text.splitlines()[0] if text else text)
 
 
@@ -317,6 +318,8 @@ def constant(node: exp.Expr) -> Any:
             raise NotConstant from None
         if value is None:
             return None
+        if type.length:
+            raise NotConstant  # a cast cuts what is too long, which a column refuses
         stored: Any = type.store(value)
         return np.datetime64(stored, "ns") if type.kind == Kind.TIMESTAMP_NS else type.load(stored)
     raise NotConstant

@@ -7,6 +7,7 @@ on what the accesses have found.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
@@ -18,11 +19,12 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from ontolake.sql import access, executing, joining, keys, partials, reading
 from ontolake.sql.access import Access
+from ontolake.sql.adapting import adapt_clauses
 from ontolake.sql.catalog import Catalog, ColumnMeta, Table
 from ontolake.sql.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, inner_parts, table_and_name
 from ontolake.sql.errors import UnknownNameError, nearest
 from ontolake.sql.joining import asked
-from ontolake.sql.parsing import Parameters, Statement, bound, name_of, position_of
+from ontolake.sql.parsing import DIALECT, Parameters, Statement, bound, name_of, position_of
 from ontolake.sql.results import Result
 from ontolake.sql.rows import decode_row
 from ontolake.sql.windows import window_of
@@ -62,7 +64,7 @@ class Plan:
         self._statement = statement
         self.sources: list[Source] = []
         copy = self._tree = tree.copy()
-        _name_series(copy)
+        adapt_clauses(copy)
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
         known = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
         found = {id(node): find(node) for _, _, node in known}
@@ -359,7 +361,9 @@ class Plan:
 
 def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
     for alias, source in scope.sources.items():
-        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            continue
+        if source.parent_select in (None, scope.expression):  # a lateral query sees the tables around it, too
             given = source.args.get("alias")
             yield name_of(given.this) if given is not None and given.this is not None else str(alias).lower(), source
 
@@ -409,16 +413,6 @@ def _rename(node: exp.Table, source: Source) -> None:
     node.replace(exp.Table(this=exp.to_identifier(source.name), alias=alias.copy(), joins=node.args.get("joins")))
 
 
-def _name_series(tree: exp.Expr) -> None:
-    """Name the column of each generate_series as its alias, or as the function, as PostgreSQL does."""
-    for node in tree.find_all(exp.ExplodingGenerateSeries):
-        if isinstance(node.parent, exp.Table):
-            alias = node.parent.args.get("alias") or exp.TableAlias(this=exp.to_identifier("generate_series"))
-            if not alias.columns:
-                alias.set("columns", [alias.this.copy()])
-            node.parent.set("alias", alias)
-
-
 _HIDDEN = "c$"
 
 
@@ -442,14 +436,18 @@ def _output_name(node: exp.Expr) -> str:
         return name_of(node.args["alias"])
     if isinstance(node, exp.Column):
         return table_and_name(node)[1]
-    if isinstance(node, exp.Cast | exp.Paren | exp.Window | exp.Filter):
+    if isinstance(node, exp.Cast | exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
         return _output_name(node.this)
+    if isinstance(node, exp.Subquery):
+        names = _output_names(node)
+        return names[0] if names else "?column?"
     if isinstance(node, exp.Case):
         return "case"
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
-    if isinstance(node, exp.Func) and not isinstance(node, exp.Binary | exp.Connector):
-        return node.sql_name().lower()
+    if isinstance(node, exp.Func | exp.Exists) and not isinstance(node, exp.Binary | exp.Connector):
+        written = re.match(r"\w+", node.sql(DIALECT))
+        return written[0].lower() if written else node.sql_name().lower()
     return "?column?"
 
 

@@ -1,0 +1,77 @@
+"""Where DataFusion takes a statement otherwise than PostgreSQL does: the same in its words, or an error.
+
+What it would get wrong without a word is worse than what it cannot do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from ontolake.sql.errors import UnsupportedError
+
+_TEXTS = {"VARCHAR", "NVARCHAR", "CHAR", "NCHAR", "BPCHAR"}
+_FORMATTED: dict[type[exp.Expr], str] = {
+    exp.TimeToStr: "to_char", exp.StrToDate: "to_date", exp.StrToTime: "to_timestamp",
+}  # fmt: skip
+_CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries)
+_EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Cast, *_FORMATTED)
+
+
+def adapt_clauses(tree: exp.Expr) -> None:
+    """Rewrite the clauses of a query in place. Raises `UnsupportedError`."""
+    for node in list(tree.find_all(*_CLAUSES)):
+        if isinstance(node, exp.TableSample):
+            raise UnsupportedError("TABLESAMPLE is not supported", hint="ORDER BY random() LIMIT takes any rows")
+        if isinstance(node, exp.Fetch):
+            _limit(node)
+        elif isinstance(node.parent, exp.Table):
+            _name_series(node.parent)
+
+
+def adapted(tree: exp.Expr) -> exp.Expr:
+    """A statement whose expressions mean to DataFusion what they mean to PostgreSQL. The tree itself stays."""
+    if tree.find(*_EXPRESSIONS) is None:
+        return tree
+    copy = tree.copy()
+    for node in list(copy.find_all(*_EXPRESSIONS)):
+        if isinstance(node, exp.SimilarTo):
+            raise UnsupportedError("SIMILAR TO is not supported", hint="use LIKE, or ~ with a regular expression")
+        if isinstance(node, exp.Cast):
+            _cut(node)
+        else:
+            _format(node)
+    return copy
+
+
+def _limit(node: exp.Fetch) -> None:
+    options = node.args.get("limit_options")
+    if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+        raise UnsupportedError("FETCH … WITH TIES and PERCENT are not supported", hint="use FETCH FIRST n ROWS ONLY")
+    node.replace(exp.Limit(expression=node.args.get("count") or exp.Literal.number(1)))
+
+
+def _name_series(table: exp.Table) -> None:
+    """The column of generate_series has the name of its alias, or that of the function."""
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier("generate_series"))
+    if not alias.columns:
+        alias.set("columns", [alias.this.copy()])
+    table.set("alias", alias)
+
+
+def _cut(node: exp.Cast) -> None:
+    """A cast to VARCHAR(n) cuts what is longer."""
+    kind = node.to
+    if kind.this.name not in _TEXTS or not kind.expressions:
+        return
+    whole = exp.cast(node.this.copy(), "TEXT")
+    node.replace(exp.Anonymous(this="left", expressions=[whole, exp.Literal.number(kind.expressions[0].name)]))
+
+
+def _format(node: exp.Expr) -> None:
+    """Formats of times are those of strftime."""
+    name, pattern = _FORMATTED[type(node)], node.args.get("format")
+    if not isinstance(pattern, exp.Literal) or re.search("[A-Za-z]|^[^%]*$", re.sub("%-?[A-Za-z]", "%", pattern.name)):
+        raise UnsupportedError(f"{name} with this format is not supported", hint="write one such as 'YYYY-MM-DD'")
+    node.replace(exp.Anonymous(this=name, expressions=[node.this.copy(), pattern.copy()]))
