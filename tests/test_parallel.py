@@ -176,6 +176,7 @@ def test_filters_never_lose_a_row(place: tuple[str, str | None]) -> None:
             assert {row["id"] for row in found if _fulfils(row, one)} == wanted, one
 
 
+@pytest.mark.slow
 def test_statistics_leave_out_what_filters_rule_out(tmp_path: Path, bytes_read: Callable[[Any], int]) -> None:
     url = f"file://{tmp_path}/lake"
     with Session(url, **TYPES) as session:

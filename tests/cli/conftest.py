@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from marking import slow_after
 
 from ontolake.cli import main
 from ontolake.cli.model_loading import load
@@ -74,7 +75,7 @@ def image(text: str, page_size: int = 4096) -> bytes:
     return (text.encode() * page_size)[:page_size]
 
 
-@pytest.fixture(params=["file", "directory"])
+@pytest.fixture(params=slow_after(1, ["file", "directory"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with four records. main: page 1 twice, a note; the branch try, which left after LSN 1: page 2."""
     where = f"file://{tmp_path}/pages" + (".db" if request.param == "file" else "")
@@ -168,7 +169,7 @@ def models(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["native v1", "native v2", "page file v2", "directory v2"])
+@pytest.fixture(params=slow_after(2, ["native v2", "directory v2", "native v1", "page file v2"]))
 def shop(request: pytest.FixtureRequest, models: Path) -> Shop:
     """A small shop. Commit 1: Ada, Bob and an order; commit 2: Bob has turned gold, and rated an order."""
     place, engine = str(request.param).rsplit(" ", 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.documents import Space, open_space
 
@@ -31,7 +32,7 @@ def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     return STORES[request.param](folder)
 
 
-@pytest.fixture(params=[*STORES, SEAWEED])
+@pytest.fixture(params=slow_after(2, ["native", "memory", "pages", "seaweed"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where spaces can be opened, of each kind."""
     return _url(request, tmp_path)

@@ -10,26 +10,25 @@ from typing import Any, Protocol
 
 import apsw
 import pytest
+from marking import slow_after
 
 from ontolake import engine, faults
 from ontolake.objects import ObjectStore, open_store
 from ontolake.storage import ObjectStorage, register_backend
 from ontolake.storage.conformance.peers import Forker, ProcessPeer
 
-SEAWEED = pytest.param("seaweed", marks=pytest.mark.slow)
-
 
 class Connect(Protocol):
     def __call__(self, url: str, **options: Any) -> apsw.Connection: ...
 
 
-@pytest.fixture(params=["file", "directory", "memory", SEAWEED])
+@pytest.fixture(params=slow_after(2, ["file", "memory", "directory", "seaweed"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that is not there yet, of each kind."""
     return _place(request, tmp_path)
 
 
-@pytest.fixture(params=["file", "directory", SEAWEED])
+@pytest.fixture(params=slow_after(1, ["file", "directory", "seaweed"]))
 def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The same, for those that other processes can reach."""
     return _place(request, tmp_path)

@@ -67,6 +67,7 @@ def test_a_scan_of_a_table_that_was_filled_in_order(place: str, ask: Ask, connec
     assert requests < 35
 
 
+@pytest.mark.slow
 def test_a_scan_of_a_table_that_was_filled_in_any_order(place: str, ask: Ask, connect: Connect) -> None:
     """Its pages follow each other in the tree, not in the file."""
     order = list(range(ROWS))

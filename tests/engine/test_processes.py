@@ -126,6 +126,7 @@ def test_a_forked_process_is_refused_and_leaves_its_parent_alone(name: str, tmp_
     assert ended.stdout.split("\n")[:3] == ["child: contended", "child: 0", "parent: 2"]
 
 
+@pytest.mark.slow
 def test_a_fork_while_another_thread_writes_does_not_hang(tmp_path: Path) -> None:
     ended = run("""
         import os, sys, threading

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from graph_support import Customer, Order, customers, held
+from marking import slow_after
 
 from ontolake.graph import Graph, UnknownCommitError
 from ontolake.graph.manifest import Pin
@@ -64,7 +65,7 @@ def test_restored_versions_are_no_changes(graph: Graph) -> None:
     assert [change.key for change in graph.changes(before)] == ["b"]
 
 
-@pytest.mark.parametrize("size", [2_000, 60_000])
+@pytest.mark.parametrize("size", slow_after(1, [2_000, 60_000]))
 def test_a_diff_and_a_merge_read_what_changed(graph: Graph, size: int) -> None:
     """The same change costs about the same bytes, whatever the size of the table."""
     names = np.char.add("k", np.arange(size).astype(str))

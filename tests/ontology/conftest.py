@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from marking import slow_after
 
 _count = itertools.count()
 
@@ -16,7 +17,7 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["native", "page file", "pages in memory"])
+@pytest.fixture(params=slow_after(2, ["native", "pages in memory", "page file"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(str(request.param), tmp_path)
 

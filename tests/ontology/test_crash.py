@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.ontology import MigrationResult, SchemaOutdatedError, Session
@@ -49,7 +50,7 @@ def start(forker: Forker) -> Iterator[Start]:
         peer.abandon()
 
 
-@pytest.fixture(params=["native", "page file"])
+@pytest.fixture(params=slow_after(1, ["native", "page file"]))
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from marking import slow_after
 
 _count = itertools.count()
 
@@ -15,7 +16,7 @@ def fresh_memory() -> str:
     return f"memory://typed-objects-{next(_count)}"
 
 
-@pytest.fixture(params=["memory", "directory"])
+@pytest.fixture(params=slow_after(1, ["memory", "directory"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_memory() if request.param == "memory" else f"{(tmp_path / 'lake').as_uri()}"
 

@@ -79,8 +79,9 @@ def migrated_and_dropped(engine: str, at: Callable[[Path], str], program: int) -
     assert play(engine, at, 2, 16, program=program) == {"migrate", "drop"}
 
 
-@pytest.mark.parametrize("program", slow_after(1, PROGRAMS))
-@pytest.mark.parametrize("place", slow_after(1, ["memory", "sqlite", "directory"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("place", ["sqlite", "memory", "directory"])
 def test_migrations_and_drops_leave_what_they_leave_in_a_naive_store(place: str, program: int) -> None:
     at: dict[str, Callable[[Path], str]] = {
         "sqlite": lambda folder: str(folder / "store.db"), "memory": lambda folder: fresh_memory(),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.sql import Database, open_database
 
@@ -21,8 +22,6 @@ STORES: dict[str, Callable[[Path], str]] = {
 }
 """The kinds of place that tables live in. All but `memory` can be reached by other processes."""
 
-SEAWEED = pytest.param("seaweed", marks=pytest.mark.slow)
-
 
 def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "seaweed":
@@ -30,13 +29,13 @@ def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     return STORES[request.param](folder)
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=slow_after(2, ["native", "memory", "pages"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where tables can be kept, of each kind."""
     return _url(request, tmp_path)
 
 
-@pytest.fixture(params=[*STORES, SEAWEED])
+@pytest.fixture(params=slow_after(2, ["native", "memory", "pages", "seaweed"]))
 def place_or_bucket(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The same, and a bucket on a real server."""
     return _url(request, tmp_path)

@@ -211,6 +211,7 @@ def test_a_join_by_primary_key_looks_up_what_it_needs(filled: Database) -> None:
     assert filled.query(outer).num_rows == 124
 
 
+@pytest.mark.slow
 def test_a_large_join_by_primary_key_is_that_of_all_rows(db: Database) -> None:
     db.execute("CREATE TABLE o (id BIGINT PRIMARY KEY, c BIGINT, v BIGINT)")
     db.execute("CREATE TABLE c (id BIGINT PRIMARY KEY, w BIGINT)")

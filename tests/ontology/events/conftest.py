@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from marking import slow_after
 
 from ..conftest import fresh_url
 
 SQLITE = ("native", "page file", "pages in memory")
-OBJECTS = ("objects in memory", "objects in a directory")
 
 
-@pytest.fixture(params=[*SQLITE, *OBJECTS])
+@pytest.fixture(params=slow_after(2, ["native", "objects in memory", "page file", "pages in memory",
+                                      "objects in a directory"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return place(str(request.param), tmp_path)
 
 
-@pytest.fixture(params=["native", pytest.param("objects in a directory", marks=pytest.mark.slow)])
+@pytest.fixture(params=slow_after(1, ["native", "objects in a directory"]))
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place that several processes can open."""
     return place(str(request.param), tmp_path)

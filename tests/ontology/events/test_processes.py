@@ -268,6 +268,7 @@ def quick(context: HandlerContext[Ordered]) -> None:
     context.ensure(Stock(id="x", count=2))
 
 
+@pytest.mark.slow
 def test_a_claim_is_kept_for_as_long_as_the_handler_works(native: str) -> None:
     with session_at(native) as session, process(SLOW, native, "1", "3") as slow:
         event = Ordered(item="x")
