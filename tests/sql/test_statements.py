@@ -414,3 +414,45 @@ def test_a_cast_cuts_what_a_column_refuses(db: Database) -> None:
     with pytest.raises(SqlError) as raised:
         db.execute("INSERT INTO t VALUES (2, 'abc')")
     assert raised.value.sqlstate == "22001"
+
+
+def test_a_column_is_renamed_without_the_word_too(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, b TEXT); INSERT INTO t VALUES (1, 'x')")
+    db.execute("ALTER TABLE t RENAME b TO c")
+    assert db.execute("SELECT c FROM t").fetchall() == [("x",)]
+    assert list(db.catalog().by_full_name) == ["main.public.t"]
+
+
+def test_changes_in_the_forms_that_postgresql_has(db: Database) -> None:
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT DEFAULT 7, b TEXT)")
+    new = db.execute("WITH n AS (SELECT 1 AS i UNION ALL SELECT 2) "
+                     "INSERT INTO t (id, b) SELECT i, 'x' FROM n RETURNING id")
+    assert sorted(new) == [(1,), (2,)]
+    found = db.execute("UPDATE t SET (a, b) = (id + 10, 'y') WHERE id = 1 RETURNING t.*, upper(b)")
+    assert (list(found.columns), found.fetchall()) == (["id", "a", "b", "upper"], [(1, 11, "y", "Y")])
+    found = db.execute("UPDATE t AS x SET (b, a) = ROW('z', DEFAULT) RETURNING x.a, x.b")
+    assert found.fetchall() == [(7, "z"), (7, "z")]
+
+
+def test_a_transaction_that_only_reads_changes_nothing(everywhere: Database) -> None:
+    everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    for begin in ("BEGIN READ ONLY", "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY"):
+        everywhere.execute(begin)
+        for sql in ("INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE INDEX i ON t (id)"):
+            with pytest.raises(SqlError) as raised:
+                everywhere.execute(sql)
+            assert raised.value.sqlstate == "25006"
+        assert everywhere.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
+        everywhere.execute("COMMIT")
+    everywhere.execute("BEGIN READ WRITE; INSERT INTO t VALUES (1); COMMIT")
+    assert everywhere.version() == 2
+
+
+@pytest.mark.parametrize(("options", "runs"), [
+    ("", False), ("ANALYZE", True), ("VERBOSE", False), ("ANALYZE VERBOSE", True), ("(ANALYZE, BUFFERS)", True),
+    ("(COSTS off, ANALYZE false)", False), ("(VERBOSE, FORMAT TEXT)", False),
+])  # fmt: skip
+def test_explain_takes_the_options_of_postgresql(db: Database, options: str, runs: bool) -> None:
+    for query in ("SELECT 1", "(SELECT 1)", "WITH c AS (SELECT 1) SELECT * FROM c", "VALUES (1)"):
+        lines = [line for (line,) in db.execute(f"EXPLAIN {options} {query}")]
+        assert lines[-1].endswith(" ms") is runs

@@ -15,7 +15,7 @@ _TEXTS = {"VARCHAR", "NVARCHAR", "CHAR", "NCHAR", "BPCHAR"}
 _FORMATTED: dict[type[exp.Expr], str] = {
     exp.TimeToStr: "to_char", exp.StrToDate: "to_date", exp.StrToTime: "to_timestamp",
 }  # fmt: skip
-_CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries)
+_CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries, exp.CTE)
 _EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Cast, *_FORMATTED)
 
 
@@ -24,7 +24,11 @@ def adapt_clauses(tree: exp.Expr) -> None:
     for node in list(tree.find_all(*_CLAUSES)):
         if isinstance(node, exp.TableSample):
             raise UnsupportedError("TABLESAMPLE is not supported", hint="ORDER BY random() LIMIT takes any rows")
-        if isinstance(node, exp.Fetch):
+        if isinstance(node, exp.CTE):
+            if not isinstance(node.this, exp.Query | exp.Values):
+                raise UnsupportedError(f"{node.this.key.upper()} within WITH is not supported",
+                                       hint="run it by itself, in one transaction")
+        elif isinstance(node, exp.Fetch):
             _limit(node)
         elif isinstance(node.parent, exp.Table):
             _name_series(node.parent)

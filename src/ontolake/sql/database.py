@@ -246,8 +246,8 @@ class Database:
             with session.reading():
                 session.catalog().schema(name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA)
             self.database, self.schema = name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA
-        elif statement.kind == "begin":
-            session.begin()
+        elif statement.kind in ("begin", "begin read only"):
+            session.begin(reads=statement.kind != "begin")
         elif statement.kind == "commit":
             session.commit()
         elif statement.kind == "rollback":
@@ -258,7 +258,7 @@ class Database:
             session.rollback_to(name)
         else:
             session.release(name)
-        return Result(statement.kind.upper(), 0)
+        return Result("BEGIN" if statement.kind == "begin read only" else statement.kind.upper(), 0)
 
     # loading
 

@@ -97,6 +97,9 @@ _ERRORS: tuple[tuple[type[OntolakeError], type[Error]], ...] = (
 )  # fmt: skip
 
 
+_NO_CHANGES = ("select", "explain", "begin", "begin read only", "commit", "rollback", "use")
+
+
 class _Translating:
     """Raises PEP 249's errors for ours."""
 
@@ -180,7 +183,7 @@ class Connection:
         self._check()
         with _translating:
             begins = not self.autocommit and not self.database.in_transaction
-            if begins and parse_one(sql).kind not in ("select", "explain", "begin", "commit", "rollback", "use"):
+            if begins and parse_one(sql).kind not in _NO_CHANGES:
                 self.database.execute("BEGIN")
             return self.database.execute(sql, parameters)
 

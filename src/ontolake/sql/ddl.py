@@ -101,9 +101,14 @@ class Definer:
     def create(self, tree: exp.Create) -> bool:
         """Run CREATE. Returns whether anything was made."""
         kind, exists = str(tree.kind).upper(), bool(tree.args.get("exists"))
+        if kind not in ("DATABASE", "SCHEMA", "TABLE"):
+            raise UnsupportedError(f"CREATE {kind} is not supported")
         if tree.args.get("replace") or tree.args.get("expression") is not None:
             raise UnsupportedError(f"this form of CREATE {kind} is not supported",
                                    hint="create it, then INSERT … SELECT")
+        if (properties := tree.args.get("properties")) is not None:
+            what = properties.expressions[0].sql(DIALECT)
+            raise UnsupportedError(f"{what} is not supported with CREATE {kind}", hint="leave it out")
         if kind == "DATABASE":
             return self._create_database(tree.this, exists)
         if kind == "SCHEMA":
@@ -332,6 +337,9 @@ class Definer:
         if kind not in ("TABLE", "INDEX"):
             raise UnsupportedError(f"ALTER {kind} is not supported")
         try:
+            if tree.args.get("options"):
+                self._rename_shortly(tree)
+                return True
             for action in tree.args["actions"]:
                 if kind == "INDEX":
                     self._alter_index(tree.this, action)
@@ -344,6 +352,15 @@ class Definer:
                 return False
             raise
         return True
+
+    def _rename_shortly(self, tree: exp.Alter) -> None:
+        """Run ALTER TABLE … RENAME a TO b, which is about a column, also without that word."""
+        actions, options = tree.args["actions"], tree.args["options"]
+        if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename) or len(options) != 1 \
+                or not isinstance(options[0], exp.ToTableProperty) or tree.args["kind"].upper() != "TABLE":  # fmt: skip
+            raise UnsupportedError(f"{tree.sql(DIALECT)} is not supported")
+        old, new = name_of(actions[0].this.this), name_of(options[0].this.this)
+        self._rename_column(self.table(tree.this), old, new, actions[0])
 
     def _alter_index(self, node: exp.Table, action: exp.Expr) -> None:
         table, index = self.find_index(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from ontolake.sql.parsing import (
     name_of,
     position_of,
 )  # fmt: skip
-from ontolake.sql.planning import Find, Plan
+from ontolake.sql.planning import Find, Plan, output_name
 from ontolake.sql.results import Result
 from ontolake.sql.types import Stored
 from ontolake.sql.vectors import stored_list
@@ -88,6 +89,9 @@ class Changer:
         elif isinstance(source, exp.Values):
             new = self._values(table, columns, source, explicit=bool(names))
         elif isinstance(source, exp.Query):
+            if tree.args.get("with_") is not None:
+                source = source.copy()
+                source.set("with_", tree.args["with_"].copy())
             new = self._selected(table, columns, source, explicit=bool(names))
         else:
             raise UnsupportedError("this form of INSERT is not supported")
@@ -371,7 +375,7 @@ class Changer:
     ) -> list[tuple[ColumnMeta, exp.Expr | None]]:
         """What each column becomes; None for its default."""
         found: list[tuple[ColumnMeta, exp.Expr | None]] = []
-        for node in nodes:
+        for node in chain.from_iterable(map(_singly, nodes)):
             if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
                 raise UnsupportedError(f"SET {node.sql(DIALECT)} is not supported", hint="write SET column = value")
             column = table.column(name_of(node.this.this), position_of(node.this, self._statement))
@@ -433,19 +437,35 @@ class Changer:
         names: list[str] = []
         outputs: list[exp.Expr] = []
         for node in returning.expressions:
-            if isinstance(node, exp.Star):
+            if isinstance(node, exp.Star) or (node.is_star and name_of(node.args.get("table")) == alias):
                 names += [column.name for column in table.columns]
                 outputs += [exp.column(exp.to_identifier(column.name, quoted=True)) for column in table.columns]
             else:
                 for column in node.find_all(exp.Column):
+                    if name_of(column.args.get("table")) not in ("", alias):
+                        raise UnsupportedError("RETURNING is supported for the table that is changed, not for others",
+                                               position=position_of(column, self._statement))
                     table.column(name_of(column.this), position_of(column, self._statement))
-                names.append(node.alias_or_name or "?column?")
+                names.append(output_name(node))
                 outputs.append(bound(node, self._parameters).unalias())
         aliased = [exp.alias_(node.copy(), f"r{n}") for n, node in enumerate(outputs)]
         source = exp.alias_(exp.to_table("t0"), alias, table=True, quoted=True)
         query = exp.Select(expressions=aliased).from_(source)
         found = executing.run(query, {"t0": done.arrow()}).rename_columns(names)
         return Result(status, len(done), table=found)
+
+
+def _singly(node: exp.Expr) -> list[exp.Expr]:
+    """`(a, b) = (1, 2)` as `a = 1` and `b = 2`. Raises `SqlSyntaxError`."""
+    if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Tuple):
+        return [node]
+    row = node.expression
+    if not isinstance(row, exp.Tuple) and not (isinstance(row, exp.Anonymous) and row.name.upper() == "ROW"):
+        return [node]
+    if len(row.expressions) != len(node.this.expressions):
+        raise SqlSyntaxError(f"SET has {len(row.expressions)} values for {len(node.this.expressions)} columns")
+    return [exp.EQ(this=column, expression=value)
+            for column, value in zip(node.this.expressions, row.expressions, strict=True)]  # fmt: skip
 
 
 def _is_default(node: exp.Expr) -> bool:

@@ -25,10 +25,13 @@ DIALECT = "postgres"
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 _NAME = r'("(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
+_LEVEL = (r"(?:\s*,?\s+ISOLATION\s+LEVEL\s+"
+          r"(?:SERIALIZABLE|REPEATABLE\s+READ|READ\s+COMMITTED|READ\s+UNCOMMITTED)\s*,?)?")  # fmt: skip
 _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern + r"\s*\Z", re.IGNORECASE)) for kind, pattern in (
-        ("begin", r"(?:BEGIN(?:\s+WORK|\s+TRANSACTION)?|START\s+TRANSACTION)(?:\s+READ\s+WRITE|\s+READ\s+ONLY)?"
-                  r"(?:\s+ISOLATION\s+LEVEL\s+(?:SERIALIZABLE|REPEATABLE\s+READ|READ\s+COMMITTED|READ\s+UNCOMMITTED))?"),
+        ("begin", rf"(?:BEGIN(?:\s+WORK|\s+TRANSACTION)?|START\s+TRANSACTION){_LEVEL}(?:\s+READ\s+WRITE)?{_LEVEL}"),
+        ("begin read only",
+         rf"(?:BEGIN(?:\s+WORK|\s+TRANSACTION)?|START\s+TRANSACTION){_LEVEL}\s+READ\s+ONLY{_LEVEL}"),
         ("commit", r"(?:COMMIT|END)(?:\s+WORK|\s+TRANSACTION)?"),
         ("rollback", r"(?:ROLLBACK|ABORT)(?:\s+WORK|\s+TRANSACTION)?"),
         ("savepoint", rf"SAVEPOINT\s+{_NAME}"),
@@ -41,7 +44,14 @@ _ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
 _RENAME = re.compile(r"\bRENAME\s+(CONSTRAINT)\b", re.IGNORECASE)
 CONSTRAINT = "constraint"
 """Marks a node that renames a constraint, not a column."""
-_EXPLAIN = re.compile(r"EXPLAIN\s+(ANALYZE\s+)?(?=\S)", re.IGNORECASE)
+_EXPLAIN = re.compile(r"EXPLAIN(?:\s*\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)(?P<options>[\w\s,]*)\)\s*"
+                      r"|\s+(?P<analyze>ANALYZE\b)?(?:\s*VERBOSE\b)?\s*)(?=\S)", re.IGNORECASE)
+_EXPLAIN_OPTIONS = re.compile(
+    r"(?:VERBOSE|COSTS|SETTINGS|BUFFERS|WAL|TIMING|SUMMARY)(?:\s+\w+)?|(ANALYZE)(?:\s+(?:TRUE|ON|1))?"
+    r"|ANALYZE\s+(?:FALSE|OFF|0)|FORMAT\s+TEXT", re.IGNORECASE)
+
+
+_FORMS = {"ALTER", "CREATE", "DROP", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "USE"}
 
 
 class Statement:
@@ -212,7 +222,8 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     if explained := _EXPLAIN.match(sql):
         found = Statement("explain", written, begins, None, shifts=shifts)
         found.inner = _statement(sql[explained.end() :], begins + explained.end(), text, shifts)
-        found.analyze = explained.group(1) is not None
+        position = _unshifted(begins, shifts) + 1
+        found.analyze = explained["analyze"] is not None or _analyzes(explained["options"], position)
         return found
     tree = _parsed(sql, begins, shifts)
     kinds: dict[type[exp.Expr], str] = {
@@ -224,12 +235,21 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
         if not isinstance(tree, exp.Query | exp.Values):
             word = sql.split(None, 1)[0].upper()
             if not isinstance(tree, exp.Condition | exp.Alias | exp.Identifier | exp.Tuple):
-                what = f"this form of {word}" if word in ("ALTER", "CREATE", "DROP") else word
+                what = f"this form of {word}" if word in _FORMS else word
                 raise UnsupportedError(f"{what} is not supported", position=_unshifted(begins, shifts) + 1)
             raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
                                  position=_unshifted(begins, shifts) + 1)
         found_kind = "select"
     return Statement(found_kind, written, begins, tree, shifts=shifts)
+
+
+def _analyzes(options: str | None, position: int) -> bool:
+    """Whether the options of EXPLAIN ask for running the query. Raises `UnsupportedError`."""
+    found = [(option, _EXPLAIN_OPTIONS.fullmatch(option.strip())) for option in options.split(",")] if options else []
+    for option, known in found:
+        if known is None:
+            raise UnsupportedError(f"EXPLAIN ({option.strip()}) is not supported", position=position)
+    return any(known is not None and known[1] for _, known in found)
 
 
 def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:

@@ -427,17 +427,18 @@ def _output_names(tree: exp.Expr) -> list[str] | None:
     for each in query.expressions:
         if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
             return None
-        names.append(_output_name(each))
+        names.append(output_name(each))
     return names
 
 
-def _output_name(node: exp.Expr) -> str:
+def output_name(node: exp.Expr) -> str:
+    """The name that PostgreSQL gives a column of an answer."""
     if isinstance(node, exp.Alias):
         return name_of(node.args["alias"])
     if isinstance(node, exp.Column):
         return table_and_name(node)[1]
     if isinstance(node, exp.Cast | exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
-        return _output_name(node.this)
+        return output_name(node.this)
     if isinstance(node, exp.Subquery):
         names = _output_names(node)
         return names[0] if names else "?column?"

@@ -44,6 +44,8 @@ class Transaction:
         self.touched: list[Sequence[bytes] | Strings] = []
         """The keys of rows and catalog records."""
         self.statements: list[str] = []
+        self.reads = False
+        """Whether it may only read."""
         self.ddl = False
         self.dirty = False
         """Whether it has written anything."""
@@ -184,6 +186,9 @@ class Session:
                 raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
                                        hint="open it without readonly=True")
             if self.transaction is not None:
+                if self.transaction.reads:
+                    raise TransactionError("this transaction only reads", sqlstate="25006",
+                                           hint="begin one without READ ONLY")
                 yield from self._nested(self.transaction, statement)
                 return
             transaction = self._begin(_WRITE)
@@ -248,15 +253,16 @@ class Session:
 
     # BEGIN, COMMIT, SAVEPOINT
 
-    def begin(self) -> None:
-        """Open a transaction. Raises `TransactionError` if one is open."""
+    def begin(self, *, reads: bool = False) -> None:
+        """Open a transaction, with `reads` one that only reads. Raises `TransactionError` if one is open."""
         self.lock.acquire()
         try:
             self._check_open()
             if self.transaction is not None:
                 raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
             with self._ours:
-                self.transaction = self._begin(_WRITE if self.parts and not self.readonly else "BEGIN")
+                self.transaction = self._begin(_WRITE if self.parts and not self.readonly and not reads else "BEGIN")
+                self.transaction.reads = reads
         except BaseException:
             self.lock.release()
             raise
