@@ -97,6 +97,20 @@ def test_another_store_is_a_source_and_what_it_no_longer_has_is_told(spark: Spar
     assert "<td class='n'>1</td>" in Path(str(report.report)).read_text()
 
 
+def test_a_delivery_without_rows_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/lake"
+    made = Pipeline("goods", types=[Goods], folder=tmp_path)
+    made.load(Goods, made.csv("goods", "goods.csv"), vanished=True)
+    (tmp_path / "goods.csv").write_text("sku,price\n")
+    nothing = {"rows": 0, "rejected": 0, "inserts": 0, "updates": 0, "unchanged": 0, "vanished": 0}
+    first = made.run(url, spark=spark)
+    assert (first.state, first.tables[0].counts) == ("unchanged", nothing)
+    with Session(url, entity_types=[Goods]) as session:
+        session.ensure([Goods(sku="s1", price=1.0), Goods(sku="s2", price=9.0)])
+    second = made.run(url, spark=spark)
+    assert (second.state, second.tables[0].counts) == ("unchanged", nothing | {"vanished": 2})
+
+
 def test_numbers_of_other_types_are_taken_if_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     given = [Decimal(text) for text in ("1.500", "1.239", "9999.990", "10000.000", "-0.010")]
     pq.write_table(pa.table({
