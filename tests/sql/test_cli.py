@@ -64,6 +64,23 @@ def test_a_talk(shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert "at character 8" in said.err
 
 
+def test_a_talk_takes_statements_whole(
+    shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["SELECT 'a;", "b' AS x;", "SELECT 2 -- not here;", "AS y;", "SELECT 3 AS z; -- done", "\\dt",
+             "ALTER TABLE item ADD CONSTRAINT cheap CHECK (price < 100);",
+             "CREATE INDEX i ON item (name DESC) INCLUDE (at);", "\\d item", "\\d nothing"]  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+    assert main(["sql", shop]) == 0
+    said = capsys.readouterr()
+    for expected in ("x\na;\\nb\n", "y\n2\n", "z\n3\n", "check cheap (price < 100)",
+                     "index i (name DESC) with at, public"):  # fmt: skip
+        assert expected in said.out
+    assert "there is no command \\dt" in said.err
+    assert "there is no table main.public.nothing\n" in said.err
+    assert "at character" not in said.err
+
+
 def test_the_verbs_of_any_store_know_tables(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("info", "log", "verify", "export", "gc"):
         assert main([verb, shop]) == 0, verb

@@ -23,6 +23,7 @@ def url(tmp_path: Path) -> str:
 
 def test_globals() -> None:
     assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 1, "qmark")
+    assert dbapi.TimeFromTicks(0).minute == dbapi.TimestampFromTicks(0).minute
     assert issubclass(dbapi.IntegrityError, dbapi.DatabaseError)
     assert issubclass(dbapi.DatabaseError, dbapi.Error)
 

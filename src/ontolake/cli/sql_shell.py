@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.cli.output import Column, Out, Report, say_error
 from ontolake.cli.sql import show
-from ontolake.errors import OntolakeError
+from ontolake.errors import Invalid, OntolakeError
 
 if TYPE_CHECKING:
     from ontolake.sql import Database
     from ontolake.sql.catalog import Table
 
 HELP = """\
-\\d            the tables            \\timing       show how long statements take
+\\d            the tables              \\timing       show how long statements take
 \\d NAME       the columns of a table  \\v            the newest version
-\\?            this help             \\q            leave, as Ctrl-D does
+\\?            this help               \\q            leave, as Ctrl-D does
 End a statement with a semicolon."""
 WORDS = (
     "SELECT", "INSERT", "INTO", "VALUES", "UPDATE", "SET", "DELETE", "FROM", "WHERE", "GROUP", "BY", "ORDER",
@@ -43,6 +43,8 @@ class Shell:
 
     def run(self) -> None:
         """Talk. An error is shown and the talk goes on."""
+        from ontolake.sql.parsing import is_whole
+
         interactive = sys.stdin.isatty()
         if interactive:
             self._prepare()
@@ -64,7 +66,7 @@ class Shell:
                 self._guarded(lambda line=line: self._command(line.strip()))
                 continue
             pending += line + "\n"
-            if line.rstrip().endswith(";"):
+            if ";" in line and is_whole(pending):
                 text, pending = pending, ""
                 self._guarded(lambda text=text: self._statements(text))
         if pending.strip():
@@ -102,8 +104,10 @@ class Shell:
             print(f"timing is {'on' if self._timing else 'off'}")
         elif name == "\\v":
             print(self._database.version())
-        else:
+        elif name in ("\\?", "\\h", "\\help"):
             print(HELP)
+        else:
+            raise Invalid(f"there is no command {name}", hint="\\? shows those that there are")
 
     def _describe(self, name: str) -> None:
         tables = self._database.catalog().by_full_name
@@ -125,7 +129,11 @@ class Shell:
         for index in table.indexes:
             parts = ", ".join(table.by_id[id].name + (" DESC" if desc else "")
                               for id, desc in zip(index.column_ids, index.desc, strict=True))  # fmt: skip
-            print(f"{'unique index' if index.unique else 'index'} {index.name} ({parts}), {index.state}")
+            more = ", ".join(table.by_id[id].name for id in index.include_ids)
+            print(f"{'unique index' if index.unique else 'index'} {index.name} ({parts})"
+                  f"{f' with {more}' if more else ''}, {index.state}")  # fmt: skip
+        for check in table.meta.checks:
+            print(f"check {check.name} ({check.sql})")
 
     # history and completion
 

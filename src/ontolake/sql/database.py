@@ -21,7 +21,7 @@ from ontolake.sql.caching import ROOM
 from ontolake.sql.catalog import Catalog, Table
 from ontolake.sql.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.dml import Changer
-from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnsupportedError
+from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
 from ontolake.sql.moments import Moment
 from ontolake.sql.parsing import Parameters, Statement, constant, name_of, parse, parse_one
 from ontolake.sql.planning import Plan, find_in
@@ -278,7 +278,11 @@ class Database:
         node = statement.tree.find(exp.Table)
         if node is None or not name_of(node.this):
             raise SqlSyntaxError(f"{table!r} names no table")
-        return find_in(catalog, node, self.database, self.schema, statement)
+        try:
+            return find_in(catalog, node, self.database, self.schema, statement)
+        except UnknownNameError as error:
+            error.position = None  # the user has written no statement
+            raise
 
     # what there is
 

@@ -32,6 +32,10 @@ def DateFromTicks(ticks: float) -> datetime.date:
     return Date(*time.localtime(ticks)[:3])
 
 
+def TimeFromTicks(ticks: float) -> datetime.time:
+    return Time(*time.localtime(ticks)[3:6])
+
+
 def TimestampFromTicks(ticks: float) -> datetime.datetime:
     return Timestamp(*time.localtime(ticks)[:6])
 

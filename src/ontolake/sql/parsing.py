@@ -97,8 +97,9 @@ class Statement:
         elif named:
             raise SqlError(f"the parameter :{named[0]} is named", sqlstate="07001", hint="give a mapping of values")
         elif len(parameters) != self._count:
-            raise SqlError(f"the statement has {self._count} parameters, and {len(parameters)} values were given",
-                           sqlstate="07001")
+            known, given = self._count, len(parameters)
+            raise SqlError(f"the statement has {known} parameter{'' if known == 1 else 's'}, and {given} "
+                           f"value{' was' if given == 1 else 's were'} given", sqlstate="07001")
         return parameters
 
 
@@ -168,6 +169,15 @@ def parse(sql: str) -> tuple[Statement, ...]:
         raise SqlSyntaxError(f"a statement is text, not {sql!r}")
     numbered, shifts = _numbered(sql)
     return tuple(_statement(piece, begins, sql, shifts) for piece, begins in _pieces(numbered))
+
+
+def is_whole(sql: str) -> bool:
+    """Whether a text ends with a semicolon that ends a statement, not one of a string, name or comment."""
+    try:
+        tokens = sqlglot.tokenize(sql, dialect=DIALECT)
+    except TokenError:
+        return False
+    return bool(tokens) and tokens[-1].token_type == TokenType.SEMICOLON
 
 
 def parse_one(sql: str) -> Statement:
