@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from ontolake.spark.report import Report
+    from ontolake.spark.pipeline.report import Report
 
 ROWS = 80_000
 REPAIRED = [

@@ -20,8 +20,8 @@ from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.parallel import Parallel, Published, clean, new_job, stage
 from ontolake.spark import ExpectationError, PipelineError
-from ontolake.spark.auditing import audited, left_behind, start_graph
-from ontolake.spark.report import ALIVE, SILENT, history, state_of
+from ontolake.spark.pipeline.auditing import audited, left_behind, start_graph
+from ontolake.spark.pipeline.report import ALIVE, SILENT, history, state_of
 
 
 class Thing(Entity):
@@ -33,9 +33,9 @@ import sys
 import pyarrow as pa
 from ontolake.faults import arm
 from ontolake.parallel import stage
-from ontolake.spark.alive import alive
-from ontolake.spark.auditing import audited
-from ontolake.spark.report import Report, begin, keep, now
+from ontolake.spark.pipeline.alive import alive
+from ontolake.spark.pipeline.auditing import audited
+from ontolake.spark.pipeline.report import Report, begin, keep, now
 
 url, run = sys.argv[1:]
 report = Report(run, "things", url, None, now())
@@ -163,7 +163,7 @@ def test_a_run_on_another_machine_is_alive_for_as_long_as_it_says_so(url: str, t
 
 
 def test_signs_of_life_go_on_and_end_with_the_run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ontolake.spark import alive
+    from ontolake.spark.pipeline import alive
 
     monkeypatch.setattr(alive, "EVERY", 0.01)
     sign = tmp_path / "graph-work" / "a-run" / ALIVE

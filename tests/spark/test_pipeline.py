@@ -15,7 +15,7 @@ from ontolake import parallel
 from ontolake.errors import Conflict
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
-from ontolake.spark import report as reports
+from ontolake.spark.pipeline import report as reports
 
 from .deliveries import BAD, GOOD, Bought, Goods, Person, Tier, at, people, shop, write
 

@@ -11,8 +11,8 @@ from ontolake.cli.output import Column, Json, Out, progress
 from ontolake.errors import Invalid
 
 if TYPE_CHECKING:
-    from ontolake.spark.pipeline import Pipeline
-    from ontolake.spark.report import Report
+    from ontolake.spark.pipeline.declaring import Pipeline
+    from ontolake.spark.pipeline.report import Report
 
 app = typer.Typer(name="pipeline", help="Load sources into a store: checked, reconciled, in one commit.",
                   no_args_is_help=True)
@@ -71,7 +71,7 @@ def plan(file: File, json: Json = False) -> None:
 @app.command("status")
 def status(store: Store, json: Json = False) -> None:
     """The newest run on a store."""
-    from ontolake.spark import report as reports
+    from ontolake.spark.pipeline import report as reports
 
     found, out = reports.status(store), Out(json)
     if json:
@@ -87,7 +87,7 @@ def history(
     json: Json = False,
 ) -> None:  # fmt: skip
     """The runs on a store, newest first."""
-    from ontolake.spark import report as reports
+    from ontolake.spark.pipeline import report as reports
 
     found, out = reports.history(store, limit=limit), Out(json)
     if json:
@@ -108,7 +108,7 @@ def clean(
 ) -> None:  # fmt: skip
     """Find, or remove, what runs that were killed have left beside a store, and their branches of a graph."""
     from ontolake.parallel import clean as cleaned
-    from ontolake.spark.auditing import left_behind
+    from ontolake.spark.pipeline.auditing import left_behind
 
     found, out = cleaned(store, older=older * 3600, dry_run=not remove), Out(json)
     branches = left_behind(store, remove=remove)
@@ -125,7 +125,7 @@ def load(text: str) -> Pipeline:
     """The pipeline of a file or module. Raises `PipelineError` if there is none, or more than one."""
     from ontolake.cli.model_loading import imported
     from ontolake.spark.errors import PipelineError
-    from ontolake.spark.pipeline import Pipeline
+    from ontolake.spark.pipeline.declaring import Pipeline
 
     where, _, name = text.rpartition(":") if ":" in text and not text.endswith(".py") else (text, "", "")
     module = imported(where)

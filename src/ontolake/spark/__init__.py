@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     )
     from ontolake.spark.frames import Catalog, catalog, save, table
     from ontolake.spark.jobs.errors import JobError
-    from ontolake.spark.pipeline import Pipeline
+    from ontolake.spark.pipeline.declaring import Pipeline
     from ontolake.spark.starting import register, session
     from ontolake.spark.stream_errors import StreamError
 
 _WHERE = {
     "Catalog": "frames", "catalog": "frames", "save": "frames", "table": "frames", "register": "starting",
-    "session": "starting", "Pipeline": "pipeline", "ExpectationError": "errors", "PipelineError": "errors",
+    "session": "starting", "Pipeline": "pipeline.declaring", "ExpectationError": "errors", "PipelineError": "errors",
     "SourceError": "errors", "SparkError": "errors", "TooManyRejectedError": "errors",
     "JobError": "jobs.errors", "StreamError": "stream_errors",
 }  # fmt: skip

@@ -18,20 +18,20 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
 from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
-from ontolake.spark import quarantine
-from ontolake.spark import report as reports
-from ontolake.spark.alive import alive
-from ontolake.spark.auditing import PREFIX, audited, check_graph, start_graph
-from ontolake.spark.checking import checked, own_columns
 from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedError
-from ontolake.spark.expecting import expect
 from ontolake.spark.frames import stage_frame, writes_beside
-from ontolake.spark.pipeline import Pipeline, Target, unused
-from ontolake.spark.reconciling import changed, counting, reconciled, rejected, slim
-from ontolake.spark.report import Report, TableReport
-from ontolake.spark.sources import AT, FILE, SPARK_ERRORS, spark_says
+from ontolake.spark.pipeline import quarantine
+from ontolake.spark.pipeline import report as reports
+from ontolake.spark.pipeline.alive import alive
+from ontolake.spark.pipeline.auditing import PREFIX, audited, check_graph, start_graph
+from ontolake.spark.pipeline.checking import checked, own_columns
+from ontolake.spark.pipeline.declaring import Pipeline, Target, unused
+from ontolake.spark.pipeline.expecting import expect
+from ontolake.spark.pipeline.reconciling import changed, counting, reconciled, rejected, slim
+from ontolake.spark.pipeline.report import Report, TableReport
+from ontolake.spark.pipeline.sources import AT, FILE, SPARK_ERRORS, spark_says
+from ontolake.spark.pipeline.tables import Tables, staging
 from ontolake.spark.starting import session
-from ontolake.spark.tables import Tables, staging
 
 if TYPE_CHECKING:
     import pyarrow as pa

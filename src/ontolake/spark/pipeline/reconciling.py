@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from ontolake.model.types import TypeInfo
-from ontolake.spark import quarantine
-from ontolake.spark.checking import PLACE, PROBLEM
-from ontolake.spark.pipeline import Target
-from ontolake.spark.sources import AT, RAW
-from ontolake.spark.validation import same
+from ontolake.spark.pipeline import quarantine
+from ontolake.spark.pipeline.checking import PLACE, PROBLEM
+from ontolake.spark.pipeline.declaring import Target
+from ontolake.spark.pipeline.sources import AT, RAW
+from ontolake.spark.pipeline.validation import same
 
 STATE = "_state"
 STATES = ("bad", "repeated", "insert", "update", "unchanged", "vanished")

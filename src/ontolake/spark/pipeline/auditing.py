@@ -12,7 +12,7 @@ from ontolake.faults import reach
 from ontolake.parallel import Parallel, Published, absolute, open_parallel
 from ontolake.parallel import holds_graph as graph_at
 from ontolake.spark.errors import ExpectationError, PipelineError
-from ontolake.spark.report import state_of
+from ontolake.spark.pipeline.report import state_of
 
 if TYPE_CHECKING:
     from ontolake.graph import Graph

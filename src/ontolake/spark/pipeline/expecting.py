@@ -13,10 +13,10 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import Fragment
 from ontolake.spark.errors import ExpectationError, PipelineError
-from ontolake.spark.pipeline import Expectation, Pipeline
-from ontolake.spark.report import Report
-from ontolake.spark.sources import spark_says
-from ontolake.spark.tables import Tables
+from ontolake.spark.pipeline.declaring import Expectation, Pipeline
+from ontolake.spark.pipeline.report import Report
+from ontolake.spark.pipeline.sources import spark_says
+from ontolake.spark.pipeline.tables import Tables
 
 _SHOWN = 3
 """So many violations of an expectation are shown."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ontolake.errors import OntolakeError
-from ontolake.spark.report import ALIVE, now, work_store
+from ontolake.spark.pipeline.report import ALIVE, now, work_store
 
 EVERY = 30.0
 """Seconds between two signs of life; `report.SILENT` is how long there may be none."""

@@ -12,11 +12,11 @@ from ontolake import urls
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import Fragment, Parallel, View, stage
-from ontolake.spark.auditing import holds_graph
 from ontolake.spark.frames import frame, local_path, stage_frame, staged_frame
 from ontolake.spark.native import one_machine
+from ontolake.spark.pipeline.auditing import holds_graph
+from ontolake.spark.pipeline.validation import spark_type
 from ontolake.spark.types import arrow_schema, fitted, spark_schema
-from ontolake.spark.validation import spark_type
 
 FEW = 250_000
 """Up to so many rows go through the driver where Spark cannot read or write by itself: starting workers takes long."""

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ontolake.parallel import beside
-from ontolake.spark.checking import PROBLEM
-from ontolake.spark.report import work_store
-from ontolake.spark.sources import AT, BLOCK, FILE, LINE, RAW, Source
+from ontolake.spark.pipeline.checking import PROBLEM
+from ontolake.spark.pipeline.report import work_store
+from ontolake.spark.pipeline.sources import AT, BLOCK, FILE, LINE, RAW, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa

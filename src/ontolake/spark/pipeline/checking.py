@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ontolake.spark.errors import SourceError
-from ontolake.spark.pipeline import Target
-from ontolake.spark.sources import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW, spark_says
-from ontolake.spark.validation import field_of
+from ontolake.spark.pipeline.declaring import Target
+from ontolake.spark.pipeline.sources import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW, spark_says
+from ontolake.spark.pipeline.validation import field_of
 
 PROBLEM = "_problem"
 PLACE = (FILE, BLOCK, AT, LINE, RAW)

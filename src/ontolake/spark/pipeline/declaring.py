@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.versioned import table_of
 from ontolake.spark.errors import PipelineError
-from ontolake.spark.sources import Source
+from ontolake.spark.pipeline.sources import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ontolake.spark.report import Report
-    from ontolake.spark.running import Progress
+    from ontolake.spark.pipeline.report import Report
+    from ontolake.spark.pipeline.running import Progress
 
 REJECTED = 0.1
 """The share of rows that may be bad before a run fails, unless told otherwise."""
@@ -176,7 +176,7 @@ class Pipeline:
         `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
         is kept beside the store says why.
         """
-        from ontolake.spark.running import Run
+        from ontolake.spark.pipeline.running import Run
 
         return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
                    parameters=parameters, progress=progress).go(spark)
