@@ -21,7 +21,7 @@ def write(n: int) -> WalRecord:
 
 @pytest.mark.parametrize("handles", [1, 3])
 @pytest.mark.parametrize("cache_bytes", slow_after(1, [3 * PAGE, 0, 2**20]))
-@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize("kind", slow_after(1, ["memory", "file"]))
 def test_readers_beside_a_writer_never_see_another_moment(
     kind: str, cache_bytes: int, handles: int, tmp_path: Path
 ) -> None:
