@@ -12,6 +12,7 @@ import pytest
 PROGRAM = Path(sys.executable).parent / "onto"
 
 
+@pytest.mark.slow
 def test_a_place_that_keeps_its_promises(program, tmp_path: Path) -> None:
     done = program("storage", "conformance", f"file://{tmp_path}/try.db", "--only", "branch or an_empty_file")
     assert (done.code, done.err) == (0, "")

@@ -209,6 +209,7 @@ def race(link: Connection, peers: type, url: str, name: str) -> None:
     session.close()
 
 
+@pytest.mark.slow
 def test_two_processes_never_interleave(native: str, start: Start, engine: str) -> None:
     with shop(native, engine) as session:
         session.ensure(Customer(id="shared", name="start"))

@@ -57,8 +57,9 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_merge, "FAN", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_tiny")
-@pytest.mark.parametrize("seed", slow_after(1, range(60, 64)))
+@pytest.mark.parametrize("seed", range(60, 64))
 def test_every_query_answers_so_through_datafusion_and_row_groups(engine: str, seed: int) -> None:
     assert s3_datafusion.available()
     run(fresh_memory(), engine, seed, 14)
