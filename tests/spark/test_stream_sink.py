@@ -255,6 +255,19 @@ def test_options_of_a_source_are_checked(url: str, options: dict[str, str], told
         StreamReader(Options({"url": url, "table": "entity/Thing", **options}), StructType())
 
 
+def test_what_a_stream_has_left_is_cleaned_up_while_it_goes_on(url: str) -> None:
+    from pyspark.sql.types import StructType
+
+    sink = StreamWriter(Options({"url": url, "table": "entity/Thing", "stream": "s"}), StructType())
+    batch = pa.record_batch({"id": ["a"], "size": pa.array([1], pa.int64())})
+    (left,), (new,) = sink.write(iter([batch])).fragments, sink.write(iter([batch])).fragments
+    old = Path(left.place.removeprefix("file://"), left.key)
+    os.utime(old, (1_700_000_000, 1_700_000_000))
+    assert clean(url, dry_run=False).items == 1
+    assert not old.exists()
+    assert new.read().num_rows == 1
+
+
 def test_a_sink_needs_a_name(url: str) -> None:
     from pyspark.sql.types import StructType
 

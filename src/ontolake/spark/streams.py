@@ -142,12 +142,12 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
         with options.open(write=bool(options.types())) as store:
             store.schema(options.table)
         self._options = options
-        self._job = f"{new_job()}-stream"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         from ontolake.spark.source import Staged
 
-        return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=self._job, shape=None))
+        job = f"{new_job()}-stream"  # one each: a stream that goes on for ever would never count as given up
+        return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=job, shape=None))
 
     def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
         from ontolake.spark.source import fragments_of
