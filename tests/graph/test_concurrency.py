@@ -11,6 +11,7 @@ from graph_support import TYPES, Customer, Order, Placed, customers, entity, hel
 
 from ontolake import faults
 from ontolake.graph import EndpointError, ExpectedVersionMismatch, Graph, GraphError, UnknownBranchError
+from ontolake.graph.manifest import COMPACT_AFTER
 
 
 def test_of_two_writers_of_one_table_one_wins(graph: Graph, url: str) -> None:
@@ -151,6 +152,25 @@ def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
             assert newer.parents == (older.id,)
         assert all(len(rows) == each for rows in held(graph).values())
         assert graph.recover() == []
+
+
+def test_who_compacts_the_manifest_is_told_of_its_own_commit(graph: Graph, url: str) -> None:
+    """Not of one that somebody else made meanwhile."""
+    with Graph.open(url) as other:
+        theirs: list[str] = []
+
+        def come_between(step: str) -> None:
+            if step == "graph: manifest compacted" and not theirs:
+                theirs.append("")
+                other.load(Order, [{"id": 1}], actor="they")
+
+        for number in range(COMPACT_AFTER + 2):
+            with faults.arm(come_between):
+                mine = graph.load(Customer, customers(f"c{number}"), actor="me")
+            assert mine is not None
+            assert mine.author == "me"
+        assert theirs
+        assert [commit.author for commit in graph.commits()].count("they") == 1
 
 
 def test_threads_on_one_table_lose_nothing_that_was_acknowledged(graph: Graph, url: str) -> None:

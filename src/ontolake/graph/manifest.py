@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -123,6 +123,10 @@ class State:
     def line(self) -> str | None:
         """The line of versions on which the branch writes to tables."""
         return line_of(self.branch, self.identity)
+
+    def at(self, commit: CommitRecord) -> State:
+        """The same with an earlier commit as the head: others may have made more since."""
+        return replace(self, head=commit, types={key: self.history[pin.schema] for key, pin in commit.pins.items()})
 
     def expect(self, expected: Mapping[str, int | None]) -> None:
         """Raises `ExpectedVersionMismatch` if a table is not at the version at which it should be."""
@@ -381,7 +385,7 @@ class Manifest:
         extra: Mapping[str, Any] | None = None, identity: str | None = None, lineage: Iterable[str] = (),
         recheck: Callable[[State], None] | None = None,
     ) -> State:  # fmt: skip
-        """Make new versions of tables visible as one commit, and return what the branch shows then.
+        """Make new versions of tables visible as one commit, and return what the branch shows at that commit.
 
         `expected` has the version at which each touched table must still be, `pins` what it is to be (None drops it).
         `lineage` has commits of a merged branch, which this one is to know from now on.
@@ -395,13 +399,13 @@ class Manifest:
             state = self.state(branch)
             if identity is not None and state.identity != identity:
                 raise UnknownBranchError(branch)
-            if attempt and self.find(state.dataset, id) is not None:
-                return state
+            if attempt and (done := self.find(state.dataset, id)) is not None:
+                return state.at(done)
             try:
                 state.expect(expected)
             except ExpectedVersionMismatch:
-                if self.find(state.dataset, id) is not None:
-                    return state
+                if (done := self.find(state.dataset, id)) is not None:
+                    return state.at(done)
                 raise
             if recheck is not None:
                 recheck(state)
@@ -445,7 +449,9 @@ class Manifest:
         new = State(state.branch, state.identity, dataset.version, commit,
                     {key: history[pin.schema] for key, pin in shown.items()}, history, dataset)
         self._known[state.branch] = new
-        return self._tidied(new)
+        if dataset.stats.dataset_stats()["num_fragments"] > COMPACT_AFTER:
+            self.compact(new)
+        return new
 
     def _settle(self, before: State, dataset: LanceDataset) -> None:
         """Make a publish durable, and what others published just before: it builds on that. Buckets need nothing."""
@@ -460,14 +466,8 @@ class Manifest:
         self.place.settle(*datasets, line=line)
         self._durable[before.identity] = dataset.version
 
-    def _tidied(self, state: State) -> State:
-        """Compact the manifest now and then. Failing at that harms nobody: somebody else is at it."""
-        if state.dataset.stats.dataset_stats()["num_fragments"] <= COMPACT_AFTER:
-            return state
-        return self.compact(state)
-
-    def compact(self, state: State) -> State:
-        """One fragment instead of many. Changes no row."""
+    def compact(self, state: State) -> None:
+        """One fragment instead of many. Changes no row. Failing at that harms nobody: somebody else is at it."""
         line = None if state.branch == MAIN else state.branch
         dataset = self._main.checkout_version((line, None))
         begun = dataset.version
@@ -475,12 +475,11 @@ class Manifest:
         try:
             dataset.optimize.compact_files()
         except OSError:
-            return state
+            return
         faults.reach("graph: manifest compacted")
         between = [dataset.checkout_version((line, version)) for version in range(begun + 1, dataset.version)]
         self.place.settle(dataset, *between, line=line)
         self._known.pop(state.branch, None)
-        return self.state(state.branch)
 
     def forget(self, branch: str) -> None:
         self._known.pop(branch, None)
