@@ -6,12 +6,13 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from graph_scenarios import RECOVERIES, SCENARIOS, SECRET, Scenario, Stop, drop_for_good, fresh, with_secrets
-from graph_support import Customer, Order, Placed, customers, held, start
+from graph_support import TYPES, Customer, Order, Placed, customers, held, start
 from marking import slow_after
 
 from ontolake import faults
@@ -210,6 +211,23 @@ def test_a_table_that_somebody_makes_anew_is_not_removed_meanwhile(graph: Graph,
     assert not file.exists()
 
 
+def test_two_drops_that_were_cut_off_are_both_finished(graph: Graph, url: str) -> None:
+    with Graph.open(url) as other:
+        for number, one in enumerate((graph, other)):
+            with one.transaction() as tx:
+                tx.load(Customer, customers(f"c{number}"))
+                tx.load(Order, [{"id": number}])
+                tx.load(Placed, [{"left_key": f"c{number}", "right_key": number, "note": SECRET}])
+            drop = partial(one.schema_apply, one.schema_plan([Customer, Order]), hard=True)
+            interrupted(one, "graph: before removing a table", drop)
+            if one is graph:
+                other.schema_apply(other.schema_plan(TYPES))
+    with Graph.open(url) as again:
+        assert [one.action for one in again.recovered] == ["completed", "completed"]
+        assert not with_secrets(again)[1]
+        assert list(again.verify()) == []
+
+
 def test_a_readers_open_leaves_sidecars_alone(graph: Graph, url: str, tmp_path: Path) -> None:
     interrupted(graph, "graph: before publishing", lambda: graph.load(Customer, customers("a")))
     sidecars = list((tmp_path / "graph" / "__recovery").glob("*.json"))
@@ -328,6 +346,29 @@ def test_what_others_published_since_is_not_undone(graph: Graph, url: str) -> No
     with Graph.open(url) as again:
         assert [one.action for one in again.recovered] == ["discarded"]
         assert list(held(again)["node/Customer"]) == ["a", "b"]
+
+
+def test_who_was_finished_by_somebody_else_is_told_of_its_own_commit(graph: Graph, url: str, tmp_path: Path) -> None:
+    """Not of the last one of the branch, which may be of others by then."""
+    with Graph.open(url) as other:
+        theirs: list[str] = []
+
+        def finish(step: str) -> None:
+            if step == "graph: before publishing" and not theirs:
+                (file,) = (tmp_path / "graph" / "__recovery").glob("*.json")
+                theirs.append("")
+                theirs.append(str(other._recoverer._recover(Sidecar.from_bytes(file.read_bytes())).commit))
+                commit = other.load(Order, [{"id": 1}])
+                assert commit is not None
+                theirs.append(commit.id)
+
+        with faults.arm(finish):
+            mine = graph.load(Customer, customers("a"))
+        assert mine is not None
+        assert [commit.id for commit in graph.commits()][:2] == [theirs[2], mine.id]
+        assert theirs[1] == mine.id
+        assert graph.load(Customer, customers("b")) is not None
+        assert list(held(other)["node/Customer"]) == ["a", "b"]
 
 
 def test_a_version_with_somebody_elses_rows_in_it_is_never_rolled_forward(graph: Graph, url: str) -> None:

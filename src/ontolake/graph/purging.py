@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -23,44 +25,54 @@ def purge(graph: Graph, sidecar: Sidecar) -> None:
 
     May be repeated. Raises `PublishContendedError` while somebody makes a table of that name anew.
     """
-    states = [graph._manifest.state(branch) for branch in (MAIN, *graph._manifest.branches())]
-    types = {kind.key: kind for state in states for kind in state.history.values()}
-    shown = {key for record in _shown(graph, states) for key in record.pins}
+    types = {kind.key: kind for kind in graph._manifest.state(sidecar.branch).history.values()}
+    # In this order: whoever made a table anew before its files were listed is found at it, or has published it.
+    files = {key: sorted(info.key for info in graph._place.store.list(f"{types[key].location}/"))
+             for key in sidecar.purged}  # fmt: skip
+    made = set(_moved_by_others(graph, sidecar))
+    shown = {key for record in _shown(graph) for key in record.pins}
     for key in sidecar.purged:
-        if key not in shown:
-            _remove_table(graph, types[key], sidecar)
+        if key in shown:
+            continue
+        if key in made:
+            raise PublishContendedError(f"{types[key].table} was dropped, and somebody else makes it anew just now",
+                                        hint="what it had is removed when the graph is opened again")
+        _remove_table(graph, types[key], files[key])
     left = [types[key].table for key in sidecar.purged if key in shown]
     if left:
-        def since(state: State) -> Iterable[CommitRecord]:
-            if state.branch != sidecar.branch:
-                return []
-            line = first_parents(graph._manifest.commits(state.branch), state.head.id)
-            own = graph._manifest.commit(sidecar.operation, state.branch)
-            return takewhile(lambda record: record.seq >= own.seq, line)
-
-        remove_versions(graph, since, False, left)
+        remove_versions(graph, partial(_since, graph, sidecar), False, left)
 
 
-def _shown(graph: Graph, states: Iterable[State]) -> Iterator[CommitRecord]:
+def _since(graph: Graph, sidecar: Sidecar, state: State) -> Iterable[CommitRecord]:
+    """What a branch has shown since the operation; nothing of others."""
+    if state.branch != sidecar.branch:
+        return []
+    own = graph._manifest.commit(sidecar.operation, state.branch)
+    line = first_parents(graph._manifest.commits(state.branch), state.head.id)
+    return takewhile(lambda record: record.seq >= own.seq, line)
+
+
+def _moved_by_others(graph: Graph, own: Sidecar) -> Iterator[str]:
+    """The tables that other operations move, or have left behind on their way."""
+    for file, data in graph._sidecars.list():
+        if file != own.key:
+            with suppress(ValueError):  # it will be set aside
+                yield from (move.key for move in Sidecar.from_bytes(data).tables)
+
+
+def _shown(graph: Graph) -> Iterator[CommitRecord]:
     """What branches and tags show."""
     tagged = set(graph.tags.list().values())
-    for state in states:
-        yield state.head
-        yield from (record for id, record in graph._manifest.commits(state.branch).items() if id in tagged)
+    for branch in (MAIN, *graph._manifest.branches()):
+        yield graph._manifest.state(branch).head
+        yield from (record for id, record in graph._manifest.commits(branch).items() if id in tagged)
 
 
-def _remove_table(graph: Graph, kind: GraphType, sidecar: Sidecar) -> None:
-    store = graph._place.store
-    found = sorted(info.key for info in store.list(f"{kind.location}/"))
-    # Whoever makes the table anew says so before, and finds its last version or none of it: that one goes at the end.
-    for file, data in graph._sidecars.list():
-        if file != sidecar.key and f'"{kind.key}"'.encode() in data:
-            raise PublishContendedError(f"{kind.table} was dropped, and somebody else makes it anew just now",
-                                        hint="what it had is removed when the graph is opened again")
-    versions = [key for key in found if key.startswith(f"{kind.location}/_versions/")]
-    last = versions[:1]  # they are numbered downwards
+def _remove_table(graph: Graph, kind: GraphType, files: list[str]) -> None:
+    """Remove these files of a table. Its last version goes at the end: until then a new one gets the next number."""
+    last = [file for file in files if file.startswith(f"{kind.location}/_versions/")][:1]  # numbered downwards
     faults.reach("graph: before removing a table")
-    store.delete([key for key in found if key not in last])
+    graph._place.store.delete([file for file in files if file not in last])
     faults.reach("graph: table removed but for its end")
-    store.delete(last)
+    graph._place.store.delete(last)
     faults.reach("graph: table removed")
