@@ -392,6 +392,11 @@ AS_POSTGRESQL: list[tuple[str, list[str], list[tuple[Any, ...]]]] = [
     ("SELECT id, (SELECT count(*) FROM u WHERE u.id = t.id) FROM t ORDER BY id", ["id", "count"],
      [(1, 1), (2, 1), (3, 0)]),
     ("SELECT g FROM generate_series(1, 5, 2) AS g", ["g"], [(1,), (3,), (5,)]),
+    ("SELECT id, n FROM t JOIN u USING (id) WHERE id = 2 AND n > 1", ["id", "n"], [(2, 6)]),
+    ("SELECT id, n FROM t x LEFT JOIN u USING (id) WHERE id > 1 ORDER BY id", ["id", "n"], [(2, 6), (3, None)]),
+    ("SELECT t.b, n FROM t RIGHT JOIN (SELECT 9 AS id, 1 AS n) s USING (id) WHERE id = 9", ["b", "n"], [(None, 1)]),
+    ("SELECT id FROM t WHERE id BETWEEN SYMMETRIC 2 AND 1 ORDER BY 1", ["id"], [(1,), (2,)]),
+    ("SELECT id FROM t WHERE at = TIMESTAMP '2026-01-31 09:05' AND at > '2026-01-31 09:04'::timestamp", ["id"], [(1,)]),
 ]  # fmt: skip
 
 

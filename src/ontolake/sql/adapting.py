@@ -10,13 +10,15 @@ import re
 from sqlglot import exp
 
 from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.parsing import constant, literal, name_of
 
 _TEXTS = {"VARCHAR", "NVARCHAR", "CHAR", "NCHAR", "BPCHAR"}
 _FORMATTED: dict[type[exp.Expr], str] = {
     exp.TimeToStr: "to_char", exp.StrToDate: "to_date", exp.StrToTime: "to_timestamp",
 }  # fmt: skip
-_CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries, exp.CTE)
-_EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Cast, *_FORMATTED)
+_CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries, exp.CTE, exp.Join)
+_EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Between, exp.Cast, *_FORMATTED)
+_TIMES = {"DATE", "TIMESTAMP", "TIMESTAMPNTZ"}
 
 
 def adapt_clauses(tree: exp.Expr) -> None:
@@ -30,6 +32,8 @@ def adapt_clauses(tree: exp.Expr) -> None:
                                        hint="run it by itself, in one transaction")
         elif isinstance(node, exp.Fetch):
             _limit(node)
+        elif isinstance(node, exp.Join):
+            _qualify_shared(node)
         elif isinstance(node.parent, exp.Table):
             _name_series(node.parent)
 
@@ -42,7 +46,9 @@ def adapted(tree: exp.Expr) -> exp.Expr:
     for node in list(copy.find_all(*_EXPRESSIONS)):
         if isinstance(node, exp.SimilarTo):
             raise UnsupportedError("SIMILAR TO is not supported", hint="use LIKE, or ~ with a regular expression")
-        if isinstance(node, exp.Cast):
+        if isinstance(node, exp.Between):
+            _either_way(node)
+        elif isinstance(node, exp.Cast):
             _cut(node)
         else:
             _format(node)
@@ -56,6 +62,19 @@ def _limit(node: exp.Fetch) -> None:
     node.replace(exp.Limit(expression=node.args.get("count") or exp.Literal.number(1)))
 
 
+def _qualify_shared(join: exp.Join) -> None:
+    """In a WHERE, a column that two tables share by USING is that of the one whose rows are all kept."""
+    select = join.parent
+    if not isinstance(select, exp.Select) or len(select.args["joins"]) > 1 or join.side == "FULL":
+        return
+    where, shared = select.args.get("where"), {name_of(each) for each in join.args.get("using") or ()}
+    kept = join.this if join.side == "RIGHT" else select.args["from_"].this
+    for column in where.find_all(exp.Column) if where is not None else ():
+        if not column.table and name_of(column.this) in shared and column.parent_select is select:
+            alias = kept.args["alias"].this if kept.args.get("alias") else kept.this
+            column.set("table", alias.copy())
+
+
 def _name_series(table: exp.Table) -> None:
     """The column of generate_series has the name of its alias, or that of the function."""
     alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier("generate_series"))
@@ -64,9 +83,20 @@ def _name_series(table: exp.Table) -> None:
     table.set("alias", alias)
 
 
+def _either_way(node: exp.Between) -> None:
+    """BETWEEN SYMMETRIC takes its limits in either order."""
+    if not node.args.get("symmetric"):
+        return
+    value, low, high = node.this, node.args["low"], node.args["high"]
+    node.replace(exp.paren(exp.or_(exp.Between(this=value.copy(), low=low.copy(), high=high.copy()),
+                                   exp.Between(this=value.copy(), low=high.copy(), high=low.copy()))))  # fmt: skip
+
+
 def _cut(node: exp.Cast) -> None:
-    """A cast to VARCHAR(n) cuts what is longer."""
+    """A cast to VARCHAR(n) cuts what is longer. Times that stand there are read as those of columns are."""
     kind = node.to
+    if kind.this.name in _TIMES and isinstance(node.this, exp.Literal) and node.this.is_string:
+        node.replace(literal(constant(node)))
     if kind.this.name not in _TEXTS or not kind.expressions:
         return
     whole = exp.cast(node.this.copy(), "TEXT")

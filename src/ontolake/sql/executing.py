@@ -90,7 +90,11 @@ def settled(table: pa.Table) -> pa.Table:
 
 
 _TRANSLATIONS: tuple[tuple[str, type[SqlError], str], ...] = (
-    (r"Physical plan does not support logical expression", UnsupportedError, "0A000"),
+    (r"Physical plan does not support logical expression WindowFunction", SqlError, "42P20"),
+    (r"Physical plan does not support logical expression|does not support escape_char", UnsupportedError, "0A000"),
+    (r"Order by column out of bounds", SqlError, "42P10"),
+    (r"Aggregate function calls cannot be nested|Aggregate functions are not allowed", SqlError, "42803"),
+    (r"different number of columns", SqlSyntaxError, "42601"),
     (r"No field named|field not found", UnknownNameError, "42703"),
     (r"[Aa]mbiguous", SqlError, "42702"),
     (r"Invalid function|There is no function|not found.*function", UnknownNameError, "42883"),
@@ -123,6 +127,8 @@ def translated(error: BaseException) -> SqlError:
                      "", last)  # fmt: skip
     message = re.sub(r"^Physical plan does not support logical expression (?:\w*Subquery|Exists).*",
                      "a query of this form within another is not supported", message)
+    message = re.sub(r"^Physical plan does not support logical expression WindowFunction.*",
+                     "a window function is not allowed here", message)
     message = re.sub(r"^value of (\S+) is out of range Int64$", r"\1 is out of range for BIGINT", message)
     message = re.sub(r"^Invalid function '(\S+)'", r"there is no function \1", message)
     hint = None
