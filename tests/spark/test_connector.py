@@ -109,7 +109,7 @@ FILTERS: list[Callable[[Any], Any]] = [
     lambda f: f.col("name").startswith("näme 1"), lambda f: (f.col("size") > 40) & f.col("good"),
     lambda f: f.col("size").isNull(),
     lambda f: (f.col("price") <= Decimal("30.25")) & (f.col("weight") > 3.0),
-    lambda f: f.col("day") == date(1960, 1, 1),
+    lambda f: f.col("day") == date(1961, 1, 1),
     lambda f: f.col("at") >= datetime(2024, 1, 1, 20, tzinfo=UTC),
 ]  # fmt: skip
 
