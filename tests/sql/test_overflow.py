@@ -76,7 +76,7 @@ RIGHT: list[tuple[str, list[Any]]] = [
     ("SELECT d + 1 > 2 FROM t WHERE id = 1", [True]), ("SELECT max(a) - 1 FROM t", [MOST - 1]),
     ("SELECT CAST(100000 AS INTEGER) * CAST(100000 AS INTEGER)", [10**10]),
     ("SELECT row_number() OVER (ORDER BY id) + 1 FROM t", [2, 3, 4]), ("SELECT length('abc') - 4", [-1]),
-    ("SELECT q + 1 FROM (SELECT x AS q FROM t UNION ALL SELECT id FROM t WHERE id = 2) s WHERE q < 2.2", [2.5, 3.0]),
+    ("SELECT q + 1 FROM (SELECT x AS q FROM t UNION ALL SELECT id FROM t WHERE id = 2) s WHERE q < 2.2 ORDER BY 1", [2.5, 3.0]),
     ("SELECT q || 'x' FROM (SELECT 'y' AS q UNION ALL SELECT 'z') s ORDER BY 1", ["yx", "zx"]),
     ("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n * 2 FROM r WHERE n < 9) SELECT sum(n) FROM r", [31]),
     ("SELECT generate_series * 2 FROM generate_series(1, 3)", [2, 4, 6]),
