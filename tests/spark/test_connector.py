@@ -104,26 +104,59 @@ def test_every_way_and_moment_is_what_the_store_says(spark: SparkSession, url: s
     assert sorted(map(tuple, changes.groupBy("change").count().collect())) == [("insert", 20), ("update", 25)]
 
 
-FILTERS: list[Callable[[Any], Any]] = [
-    lambda f: f.col("id") == "t00020", lambda f: f.col("id").isin("t00001", "t00219", "no"),
-    lambda f: f.col("name").startswith("näme 1"), lambda f: (f.col("size") > 40) & f.col("good"),
-    lambda f: f.col("size").isNull(),
-    lambda f: (f.col("price") <= Decimal("30.25")) & (f.col("weight") > 3.0),
-    lambda f: f.col("day") == date(1961, 1, 1),
-    lambda f: f.col("at") >= datetime(2024, 1, 1, 20, tzinfo=UTC),
+DAY, AT = date(1961, 1, 1), datetime(2024, 1, 1, 20, tzinfo=UTC)
+FILTERS: list[tuple[list[Any], Callable[[Any], Any]]] = [
+    ([("id", "==", "t00020")], lambda f: f.col("id") == "t00020"),
+    ([("id", "in", {"t00001", "t00219", "no"})], lambda f: f.col("id").isin("t00001", "t00219", "no")),
+    ([("name", "startswith", "näme 1")], lambda f: f.col("name").startswith("näme 1")),
+    ([("size", ">", 40), ("good", "==", True)], lambda f: (f.col("size") > 40) & f.col("good")),
+    ([("size", "is_null")], lambda f: f.col("size").isNull()),
+    ([("size", "is_not_null"), ("size", "<", 9)], lambda f: f.col("size") < 9),
+    ([("price", "<=", Decimal("30.25")), ("weight", ">", 3.0)],
+     lambda f: (f.col("price") <= Decimal("30.25")) & (f.col("weight") > 3.0)),
+    ([("day", "==", DAY)], lambda f: f.col("day") == DAY),
+    ([("at", ">=", AT)], lambda f: f.col("at") >= AT),
 ]  # fmt: skip
 
 
-def test_filters_give_the_same_rows_pushed_or_not(spark: SparkSession, url: str) -> None:
+def test_filters_give_the_rows_that_spark_gives_without_them(spark: SparkSession, url: str) -> None:
     from pyspark.sql import functions as F
 
-    everything = table(spark, url, "entity/Thing", types=CLASSES, columns=None)
+    from ontolake.spark.filtering import encoded
+
+    everything = table(spark, url, "entity/Thing", types=CLASSES)
     local = spark.createDataFrame(everything.toArrow()).cache()
-    found = spark.read.format("ontolake").schema(everything.schema).option("url", url).option("table", "entity/Thing")
-    pushed = found.load()
-    for condition in FILTERS:
+    plain = spark.read.format("ontolake").schema(everything.schema).option("url", url).option("table", "entity/Thing")
+    for filters, condition in FILTERS:
         wanted = sorted(row.id for row in local.where(condition(F)).select("id").collect())
-        assert sorted(row.id for row in pushed.where(condition(F)).select("id").collect()) == wanted
+        assert wanted
+        found = table(spark, url, "entity/Thing", types=CLASSES, columns=["id"], filters=filters)
+        assert found.columns == ["id"]
+        assert sorted(row.id for row in found.collect()) == wanted
+        skipped = plain.option("filters", encoded(filters)).load()
+        assert sorted(row.id for row in skipped.where(condition(F)).select("id").collect()) == wanted
+
+
+def test_a_question_leaves_the_next_one_about_the_same_frame_alone(spark: SparkSession, url: str) -> None:
+    for found in (table(spark, url, "entity/Thing"),
+                  spark.read.format("ontolake").option("url", url).option("table", "entity/Thing").load()):
+        assert found.where("id = 't00005'").count() == 1
+        assert found.count() == 220
+        assert found.where("id = 't00005'").unionAll(found.where("id = 't00007'")).count() == 2
+        assert found.where("id < 't00050'").alias("a").join(found.where("id < 't00002'").alias("b"), "id").count() == 2
+
+
+@pytest.mark.parametrize(("filters", "said"), [
+    ([("nose", "==", 1)], "no column 'nose'"), ([("size", "~", 1)], "no operator '~'"),
+    ([("size", "==")], "takes a value"),
+    ([("size", "is_null", 1)], "takes no value"), ([("size", "==", "many")], "compared with 'many'"),
+    ([("day", "<", "soon")], "compared with 'soon'"), ([("size", "in", 3)], "takes a list"),
+    ([("size",)], "no list of"),
+    ([("size", "==", None)], "compared with None"), ([("size", "==", object())], "cannot compare with"),
+])  # fmt: skip
+def test_filters_that_make_no_sense_are_refused(spark: SparkSession, url: str, filters: list[Any], said: str) -> None:
+    with pytest.raises((Invalid, NotFound), match=said):
+        table(spark, url, "entity/Thing", filters=filters)
 
 
 def test_a_frame_stays_at_its_commit(spark: SparkSession, url: str) -> None:

@@ -18,7 +18,7 @@ from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.ontology.errors import MigrationError
 from ontolake.ontology.upgraders import Upgrader
-from ontolake.spark import jobs, register
+from ontolake.spark import jobs
 from ontolake.spark.jobs.workers import OnSpark
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
@@ -79,13 +79,6 @@ def test_parts_are_done_by_other_processes_and_come_back_in_order(spark: SparkSe
     with pytest.raises(Invalid, match="part 2 is wrong") as error:
         OnSpark(spark).run(refused, list(range(4)), code=[refused])
     assert error.value.hint == "leave it out"
-
-
-def test_a_session_that_was_there_before_takes_filters_once_it_is_registered(spark: SparkSession, lake: str) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    register(spark)
-    found = spark.read.format("ontolake").option("url", lake).option("table", "entity/Part").load()
-    assert found.where("size = 7").count() == 1
 
 
 def test_what_fails_in_passing_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:

@@ -134,16 +134,22 @@ def test_every_moment_and_mode_is_what_the_store_says(spark: SparkSession, place
     assert found.count() == 130  # a frame stays at its commit
 
 
-FILTERS: list[Callable[[Any], Any]] = [
-    lambda f: f.col("id") == "i0020", lambda f: f.col("id").isin("i0001", "i0119", "no"),
-    lambda f: f.col("id").startswith("i001"), lambda f: (f.col("size") > 40) & f.col("good"),
-    lambda f: f.col("size").isNull(), lambda f: (f.col("price") <= Decimal("10.25")) & (f.col("weight") > 3.0),
-    lambda f: f.col("day") == date(1961, 1, 1), lambda f: f.col("at") >= datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
-    lambda f: f.col("at") <= datetime(1970, 1, 1, 0, 0, 1, 61, tzinfo=UTC), lambda f: f.col("weight") >= 0.0,
+AT = datetime(1970, 1, 1, 0, 0, 1, 61, tzinfo=UTC)
+FILTERS: list[tuple[list[Any], Callable[[Any], Any]]] = [
+    ([("id", "==", "i0020")], lambda f: f.col("id") == "i0020"),
+    ([("id", "in", ["i0001", "i0119", "no"])], lambda f: f.col("id").isin("i0001", "i0119", "no")),
+    ([("id", "startswith", "i001")], lambda f: f.col("id").startswith("i001")),
+    ([("size", ">", 40), ("good", "==", True)], lambda f: (f.col("size") > 40) & f.col("good")),
+    ([("size", "is_null")], lambda f: f.col("size").isNull()),
+    ([("price", "<=", Decimal("10.25")), ("weight", ">", 3.0)],
+     lambda f: (f.col("price") <= Decimal("10.25")) & (f.col("weight") > 3.0)),
+    ([("day", "==", date(1961, 1, 1))], lambda f: f.col("day") == date(1961, 1, 1)),
+    ([("at", ">=", AT)], lambda f: f.col("at") >= AT), ([("at", "<=", AT)], lambda f: f.col("at") <= AT),
+    ([("weight", ">=", 0.0)], lambda f: f.col("weight") >= 0.0),
 ]  # fmt: skip
 
 
-def test_filters_give_the_same_rows_pushed_or_not(spark: SparkSession, place: Place) -> None:
+def test_filters_give_the_rows_that_spark_gives_without_them(spark: SparkSession, place: Place) -> None:
     from functools import reduce
 
     from pyspark.sql import functions as F
@@ -152,16 +158,17 @@ def test_filters_give_the_same_rows_pushed_or_not(spark: SparkSession, place: Pl
     place.put(items(20, 110, size=45))
     found = table(spark, place.url, place.table, types=place.types)
     local = spark.createDataFrame(found.toArrow())
-    pushed = by_format(spark, place, found)
 
-    def asked(df: DataFrame) -> list[tuple[Any, ...]]:
-        parts = [df.where(condition(F)).select(F.lit(number).alias("n"), "id")
-                 for number, condition in enumerate(FILTERS)]
-        return sorted(map(tuple, reduce(lambda a, b: a.union(b), parts).collect()))
+    def together(parts: list[DataFrame]) -> list[tuple[Any, ...]]:
+        numbered = [df.select(F.lit(number).alias("n"), "id") for number, df in enumerate(parts)]
+        return sorted(map(tuple, reduce(lambda a, b: a.union(b), numbered).collect()))
 
-    wanted = asked(local)
+    wanted = together([local.where(condition(F)) for _, condition in FILTERS])
     assert len({number for number, _ in wanted}) == len(FILTERS)
-    assert asked(pushed) == wanted
+    assert together([table(spark, place.url, place.table, filters=filters, types=place.types)
+                     for filters, _ in FILTERS]) == wanted
+    plain = by_format(spark, place, found)
+    assert together([plain.where(condition(F)) for _, condition in FILTERS]) == wanted
 
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)

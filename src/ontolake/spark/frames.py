@@ -32,6 +32,7 @@ from ontolake.parallel import (
     stage_shaped,
     staged,
 )
+from ontolake.spark.filtering import Given, condition, decoded, encoded
 from ontolake.spark.native import native_frame, one_machine
 from ontolake.spark.source import PARTS
 from ontolake.spark.starting import register
@@ -45,36 +46,48 @@ _FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint, 
 
 def table(
     spark: SparkSession, url: str, name: str, *, columns: Sequence[str] | None = None, branch: str | None = None,
-    as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None, types: Iterable[Any] = (),
-    parts: int = PARTS,
+    as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None,
+    filters: Iterable[Given] = (), types: Iterable[Any] = (), parts: int = PARTS,
 ) -> DataFrame:  # fmt: skip
     """A table of a store as a DataFrame, pinned to one commit: the newest, or `as_of`.
 
     `mode` is `latest`, `history` (every state) or `changes` (after `since`, with a column `change`). With the classes
-    in `types` decimals have their declared digits; without they are text. Raises `NotFound` for a store, table, column
-    or commit that is not there.
+    in `types` decimals have their declared digits; without they are text. Of `filters`, such as `("size", ">", 3)`, all
+    hold for every row, and the store skips what it can by them. Raises `NotFound` for a store, table, column or commit
+    that is not there.
     """
     with open_parallel(url, branch=branch, types=types) as store:
         view = store.view(as_of=as_of, mode=mode, since=since)
-        return frame(spark, store, name, view, columns, branch=branch, parts=parts)
+        return frame(spark, store, name, view, columns, filters=filters, branch=branch, parts=parts)
 
 
 def frame(
     spark: SparkSession, store: Parallel, name: str, view: View, columns: Sequence[str] | None = None, *,
-    branch: str | None = None, parts: int = PARTS,
+    filters: Iterable[Given] = (), branch: str | None = None, parts: int = PARTS,
 ) -> DataFrame:  # fmt: skip
     """`table` for a store that is open, at a view that was pinned before."""
     schema = store.schema(name, view.mode, view)
-    wanted = chosen(schema, columns, (), name)
-    found = native_frame(spark, store, name, view, wanted)
-    if found is not None:
-        return found
+    told = encoded(filters)
+    asked = decoded(told, schema)
+    wanted = chosen(schema, columns, asked, name)
+    read = list(dict.fromkeys((*wanted, *(one.column for one in asked))))
+    found = native_frame(spark, store, name, view, read)
+    if found is None:
+        found = _by_python(spark, store, schema, name, view, read, told, branch, parts)
+    return found.where(condition(asked)).select(*[F.col(f"`{column}`") for column in wanted]) if asked else found
+
+
+def _by_python(
+    spark: SparkSession, store: Parallel, schema: pa.Schema, name: str, view: View, columns: list[str], filters: str,
+    branch: str | None, parts: int,
+) -> DataFrame:  # fmt: skip
     register(spark)
     pruned = spark_schema(schema)
-    pruned.fields = [pruned[column] for column in wanted]
-    pruned.names = wanted
+    pruned.fields = [pruned[column] for column in columns]
+    pruned.names = columns
     reader = spark.read.format("ontolake").schema(pruned).option("url", store.url).option("table", name)
-    reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts)
+    reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts).option(
+        "filters", filters)
     if view.mode == "changes":
         reader = reader.option("since", view.since)
     return (reader if branch is None else reader.option("branch", branch)).load()

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid
-from ontolake.parallel import MODES, Filter, Fragment, Mode, Parallel, new_job, open_parallel, stage_shaped
+from ontolake.parallel import MODES, Fragment, Mode, Parallel, new_job, open_parallel, stage_shaped
+from ontolake.spark.filtering import decoded
 from ontolake.spark.streams import StreamReader, StreamWriter, read_part
-from ontolake.spark.types import spark_schema
+from ontolake.spark.types import arrow_schema, spark_schema
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-OPTIONS = ("url", "table", "branch", "as_of", "mode", "since", "models", "parts", "max_commits", "max_rows", "stream",
-           "run")
+OPTIONS = ("url", "table", "branch", "as_of", "mode", "since", "models", "parts", "filters", "max_commits", "max_rows",
+           "stream", "run")
 PARTS = 8
 
 
@@ -46,6 +45,7 @@ class Options:
         self.as_of = self._commit("as_of")
         self.since = self._number("since")
         self.parts = self._number("parts") or PARTS
+        self.filters = self._given.get("filters", "[]")
         self.max_commits = self._number("max_commits")
         self.max_rows = self._number("max_rows")
         self.stream = self._given.get("stream")
@@ -119,48 +119,20 @@ class Reader(ds.DataSourceReader):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[ds.Filter]) -> Iterable[ds.Filter]:
-        """Splits take what they can to skip rows; Spark asks every row again, which costs it next to nothing."""
-        for one in filters:
-            found = pushed(one)
-            if found is not None and found.column in self._schema.names:
-                self._filters.append(found)
-            yield one
 
     def partitions(self) -> Sequence[ds.InputPartition]:
         options = self._options
         with options.open() as store:
             view = store.view(as_of=options.as_of, mode=options.mode, since=options.since)
-            splits = store.splits(options.table, view, self._schema.names, self._filters, parts=options.parts)
+            asked = {field.name: field for field in arrow_schema(self._schema)}
+            stored = store.schema(options.table, options.mode, view)
+            known = pa.schema([asked.get(field.name, field) for field in stored])
+            splits = store.splits(options.table, view, self._schema.names, decoded(options.filters, known),
+                                  parts=options.parts)  # fmt: skip
         return [Part(split) for split in splits]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._schema)
-
-
-def pushed(one: ds.Filter) -> Filter | None:
-    """A filter of Spark as one of ours; None for what splits cannot use."""
-    attribute: tuple[str, ...] = getattr(one, "attribute", ())
-    if len(attribute) != 1:
-        return None
-    name = attribute[0]
-    operators: dict[type, str] = {
-        ds.EqualTo: "==", ds.GreaterThan: ">", ds.GreaterThanOrEqual: ">=", ds.LessThan: "<",
-        ds.LessThanOrEqual: "<=", ds.StringStartsWith: "startswith",
-    }  # fmt: skip
-    if type(one) in operators:
-        value = one.value  # type: ignore[attr-defined]
-        return None if value is None else Filter(name, operators[type(one)], value)
-    if isinstance(one, ds.In):
-        values = tuple(value for value in one.value if value is not None)
-        return Filter(name, "in", values) if values else None
-    if isinstance(one, ds.IsNull):
-        return Filter(name, "is_null")
-    if isinstance(one, ds.IsNotNull):
-        return Filter(name, "is_not_null")
-    return None
 
 
 class Staged(ds.WriterCommitMessage):

@@ -26,7 +26,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -95,10 +94,9 @@ def running() -> SparkSession | None:
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know `format("ontolake")`, which takes filters. Workers need this package too."""
+    """Let a session know `format("ontolake")`. Workers need this package too."""
     from ontolake.spark.source import OntolakeSource
 
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(OntolakeSource)
 
 

@@ -1,0 +1,107 @@
+"""Filters that are given with a read, so that the store skips what it can.
+
+Those that a query has are not taken from Spark: for a source in Python it keeps the splits of the last filter with the
+DataFrame that was loaded, and reads them for every other question about that DataFrame as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ontolake.errors import Invalid, NotFound
+from ontolake.parallel import Filter
+
+Given = Sequence[Any]
+"""A column, an operator, and a value where the operator takes one."""
+
+_CONDITIONS: dict[str, Callable[[Column, Any], Column]] = {
+    "==": lambda column, value: column == value, "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value, ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value, "in": lambda column, value: column.isin(list(value)),
+    "startswith": lambda column, value: column.startswith(value),
+    "is_null": lambda column, _: column.isNull(), "is_not_null": lambda column, _: column.isNotNull(),
+}  # fmt: skip
+
+
+def encoded(filters: Iterable[Given]) -> str:
+    """Filters as the text of an option."""
+    return json.dumps([list(one) for one in filters], default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    raise Invalid(f"a filter cannot compare with {value!r}")
+
+
+def decoded(text: str, schema: pa.Schema) -> list[Filter]:
+    """The filters of an option, with values of their columns' types. Raises `Invalid` or `NotFound`."""
+    try:
+        given = json.loads(text)
+    except ValueError:
+        raise _wrong(text) from None
+    if not isinstance(given, list):
+        raise _wrong(text)
+    return [_filter(one, schema) for one in given]
+
+
+def _wrong(what: Any) -> Invalid:
+    return Invalid(f"{what!r} is no list of filters", hint='a filter is ["size", ">", 3], or ["size", "is_null"]')
+
+
+def _filter(one: Any, schema: pa.Schema) -> Filter:
+    if not isinstance(one, list) or not 2 <= len(one) <= 3 or not all(isinstance(part, str) for part in one[:2]):
+        raise _wrong([one])
+    name, op, *values = one
+    if name not in schema.names:
+        raise NotFound(f"there is no column {name!r} to filter by", hint=f"there are {', '.join(schema.names)}")
+    if op not in _CONDITIONS:
+        raise Invalid(f"there is no operator {op!r}", hint=f"there are {' '.join(_CONDITIONS)}")
+    if len(values) != (not op.startswith("is_")):
+        raise Invalid(f"{name} {op} takes {'no' if values else 'a'} value")
+    if not values:
+        return Filter(name, op)
+    [value], type = values, schema.field(name).type
+    if op == "in":
+        if not isinstance(value, list):
+            raise Invalid(f"{name} in takes a list of values, not {value!r}")
+        return Filter(name, op, tuple(_value(part, type, name) for part in value))
+    return Filter(name, op, _value(value, type, name))
+
+
+def _value(raw: Any, type: pa.DataType, name: str) -> Any:
+    try:
+        if pa.types.is_timestamp(type):
+            moment = datetime.fromisoformat(raw)
+            return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        if pa.types.is_date(type):
+            return date.fromisoformat(raw)
+        if pa.types.is_decimal(type):
+            return Decimal(str(raw))
+        if pa.types.is_binary(type) or pa.types.is_large_binary(type):
+            return bytes.fromhex(raw)
+        if raw is None:
+            raise ValueError("None")
+        return pa.scalar(raw, type).as_py()
+    except (TypeError, ValueError, ArithmeticError, pa.ArrowException):
+        raise Invalid(f"{name} is of type {type} and cannot be compared with {raw!r}") from None
+
+
+def condition(filters: Sequence[Filter]) -> Column:
+    """What Spark asks of every row that the store has not skipped."""
+    return reduce(lambda a, b: a & b, [_CONDITIONS[op](F.col(f"`{name}`"), value) for name, op, value in filters])
