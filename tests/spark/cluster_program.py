@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
+from waiting import wait_for
 
 from ontolake.model import Entity, Field
 from ontolake.ontology.upgraders import Upgrader
@@ -37,13 +37,6 @@ Wider.__name__ = "Part"
 COLUMNS = "id string, size bigint"
 
 
-def opened(gate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not gate():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def held(gate: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Lets the first two tasks through, and the others once the gate is open."""
 
@@ -55,7 +48,7 @@ def held(gate: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBa
         number = context.partitionId()
         Path(gate, f"begun-{number}-{os.getpid()}").touch()
         if number > 1:
-            opened(Path(gate, "go").exists)
+            wait_for(Path(gate, "go").exists, 120)
         yield from batches
 
     return hold
@@ -74,7 +67,7 @@ def once_slow(gate: str) -> type[OntolakeSource]:
             number, attempt, batches = context.partitionId(), context.attemptNumber(), list(iterator)
             Path(gate, f"begun-{number}-{attempt}").touch()
             if (number, attempt) == (5, 0):
-                opened(Path(gate, "go").exists)
+                wait_for(Path(gate, "go").exists, 120)
             return super().write(iter(batches))
 
     class SlowSource(OntolakeSource):
@@ -142,7 +135,7 @@ class Driver:
 
 def _seen(gate: str) -> tuple[int, str | None]:
     Path(gate, str(os.getppid())).touch()
-    opened(lambda: len(list(Path(gate).iterdir())) == 2)
+    wait_for(lambda: len(list(Path(gate).iterdir())) == 2, 120)
     return os.getppid(), os.environ.get("AWS_ENDPOINT_URL")
 
 

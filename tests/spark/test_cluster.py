@@ -42,6 +42,8 @@ class Wider(Entity):
 
 
 Wider.__name__ = "Part"
+PATHS = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+"""Where the driver and the workers find what tests share."""
 
 
 def free_port() -> int:
@@ -67,13 +69,13 @@ class Cluster:
         program = Path(__file__).parent / "cluster_program.py"
         self._driver = subprocess.Popen(
             [sys.executable, str(program), self.master], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._log, text=True, env={**os.environ, **variables}, start_new_session=True)  # fmt: skip
+            stderr=self._log, text=True, env={**os.environ, **variables, **PATHS}, start_new_session=True)  # fmt: skip
         self._processes.append(self._driver)
         assert self.said() == "ready"
 
     def _start(self, name: str, what: str, *arguments: str, host: str = "127.0.0.1") -> subprocess.Popen[Any]:
         variables = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-        variables |= {"SPARK_HOME": str(self._home), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m",
+        variables |= PATHS | {"SPARK_HOME": str(self._home), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m",
                       "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
         with (self._folder / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(
