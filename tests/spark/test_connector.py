@@ -275,7 +275,7 @@ def test_bad_options_are_named(spark: SparkSession, native: str) -> None:
         ({"table": "entity/Thing"}, "needs the options"), ({"url": native, "table": "entity/Other"}, "no table"),
         ({"url": native, "table": "entity/Thing", "colour": "x"}, "no option"),
         ({"url": native, "table": "entity/Thing", "mode": "x"}, "no mode"),
-        ({"url": native + "x.db", "table": "entity/Thing"}, ""),
+        ({"url": native + "x.db", "table": "entity/Thing"}, "there is nothing at"),
     ):  # fmt: skip
         with pytest.raises(Exception, match=told):
             read(**options)  # type: ignore[arg-type]
