@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import Any
 
 import apsw
@@ -81,6 +82,23 @@ def _connect_native(path: str, readonly: bool) -> apsw.Connection:
     except apsw.NotADBError as error:
         raise Invalid(f"{path} is not a SQLite file", hint="file:///… opens a page file") from error
     return connection
+
+
+def write_ahead(connection: apsw.Connection) -> None:
+    """Give a native file a write-ahead log. Raises `apsw.BusyError` when others do not let go of it in time.
+
+    Where several connections switch at once, SQLite fails some of them at once instead of asking them to wait.
+    """
+    until = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            connection.pragma("journal_mode", "WAL")
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.002)
+        else:
+            return
 
 
 def _unopened(path: str, readonly: bool) -> StorageError:

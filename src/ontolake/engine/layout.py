@@ -12,10 +12,13 @@ from typing import NamedTuple
 import apsw
 
 from ontolake import urls
-from ontolake.engine.connecting import connect
+from ontolake.engine.connecting import connect, write_ahead
 from ontolake.errors import Invalid, OntolakeError
 
 SYNCHRONOUS = ("NORMAL", "FULL")
+
+_STAMP = """SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+  EXISTS (SELECT 1 FROM sqlite_schema)"""
 
 
 class Layout(NamedTuple):
@@ -67,7 +70,7 @@ class Layout(NamedTuple):
             if is_new:
                 connection.pragma("page_size", self.page_size)  # has no effect any more once the journal is a WAL
             if not readonly:
-                connection.pragma("journal_mode", "WAL")
+                write_ahead(connection)
             connection.pragma("synchronous", synchronous)
             connection.pragma("mmap_size", 268435456)
         connection.pragma("cache_size", -64000)
@@ -93,12 +96,13 @@ class Layout(NamedTuple):
 
     def _is_ours(self, connection: apsw.Connection, name: str) -> bool:
         """Whether this is a database that this version can read; False for an empty one. Raises the layout's error."""
-        application, version = connection.pragma("application_id"), connection.pragma("user_version")
+        # In one statement: another process may be making the database between two.
+        application, version, filled = connection.execute(_STAMP).fetchone()
         if application == self.application_id:
             if version > self.version:
                 raise self.error(name, f"has layout version {version}; this version of Ontolake knows {self.version}",
                                  hint="open it with a newer version of Ontolake")
             return True
-        if application or version or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+        if application or version or filled:
             raise self.error(name, f"is a database, but not {self.what}", hint="choose another place")
         return False

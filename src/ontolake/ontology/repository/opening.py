@@ -11,6 +11,7 @@ import apsw
 
 from ontolake import urls
 from ontolake.engine import connect
+from ontolake.engine.connecting import write_ahead
 from ontolake.errors import Invalid, NotFound, OntolakeError
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
@@ -81,7 +82,7 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
             db.close()
             db = connect(uri, **_connecting(location, config))
         if location.place is urls.Place.SQLITE and not config.readonly:
-            db.execute("PRAGMA journal_mode = WAL")
+            write_ahead(db)
             db.execute("PRAGMA synchronous = FULL")
         return SQLITE_ENGINES[found](db, uri, config)
     except apsw.Error as error:
