@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -97,7 +97,8 @@ class Layout(NamedTuple):
     def _is_ours(self, connection: apsw.Connection, name: str) -> bool:
         """Whether this is a database that this version can read; False for an empty one. Raises the layout's error."""
         # In one statement: another process may be making the database between two.
-        application, version, filled = connection.execute(_STAMP).fetchone()
+        stamp: tuple[Any, ...] = connection.execute(_STAMP).fetchall()[0]
+        application, version, filled = stamp
         if application == self.application_id:
             if version > self.version:
                 raise self.error(name, f"has layout version {version}; this version of Ontolake knows {self.version}",
