@@ -23,6 +23,10 @@ class Process:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
     def line(self) -> str:
         """What it says next."""
         assert self._popen.stdout is not None

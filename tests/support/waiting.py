@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     """Return once `condition` holds. Fails if that takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -78,7 +78,7 @@ def statuses(session: Session) -> dict[str, str]:
     return {event.id: event.status for event in session.events.select(EventSelection())}
 
 
-def finish(session: Session, handlers: list[Any] | None = None, seconds: float = 30) -> None:
+def finish(session: Session, handlers: list[Any] | None = None, seconds: float = 120) -> None:
     """Handle events until all are done or dead, also those that others have claimed and will not finish."""
     store, deadline = session.events, time.monotonic() + seconds
     while any(event.status in ("ready", "waiting", "claimed") for event in store.select(EventSelection())):
