@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from ontolake.ontology import (
     Session,
     TypeDroppedError,
     UnknownCommitError,
+    count,
 )
 
 from .shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
@@ -38,6 +40,35 @@ def test_leaving_the_block_commits(url: str, engine: str) -> None:
         session.ensure(Customer(id="c", name="Ada"))
     assert [customer.name for customer in keeper.query().entities(Customer).collect()] == ["Ada"]
     keeper.close()
+
+
+ASKED: dict[str, Callable[[Session], Any]] = {
+    "a key": lambda session: session.query().entities(Customer).where(Customer.id == "c").collect(),
+    "all": lambda session: session.query().entities(Customer).collect(),
+    "the first": lambda session: session.query().entities(Customer).first(),
+    "how many": lambda session: session.query().entities(Customer).count(),
+    "a group": lambda session: session.query().entities(Customer).group_by(Customer.name).agg(n=count()),
+    "the past": lambda session: session.query().entities(Customer).with_history().collect(),
+    "arrow": lambda session: session.query().entities(Customer).to_arrow().num_rows,
+    "a relation": lambda session: session.query().relations(Placed).where(Placed.left_key == "c").collect(),
+    "a way": lambda session: session.query().entities(Customer).via(Placed).collect(),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_type_that_another_session_stored_first_is_seen_by_those_who_asked_before(
+    native: str, engine: str, asked: str
+) -> None:
+    session, other = opened(native, engine), opened(native)
+    ask = ASKED[asked]
+    for _ in range(2):
+        assert not ask(session)
+    order = Order(id=1, total=Decimal(1), at=datetime(2024, 1, 1))
+    other.ensure([Customer(id="c", name="Ada"), order, Placed(left_key="c", right_key=1)])
+    other.commit()
+    assert ask(session)
+    session.close()
+    other.close()
 
 
 def test_an_exception_in_the_block_commits_nothing(native: str, engine: str) -> None:

@@ -69,8 +69,8 @@ def _mirrors(info: TypeInfo) -> list[str]:
 
 
 def empty_source(info: TypeInfo | StoredType) -> str:
-    """What stands for a type that has no rows to read."""
+    """What stands for a type that has no rows to read. It names a table, so that asking shows what others committed."""
     keys = key_columns(info)
     names = [*keys, *(raw(key) for key in keys), "commit_id", "schema_version_id", "rowid",
              *(column.column for column in info.columns)]
-    return f"(SELECT {', '.join(f'NULL AS {quoted(name)}' for name in names)} WHERE 0)"
+    return f"(SELECT {', '.join(f'NULL AS {quoted(name)}' for name in names)} FROM sqlite_schema WHERE 0)"
