@@ -13,8 +13,11 @@ from hypothesis import settings
 
 pytest_plugins = ["ontolake.objects.testing.fixtures"]
 
-settings.register_profile("ontolake", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=25)
+# The same examples in every run, so that a failure belongs to the change that brings it. New ones are looked for with
+# `make test ARGS="--hypothesis-profile=deep -k machine"`.
+settings.register_profile("ontolake", deadline=None, derandomize=True)
+settings.register_profile("quick", settings.get_profile("ontolake"), max_examples=25)
+settings.register_profile("deep", deadline=None, max_examples=1000)
 settings.load_profile("ontolake")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -11,6 +11,7 @@ from graph_support import TYPES, Customer, held
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from marking import examples
 
 from ontolake.graph import Graph, MergeConflictError
 
@@ -120,4 +121,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.slow(Histories.TestCase)
-TestHistories.settings = settings(max_examples=12, stateful_step_count=14, deadline=None)
+TestHistories.settings = settings(max_examples=max(12, examples(12)), stateful_step_count=14, deadline=None)

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from marking import slow_after
+from marking import examples, slow_after
 
 from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import (
@@ -415,7 +415,7 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def play(engine: str, place: str | Callable[[Path], str], examples: int, steps: int, *, program: int | None = None
+def play(engine: str, place: str | Callable[[Path], str], games: int, steps: int, *, program: int | None = None
          ) -> set[str]:  # fmt: skip
     """Play games at a place, which may be given by what makes one; those of one `program` are the same everywhere.
 
@@ -428,15 +428,15 @@ def play(engine: str, place: str | Callable[[Path], str], examples: int, steps: 
         machine = seed(program)(machine)
     run_state_machine_as_test(machine, settings=settings(  # type: ignore[no-untyped-call]
         # Making a failing example smaller takes minutes: what failed is printed step by step as it is.
-        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck),
-        phases=(Phase.explicit, Phase.reuse, Phase.generate)))
+        max_examples=max(games, examples(games)), stateful_step_count=steps, deadline=None,
+        suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate)))
     return happened
 
 
-@pytest.mark.parametrize(("place", "examples"),
+@pytest.mark.parametrize(("place", "games"),
                          slow_after(1, [("pages in memory", 2), ("native", 4), ("page file", 2)]))
-def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, place: str, examples: int) -> None:
-    play(engine, place, examples, 16)
+def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, place: str, games: int) -> None:
+    play(engine, place, games, 16)
 
 
 @pytest.mark.slow
