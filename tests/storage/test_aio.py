@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,5 +101,27 @@ def test_a_cancelled_append_leaves_the_storage_usable(url: str) -> None:
             lsn = await storage.append_wal(token, [write(2)])
             assert lsn in (1, 2)
             assert await storage.durable_lsn() == lsn
+
+    asyncio.run(story())
+
+
+class TakenMeanwhile(deque[Any]):
+    """Whoever looks whether something is in it finds that somebody else has taken it then."""
+
+    def __len__(self) -> int:
+        found = super().__len__()
+        self.clear()
+        return found
+
+
+def test_answers_that_another_thread_brings_are_no_trouble(url: str) -> None:
+    """Both a thread that led a group and the writer's own bring what there is."""
+    async def story() -> None:
+        async with await aio.open_storage(url, page_size=PAGE) as storage:
+            token = await storage.acquire_fence("w")
+            await storage.append_wal(token, [write(1)])
+            assert storage._writer is not None
+            storage._writer._done = TakenMeanwhile()
+            assert await asyncio.wait_for(storage.append_wal(token, [write(2)]), 60) == 2
 
     asyncio.run(story())

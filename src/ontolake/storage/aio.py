@@ -99,8 +99,9 @@ class _Writer:
 
     def _deliver(self) -> None:
         done: list[_AsyncAppend] = []
-        while self._done:
-            done.append(self._done.popleft())
+        with contextlib.suppress(IndexError):  # not while there are some: another thread may take them as well
+            while True:
+                done.append(self._done.popleft())
         for loop in {item.loop for item in done}:
             items = [item for item in done if item.loop is loop]
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nobody waits any more
