@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
 from documents_support import OpenSpace, increment, rows, write
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import wait_for
 
 from ontolake.documents import Delete, Patch, Policy, Set, Space, codec
 from ontolake.documents.snapshots import superfluous
@@ -160,11 +160,11 @@ def test_old_ones_are_cleared_away_in_the_background(space: Space) -> None:
     space.snapshots.policy = Policy(every=1, keep=2, spacing=0)
     write(space, Set("a", {"n": 0}))
     patch_times(space, 30)
-    wait_until(lambda: len(seqs(space)) == 2)
+    wait_for(lambda: len(seqs(space)) == 2)
     assert space.read("a").document == {"n": 30}
-    wait_until(lambda: "ontolake-snapshots" not in {thread.name for thread in threading.enumerate()})
+    wait_for(lambda: "ontolake-snapshots" not in {thread.name for thread in threading.enumerate()})
     patch_times(space, 5)
-    wait_until(lambda: seqs(space) == [35, 36])
+    wait_for(lambda: seqs(space) == [35, 36])
 
 
 def test_rounds_in_the_background_come_to_what_compacting_does(space: Space) -> None:
@@ -183,13 +183,6 @@ def run_a_round(space: Space) -> None:
     rounds = [(branch, id, count + snapshots.policy.keep + 1) for (branch, id), count in snapshots._added.items()]
     snapshots._added.clear()
     snapshots._thin(rounds, snapshots.policy)
-
-
-def wait_until(holds: Any) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
 
 
 def test_none_is_removed_inside_a_commit(native: Space) -> None:

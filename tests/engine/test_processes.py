@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,7 @@ Connect = Callable[..., apsw.Connection]
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", textwrap.dedent(program), *arguments], capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=200, check=False)
 
 
 LEFT_OPEN = {
@@ -173,8 +172,8 @@ def test_a_connection_of_this_process_is_refused_in_its_child(tmp_path: Path, co
 
 
 def test_ending_takes_no_longer_than_ending_does(tmp_path: Path) -> None:
-    program = "import sys; from ontolake.engine import connect; connection = connect(sys.argv[1])"
+    """Though a thread waits for its next turn, which is hours away."""
+    program = ("import sys; from ontolake.engine import connect; "
+               "connection = connect(sys.argv[1], fence_lease_ms=36_000_000, fence_renew_ms=10_000_000)")
     for end in ("", "; connection.execute('CREATE TABLE t(x)')"):
-        begun = time.monotonic()
         assert run(program + end, f"file://{tmp_path}/pages.db").returncode == 0
-        assert time.monotonic() - begun < 10, "a thread that waits for its next turn holds the process up"

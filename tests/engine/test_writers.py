@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -12,11 +11,12 @@ from typing import Any
 
 import apsw
 import pytest
+from pausing import paused
 
 from ontolake import engine
 from ontolake.errors import Contended, Fenced, StorageError
 from ontolake.storage import Storage, open_storage
-from ontolake.storage.conformance.base import until_clock, wait_until
+from ontolake.storage.conformance.base import wait_until
 from ontolake.storage.conformance.peers import ProcessPeer
 
 Connect = Callable[..., apsw.Connection]
@@ -101,17 +101,21 @@ def test_a_writer_that_waits_lets_the_other_threads_run(place: str, connect: Con
     def work() -> float:
         """Seconds for something that gives the interpreter away now and then, and has to get it back."""
         begun = time.monotonic()
-        for _ in range(100):
+        for _ in range(20):
             threading.Event().wait(0.001)
         return time.monotonic() - begun
 
-    alone = work()
+    def quickest() -> float:
+        """The best of some: the machine may be busy now and then, but whoever waits waits all the time."""
+        return min(work() for _ in range(8))
+
+    alone = quickest()
     waiting = threading.Thread(target=second.execute, args=("INSERT INTO t VALUES (2)",))
     waiting.start()
-    beside = work()
+    beside = quickest()
     first.execute("COMMIT")
     waiting.join(60)
-    assert beside < 5 * alone + 1, "whoever waits sleeps with the interpreter in hand"
+    assert beside < 5 * alone + 0.2, "whoever waits sleeps with the interpreter in hand"
 
 
 def test_a_reader_whose_snapshot_is_old_cannot_begin_to_write(place: str, connect: Connect) -> None:
@@ -299,6 +303,10 @@ def fence_until(storage: Storage) -> float:
     return 0.0 if fence is None else fence.lease_until
 
 
+def until_lapsed(storage: Storage) -> None:
+    wait_until(lambda: time.time() > fence_until(storage), "the lease to lapse")
+
+
 def test_the_lease_is_renewed_while_a_writer_is_open(place: str, connect: Connect) -> None:
     connection = connect(place, fence_lease_ms=10_000, fence_renew_ms=50)
     connection.execute("CREATE TABLE t(x)")
@@ -319,17 +327,11 @@ def test_a_paused_writer_carries_on_if_nobody_took_over(table: str, start: Start
     pid = peer.hear()
     assert ask(peer, "BEGIN IMMEDIATE") == ask(peer, "INSERT INTO t VALUES (1)") == []
     with open_storage(table, create=False) as storage:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            until_clock(fence_until(storage))
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with paused(pid):
+            until_lapsed(storage)
         assert ask(peer, "COMMIT") == [], "the lease had lapsed within the transaction"
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            until_clock(fence_until(storage))
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with paused(pid):
+            until_lapsed(storage)
     assert ask(peer, "INSERT INTO t VALUES (2)") == [], "and between two"
     assert ask(peer, "SELECT x FROM t") == [(1,), (2,)]
     let_go(peer)
@@ -342,16 +344,12 @@ def test_a_paused_writer_is_fenced_if_another_has_written(
     peer = start(obey, table, {"fence_lease_ms": 200})
     pid = peer.hear()
     assert ask(peer, "BEGIN IMMEDIATE") == ask(peer, "INSERT INTO t VALUES ('late')") == []
-    with open_storage(table, create=False) as storage:
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            until_clock(fence_until(storage))
-            connection = connect(table)
-            connection.execute("INSERT INTO t VALUES ('new')")
-            if not still_there:
-                connection.close()
-        finally:
-            os.kill(pid, signal.SIGCONT)
+    with open_storage(table, create=False) as storage, paused(pid):
+        until_lapsed(storage)
+        connection = connect(table)
+        connection.execute("INSERT INTO t VALUES ('new')")
+        if not still_there:
+            connection.close()
     assert ask(peer, "COMMIT")[0] == "Fenced"
     assert ask(peer, "SELECT x FROM t") == [("new",)]
     assert ask(peer, "PRAGMA integrity_check") == [("ok",)]

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 from marking import slow_after
+from pausing import waits_for_a_lock
+from waiting import wait_for
 
 from ontolake import faults
 from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed, Transient
@@ -313,9 +314,7 @@ def test_stores_of_a_part_and_of_the_whole_exclude_each_other(tmp_path: Path) ->
             os._exit(7)
         finally:
             os._exit(1)
-    while psutil.Process(waiter).status() in (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP):
-        pass
-    assert psutil.Process(waiter).status() == psutil.STATUS_SLEEPING, "it waits for the lock"
+    wait_for(lambda: waits_for_a_lock(waiter))
     os.kill(child, signal.SIGCONT)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     assert os.waitstatus_to_exitcode(os.waitpid(waiter, 0)[1]) == 7

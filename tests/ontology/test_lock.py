@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import Clock
 from marking import slow_after
 from pausing import paused
 from waiting import wait_for
@@ -140,14 +141,15 @@ def test_a_writer_whose_hold_ran_out_never_commits(native: str, engine: str, tak
     session.close()
 
 
-def test_a_commit_may_take_longer_than_the_hold_lasts(url: str) -> None:
-    session, other = session_at(url, lease_ttl=1.0), session_at(url, lock_timeout=0.01)
+def test_a_commit_may_take_longer_than_the_hold_lasts(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, other, clock = session_at(url, lease_ttl=600), session_at(url, lock_timeout=0.01), Clock(monkeypatch)
 
     def dawdle(step: str) -> None:
         if step == "ontology: rows written":
+            clock.turn_forward(601)
             held = holder(other)
             assert held is not None
-            wait_for(lambda: time.time() > time_of(held[1]))
+            assert time.time() > time_of(held[1])
 
     with session.exclusive():
         session.ensure(Customer(id="c", name="Ada"))
@@ -161,15 +163,18 @@ def test_a_commit_may_take_longer_than_the_hold_lasts(url: str) -> None:
     session.close()
 
 
-def test_a_migration_may_take_longer_than_the_hold_lasts(native: str, engine: str) -> None:
+def test_a_migration_may_take_longer_than_the_hold_lasts(
+    native: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(native, engine).close()
-    types = second()
-    session = Session(native, entity_types=list(types[:2]), relation_types=[types[2]], config={"lease_ttl": 0.3})
+    types, clock = second(), Clock(monkeypatch)
+    session = Session(native, entity_types=list(types[:2]), relation_types=[types[2]], config={"lease_ttl": 600})
 
     def slowly(row: dict[str, Any]) -> dict[str, Any]:
+        clock.turn_forward(601)
         held = holder(session)
         assert held is not None
-        wait_for(lambda: time.time() > time_of(held[1]))
+        assert time.time() > time_of(held[1])
         return split(row)
 
     with session.exclusive():

@@ -1,4 +1,4 @@
-"""Pausing other processes in tests, as a laptop does that is closed, but never while others wait for them."""
+"""Pausing other processes in tests, as a laptop does that is closed, but never while they keep others waiting."""
 
 from __future__ import annotations
 
@@ -36,5 +36,13 @@ def _state(task: Path) -> str:
 
 def _locks_a_file(pid: int) -> bool:
     """Whether the process has locked a file, or a part of one, for itself alone."""
-    locks = (line.split() for line in Path("/proc/locks").read_text().splitlines())
-    return any(lock[3:5] == ["WRITE", str(pid)] for lock in locks)
+    return any(lock[3:5] == ["WRITE", str(pid)] for lock in _locks())
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    """Whether the process stands still because another has locked a file."""
+    return any(lock[1] == "->" and lock[5] == str(pid) for lock in _locks())
+
+
+def _locks() -> list[list[str]]:
+    return [line.split() for line in Path("/proc/locks").read_text().splitlines()]
