@@ -41,10 +41,13 @@ def test_doubles_are_stores(inner: MemoryStore) -> None:
 
 def test_slow_takes_its_time(inner: MemoryStore) -> None:
     slow = SlowStore(inner, 0.02)
-    begun = time.monotonic()
-    slow.put("a", b"1")
-    slow.get_ranges([Range("a", 0, 1)] * 50)
-    assert 0.04 <= time.monotonic() - begun < 0.5
+    taken = []
+    for _ in range(3):
+        begun = time.monotonic()
+        slow.put("a", b"1")
+        slow.get_ranges([Range("a", 0, 1)] * 50)
+        taken.append(time.monotonic() - begun)
+    assert 0.04 <= min(taken) < 0.5
 
 
 def test_counting_counts_operations_and_bytes(inner: MemoryStore) -> None:
