@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from sql_program import STEPS, describe, open_for_program, start_child
+from marking import slow_after
+from sql_program import STEPS, KillAt, describe, open_for_program, start_child
 
 from ontolake import faults
 from ontolake.sql import Database, UniqueError, indexing
 
 PLACES = {"native": "{}/t.db", "pages": "file://{}/t.db"}
+SWEEPS = [*(("native", first, 40) for first in range(40)), ("pages", 0, 9)]
+"""At which fault points the program is killed, from the first one on: on a native file at all, a few in each test."""
 
 
 @pytest.fixture(scope="module")
@@ -26,55 +32,72 @@ def reference() -> list[dict[str, Any]]:
     return states
 
 
-def run(place: str, folder: Path, n: int) -> tuple[list[str], int]:
-    """Run the program in a child that dies at fault point n. Returns what it reported and how it ended."""
-    report = folder / "report"
-    child = start_child(PLACES[place].format(folder), str(report), n)
-    child.join(120)
-    assert child.exitcode is not None
-    return report.read_text().splitlines(), child.exitcode
+class Point(NamedTuple):
+    """A fault point of the program: its name, and that it is the n-th of a step."""
+
+    step: int
+    n: int
+    name: str
 
 
-def sweep(place: str, tmp_path: Path, reference: list[dict[str, Any]], every: int, first: int = 0) -> None:
-    (tmp_path / "whole").mkdir()
-    points, code = run(place, tmp_path / "whole", 10**6)
-    assert code == 0
-    assert {"sql: index page filled", "sql: index declared", "sql: commit written", "sql: committed",
-            "sql: type of a page changed", "sql: range split",
-            "sql: range copied", "sql: range committed", "sql: range merged"} <= set(points)
-    for n in range(first, len(points), every):
-        folder = tmp_path / str(n)
-        folder.mkdir()
-        reported, code = run(place, folder, n)
-        assert code == -9, f"at {n}, {points[n]}: {reported}"
-        done = sum(line.startswith("done") for line in reported)
-        options = {} if place == "native" else {"takeover": True}
-        with open_for_program(PLACES[place].format(folder), **options) as db:
-            assert describe(db) in (reference[done], reference[done + 1]), f"at {n}, {points[n]}"
+class Stage:
+    """A place for the program as it was before each of its steps, under one URL: ranges know where they are."""
+
+    def __init__(self, place: str, folder: Path) -> None:
+        self.options = {} if place == "native" else {"takeover": True}
+        self.points: list[Point] = []
+        self._live, self._kept = folder / "live", folder / "kept"
+        self._live.mkdir()
+        self.url = PLACES[place].format(self._live)
+        for number, step in enumerate(STEPS):
+            shutil.copytree(self._live, self._kept / str(number))
+            hook = KillAt(-1)
+            with faults.arm(hook), open_for_program(self.url) as db:
+                step(db)
+            self.points += [Point(number, n, name) for n, name in enumerate(hook.seen)]
+
+    def killed_at(self, point: Point) -> int:
+        """Go through the program from the step of a fault point on, and die there. How many steps are acknowledged."""
+        shutil.rmtree(self._live)
+        shutil.copytree(self._kept / str(point.step), self._live)
+        report = self._live / "report"
+        child = start_child(self.url, str(report), point.step, point.n)
+        child.join(120)
+        reported = report.read_text().splitlines()
+        assert child.exitcode == -9, f"at {point}: {reported}"
+        return point.step + sum(line.startswith("done") for line in reported)
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Stage]:
+    return cache(lambda place: Stage(place, tmp_path_factory.mktemp("stage")))
+
+
+def test_there_is_a_fault_point_at_every_kind_of_write(stages: Callable[[str], Stage]) -> None:
+    assert {point.name for point in stages("native").points} >= {
+        "sql: index page filled", "sql: index declared", "sql: commit written", "sql: committed",
+        "sql: type of a page changed", "sql: range split", "sql: range copied", "sql: range committed",
+        "sql: range merged"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "first", "every"), slow_after(1, SWEEPS))
+def test_a_kill_at_any_step_loses_nothing(
+    place: str, first: int, every: int, reference: list[dict[str, Any]], stages: Callable[[str], Stage]
+) -> None:
+    stage = stages(place)
+    for point in stage.points[first::every]:
+        done = stage.killed_at(point)
+        with open_for_program(stage.url, **stage.options) as db:
+            assert describe(db) in (reference[done], reference[done + 1]), f"at {point}"
             assert list(db.verify()) == []
             if describe(db) != reference[done + 1]:  # the step in flight is repeated, as a user would
                 STEPS[done](db)
             for step in STEPS[done + 1 :]:
                 step(db)
-            assert describe(db) == reference[-1], f"taken up again at {n}, {points[n]}"
+            assert describe(db) == reference[-1], f"taken up again at {point}"
             assert list(db.verify()) == []
             ids = [table.id for table in db.catalog().by_id.values()]
             assert len(set(ids)) == len(ids)
-
-
-def test_a_kill_at_some_steps_loses_nothing(tmp_path: Path, reference: list[dict[str, Any]]) -> None:
-    sweep("native", tmp_path, reference, 20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_a_kill_at_any_step_loses_nothing(part: int, tmp_path: Path, reference: list[dict[str, Any]]) -> None:
-    sweep("native", tmp_path, reference, 4, part)
-
-
-@pytest.mark.slow
-def test_a_kill_at_any_ninth_step_on_pages_loses_nothing(tmp_path: Path, reference: list[dict[str, Any]]) -> None:
-    sweep("pages", tmp_path, reference, 9)
 
 
 def fill(db: Database, count: int = 300) -> None:

@@ -97,28 +97,33 @@ def describe(db: Database) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run_program(url: str, report: str, n: int) -> None:
-    """Go through the program, reporting before and after each step, and die at the n-th fault point."""
-    seen: list[str] = []
+class KillAt:
+    """Kills the process at the n-th fault point, if there are so many; `seen` has those that were reached."""
 
-    def hook(step: str) -> None:
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.seen: list[str] = []
+
+    def __call__(self, step: str) -> None:
         if step.startswith("sql: "):
-            seen.append(step)
-            if len(seen) == n + 1:
+            self.seen.append(step)
+            if len(self.seen) == self.n + 1:
                 faults.kill()
 
-    with Path(report).open("a", buffering=1) as said, faults.arm(hook), open_for_program(url) as db:
-        for number, step in enumerate(STEPS):
+
+def run_program(url: str, report: str, first: int, n: int) -> None:
+    """Go through the program from a step on, reporting before and after each, and die at the n-th fault point."""
+    with Path(report).open("a", buffering=1) as said, faults.arm(KillAt(n)), open_for_program(url) as db:
+        for number, step in enumerate(STEPS[first:], first):
             said.write(f"doing {number}\n")
             step(db)
             said.write(f"done {number}\n")
-    Path(report).write_text("\n".join(seen))
 
 
-def start_child(url: str, report: str, n: int) -> BaseProcess:
+def start_child(url: str, report: str, first: int, n: int) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ontolake.sql", "datafusion"])
-    child = context.Process(target=runpy.run_path, args=(__file__, {"arguments": (url, report, n)}, "__child__"))
+    child = context.Process(target=runpy.run_path, args=(__file__, {"arguments": (url, report, first, n)}, "__child__"))
     child.start()
     return child
 
