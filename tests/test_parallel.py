@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from marking import slow_after
 
 from ontolake import parallel
 from ontolake.documents import Delete, Set, open_space
@@ -44,7 +45,7 @@ class Near(Relation[Thing, Thing]):
 TYPES: dict[str, Any] = {"entity_types": [Thing], "relation_types": [Near]}
 
 
-@pytest.fixture(params=["sqlite-v1", "sqlite-v2", "pages", "objects-v1", "objects-v2"])
+@pytest.fixture(params=slow_after(2, ["sqlite-v2", "objects-v2", "sqlite-v1", "objects-v1", "pages"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str | None]:
     kind, _, version = request.param.partition("-")
     url = {"sqlite": f"{tmp_path}/a b.db", "pages": f"file://{tmp_path}/pages.db", "objects": f"file://{tmp_path}/lake"}
@@ -337,6 +338,12 @@ def _plain(start: int, stop: int, size: int = 0) -> pa.Table:
                      "at": pa.array([n * 1_000_003 for n in count], pa.timestamp("us", tz="UTC"))})  # fmt: skip
 
 
+def _same_plain(one: pa.Table, two: pa.Table) -> None:
+    """As `same`, for many rows: none of them has a NaN, so columns can be compared as they are."""
+    assert one.column_names == two.column_names
+    assert one.sort_by("id").columns == two.columns
+
+
 def _shaped(store: Parallel, url: str, *tables: pa.Table) -> list[parallel.Fragment]:
     shape = store.shape("entity/Plain")
     return [one for number, table in enumerate(tables) for one in parallel.stage_shaped(
@@ -358,7 +365,7 @@ def test_files_of_new_keys_become_part_of_the_commit_as_they_are(tmp_path: Path)
         done = store.publish(fragments, metadata={"run": "r"}, expected=0)
         assert (done.commit, done.written) == (1, {"entity/Plain": 40_000})
         assert len(_files(url)) == 2  # those that were staged, under names of the commit
-        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 40_000))
+        _same_plain(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 40_000))
         again = _shaped(store, url, _plain(39_000, 49_000, size=1))  # keys that are there: what differs is written
         assert store.publish(again).written == {"entity/Plain": 10_000}
         assert store.publish(again).commit is None
@@ -385,7 +392,7 @@ def test_long_pieces_that_are_in_order_become_files_of_their_own(tmp_path: Path)
         assert [one.rows for one in fragments] == [270_000, 270_000]
         assert store.publish(fragments).written == {"entity/Plain": 540_000}
         assert len(_files(url)) == 2
-        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 540_000))
+        _same_plain(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 540_000))
         twice = _shaped(store, url, _plain(600_000, 610_000))
         with pytest.raises(SchemaValidationError, match="twice"):
             store.publish([*twice, *twice])  # a file that is named twice is not taken for one
@@ -422,15 +429,15 @@ def test_staged_files_that_are_not_what_they_should_be_go_the_long_way(tmp_path:
         overlapping = [_plain(0, 20_000).filter(pa.array([n % 2 == part for n in range(20_000)])) for part in (0, 1)]
         assert store.publish(_shaped(store, url, *overlapping)).written == {"entity/Plain": 20_000}
         assert store.publish(early).commit is None  # staged for another commit: compared instead
-        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 20_000))
+        _same_plain(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 20_000))
         late = _shaped(store, url, _plain(20_000, 30_000))
         with Session(url, entity_types=[Plain]) as session:
             session.ensure(Plain(id="x", size=1, at=datetime(2024, 1, 1, tzinfo=UTC)))
         with pytest.raises(Conflict):
             store.publish(late, expected=1)
         assert store.publish(late).written == {"entity/Plain": 10_000}
-        same(read(store, "entity/Plain", ["id"]).filter(pc.not_equal(
-            read(store, "entity/Plain", ["id"]).column("id"), "x")), _plain(0, 30_000).select(["id"]))  # fmt: skip
+        ids = read(store, "entity/Plain", ["id"])
+        _same_plain(ids.filter(pc.not_equal(ids.column("id"), "x")), _plain(0, 30_000).select(["id"]))
 
 
 def test_many_loads_of_new_keys_leave_few_files(tmp_path: Path) -> None:
@@ -441,5 +448,5 @@ def test_many_loads_of_new_keys_leave_few_files(tmp_path: Path) -> None:
         with store.repository.reading():  # type: ignore[attr-defined]
             state = store.repository.moment().state("entity", "Plain")  # type: ignore[attr-defined]
         assert len(state.runs) < 4
-        same(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 14 * 4_096))
+        _same_plain(read(store, "entity/Plain", ["id", "name", "size", "at"]), _plain(0, 14 * 4_096))
         assert len(read(store, "entity/Plain", ["id"], as_of=3)) == 3 * 4_096

@@ -89,8 +89,9 @@ class Place:
                     transaction.delete("node/Thing", list(gone))
         else:
             with open_database(self.url) as database, database.transaction():
-                for key in [*gone, *(row["id"] for row in rows)]:
-                    database.execute(f"DELETE FROM {self.table} WHERE id = ?", (key,))
+                if keys := [*gone, *(row["id"] for row in rows)]:
+                    marks = ", ".join("?" * len(keys))
+                    database.execute(f"DELETE FROM {self.table} WHERE id IN ({marks})", tuple(keys))
                 database.bulk_load(self.table, arrow(list(rows)))
         state |= {row["id"]: row for row in rows}
         for key in gone:
