@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,23 +171,42 @@ def models(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=slow_after(2, ["native v2", "directory v2", "native v1", "page file v2"]))
-def shop(request: pytest.FixtureRequest, models: Path) -> Shop:
+PLACES = {"native": "{}/shop.db", "page file": "file://{}/pages.db", "directory": "file://{}/lake"}
+OpenShop = Callable[[str, Path], Shop]
+
+
+@pytest.fixture(scope="session")
+def shop_in(tmp_path_factory: pytest.TempPathFactory) -> OpenShop:
+    """Puts a shop of a kind next to its types: a copy of one that is filled once for all tests."""
+    def opened(kind: str, folder: Path) -> Shop:
+        place, engine = kind.rsplit(" ", 1)
+        models = folder / "shop_types.py"
+        models.write_text(SHOP)
+        return Shop(PLACES[place].format(folder), engine, str(models), load_types(models))
+
+    @cache
+    def filled(kind: str) -> Path:
+        folder = tmp_path_factory.mktemp("shop")
+        fill(opened(kind, folder))
+        return folder
+
+    def shop_in(kind: str, folder: Path) -> Shop:
+        shutil.copytree(filled(kind), folder, dirs_exist_ok=True)
+        return opened(kind, folder)
+
+    return shop_in
+
+
+@pytest.fixture(params=slow_after(1, ["native v2", "directory v2", "native v1", "page file v2"]))
+def shop(request: pytest.FixtureRequest, shop_in: OpenShop, tmp_path: Path) -> Shop:
     """A small shop. Commit 1: Ada, Bob and an order; commit 2: Bob has turned gold, and rated an order."""
-    place, engine = str(request.param).rsplit(" ", 1)
-    folder = models.parent
-    url = {"native": f"{folder}/shop.db", "page file": f"file://{folder}/pages.db", "directory": f"file://{folder}/lake"}
-    found = Shop(url[place], engine, str(models), load_types(models))
-    fill(found)
-    return found
+    return shop_in(str(request.param), tmp_path)
 
 
 @pytest.fixture
-def native(models: Path) -> Shop:
+def native(shop_in: OpenShop, tmp_path: Path) -> Shop:
     """The same, in a native file with the latest engine only."""
-    found = Shop(f"{models.parent}/shop.db", "v2", str(models), load_types(models))
-    fill(found)
-    return found
+    return shop_in("native v2", tmp_path)
 
 
 def fill(shop: Shop) -> None:
