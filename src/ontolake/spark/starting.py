@@ -28,6 +28,10 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Python gets as many rows at a time as Spark's own reader holds, whatever their size: Spark would look at it after
+    # every row, which takes as long as handing the row over.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    "spark.sql.execution.arrow.maxBytesPerBatch": f"{(1 << 31) - 1}",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.sql.sources.useV1SourceList": "avro,csv,json,kafka,orc,parquet,text",
