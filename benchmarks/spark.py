@@ -101,9 +101,8 @@ def by_format(spark: Any, url: str) -> Any:
 
 
 def reading(report: Report, spark: Any, folder: Path, parquet: str, number: int, rounds: int) -> str:
-    from pyspark.sql import functions as F
-
     lake, graph = f"file://{folder}/lake", f"{folder}/graph/"
+    until = datetime.fromtimestamp(1_700_000_000 + number // 100, UTC)
     save(spark.read.parquet(parquet), lake, "entity/Customer", types=[Customer])
     with TypedParallel(lake, write=True) as store:
         compact(store.repository, dry_run=False)  # type: ignore[arg-type]
@@ -114,8 +113,7 @@ def reading(report: Report, spark: Any, folder: Path, parquet: str, number: int,
         typed=lambda: asked(table(spark, lake, "entity/Customer")),
         graph=lambda: asked(table(spark, graph, "node/Customer")),
         format=lambda: asked(by_format(spark, lake)),
-        few=lambda: asked(table(spark, lake, "entity/Customer").where(F.col("at") < F.lit(
-            datetime.fromtimestamp(1_700_000_000 + number // 100)))))  # fmt: skip
+        few=lambda: asked(table(spark, lake, "entity/Customer", filters=[("at", "<", until)])))  # fmt: skip
     for name, said, target in (
             ("typed", "table() of a compacted typed store", 1.2), ("graph", "table() of a graph", 1.6),
             ("format", 'format("ontolake") of the typed store', 2)):  # fmt: skip
