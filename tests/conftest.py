@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["ontolake.objects.testing.fixtures"]
+pytest_plugins = ["ontolake.objects.testing.fixtures", "spark_session"]
 
 # The same examples in every run, so that a failure belongs to the change that brings it. New ones are looked for with
 # `make test ARGS="--hypothesis-profile=deep -k machine"`.

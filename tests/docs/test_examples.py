@@ -46,8 +46,12 @@ def run_console(block: Block, page: Path) -> None:
 
 
 @pytest.fixture
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def empty_folder(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:  # fmt: skip
     """Where a page's examples run; variables that they set are taken back."""
+    if request.node.callspec.params["page"].stem == "spark":
+        request.getfixturevalue("spark")  # before the page starts a session, which other tests would have to take
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
     yield tmp_path
