@@ -96,6 +96,26 @@ def shop(folder: Path, **more: Any) -> Pipeline:
     return made
 
 
+def stock(folder: Path, **more: Any) -> Pipeline:
+    """Goods alone, where it does not matter what is loaded: each table of a run takes its time."""
+    made = Pipeline("stock", types=[Goods], parameters={"data": "one"}, folder=folder, **{"max_rejected": 0.9} | more)
+    made.load(Goods, made.csv("goods", "{data}/goods.csv"))
+    return made
+
+
+def prices(folder: Path, **given: float | str) -> None:
+    """What `stock` reads: goods with their prices."""
+    folder.mkdir(exist_ok=True)
+    lines = ["sku,price", *[f"{sku},{price}" for sku, price in given.items()]]
+    (folder / "goods.csv").write_text("\n".join(lines) + "\n")
+
+
+def priced(url: str, at: int | None = None) -> dict[str, float]:
+    with Session(url, entity_types=[Goods]) as session:
+        query = session.query().entities(Goods)
+        return {one.sku: one.price for one in (query if at is None else query.as_of(at)).collect()}
+
+
 def people(url: str, at: int | None = None) -> dict[str, Person]:
     with Session(url, entity_types=[Person, Goods], relation_types=[Bought]) as session:
         query = session.query().entities(Person)

@@ -11,7 +11,7 @@ from ontolake.graph import Graph, MergeConflictError
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, PipelineError
 
-from .deliveries import GOOD, Bought, Goods, Person, at, shop, write
+from .deliveries import GOOD, Bought, Goods, Person, at, prices, shop, stock, write
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
@@ -29,9 +29,9 @@ def url(tmp_path: Path) -> str:
 def test_a_run_makes_the_graph_and_one_commit_and_once_more_is_none(spark: SparkSession, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/graph"
     write(tmp_path / "one", GOOD)
-    tried = shop(tmp_path).run(url, spark=spark, graph=True, dry_run=True)
-    assert tried.state == "dry run"
-    assert [one.table for one in tried.tables] == ["node/Person", "node/Goods", "edge/Bought"]
+    prices(tmp_path / "one", s1=1.5)
+    tried = stock(tmp_path).run(url, spark=spark, graph=True, dry_run=True)
+    assert (tried.state, [one.table for one in tried.tables]) == ("dry run", ["node/Goods"])
     assert not (tmp_path / "graph").exists()
     report = shop(tmp_path).run(url, spark=spark, graph=True)
     assert (report.state, report.commit) == ("published", 1)
@@ -64,28 +64,30 @@ def test_a_branch_is_looked_at_and_merged_or_left_for_looking_at(spark: SparkSes
         assert {row["sku"] for row in graph.snapshot().table(Goods).to_arrow().to_pylist()} == {"s1", "s2", "other"}
         assert [branch.name for branch in graph.branches.list()] == ["main"]
 
-    write(tmp_path / "one", [*GOOD, "p9,Eve,,,,,,,,"])
-    with pytest.raises(ExpectationError, match="nobody is called Eve") as caught:
-        made.run(url, spark=spark, audit=True)
+    prices(tmp_path / "one", s9=99)
+    cheap = stock(tmp_path)
+    cheap.expect("nothing is dear", "SELECT sku FROM Goods WHERE price > 50")
+    with pytest.raises(ExpectationError, match="nothing is dear: sku s9") as caught:
+        cheap.run(url, spark=spark, audit=True)
     with Graph.open(url) as graph:
-        assert graph.snapshot().get(Person, "p9") is None
+        assert graph.snapshot().get(Goods, "s9") is None
         assert next(iter(graph.commits())).id == newest.id
-        assert graph.snapshot(branch=str(caught.value.branch)).get(Person, "p9") is not None
+        assert graph.snapshot(branch=str(caught.value.branch)).get(Goods, "s9") is not None
         graph.branches.delete(str(caught.value.branch))
 
 
 def test_rows_that_others_changed_meanwhile_are_not_overwritten_unseen(
     spark: SparkSession, tmp_path: Path, url: str
 ) -> None:
-    write(tmp_path / "one", GOOD)
-    prices = iter(range(1, 9))
+    prices(tmp_path / "one", s1=1.5)
+    dearer = iter(range(1, 9))
 
     def others() -> None:
         with Graph.open(url) as graph:
-            graph.load(Goods, [Goods(sku="s1", price=100.0 + next(prices))])
+            graph.load(Goods, [Goods(sku="s1", price=100.0 + next(dearer))])
 
     with at("pipeline: published to a branch", others), pytest.raises(MergeConflictError, match="divergent"):
-        shop(tmp_path).run(url, spark=spark, audit=True)
+        stock(tmp_path).run(url, spark=spark, audit=True)
     with Graph.open(url) as graph:
         found = graph.snapshot().get(Goods, "s1")
         assert found is not None
@@ -94,12 +96,12 @@ def test_rows_that_others_changed_meanwhile_are_not_overwritten_unseen(
 
 
 def test_only_graphs_can_be_audited(spark: SparkSession, tmp_path: Path) -> None:
-    write(tmp_path / "one", GOOD)
+    prices(tmp_path / "one", s1=1.5)
     with pytest.raises(PipelineError, match="is not a graph"):
-        shop(tmp_path).run(f"{tmp_path}/shop.db", spark=spark, audit=True)
+        stock(tmp_path).run(f"{tmp_path}/shop.db", spark=spark, audit=True)
     assert not (tmp_path / "shop.db").exists()
     lake = f"file://{tmp_path}/lake"
     with Session(lake, entity_types=[Goods]) as session:
         session.ensure(Goods(sku="s1", price=1.0))
     with pytest.raises(PipelineError, match="lake' is not a graph"):
-        shop(tmp_path).run(lake, spark=spark, graph=True)
+        stock(tmp_path).run(lake, spark=spark, graph=True)
