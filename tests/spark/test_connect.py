@@ -1,25 +1,24 @@
-"""Spark Connect: a real server in processes of its own, and a client that has no Java."""
+"""Spark Connect: a real server, and a client in a process of its own that has no Java."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
-from waiting import wait_for
 
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Part(Entity):
@@ -27,35 +26,15 @@ class Part(Entity):
     size: Field[int | None] = Field(default=None)
 
 
-def answers(port: int) -> bool:
-    with closing(socket.socket()) as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        port = int(found.getsockname()[1])
-    home = Path(pyspark.__file__).parent
-    settings = {"spark.connect.grpc.binding.port": port, "spark.connect.grpc.binding.address": "127.0.0.1",
-                "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": 2,
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}  # fmt: skip
-    variables = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    with (tmp_path / "server.log").open("wb") as log:
-        started = subprocess.Popen(
-            ["bash", str(home / "bin" / "spark-submit"), "--class",
-             "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]",
-             *[part for name, value in settings.items() for part in ("--conf", f"{name}={value}")], "spark-internal"],
-            cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **variables},
-            start_new_session=True)  # fmt: skip
+def server(spark: SparkSession) -> Iterator[str]:
+    java = spark._jvm  # type: ignore[attr-defined]
+    service = getattr(getattr(java, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
+    service.start(spark.sparkContext._jsc.sc())  # type: ignore[union-attr]
     try:
-        wait_for(lambda: answers(port) or started.poll() is not None, 120)
-        assert started.poll() is None, (tmp_path / "server.log").read_text()[-4000:]
-        yield f"sc://127.0.0.1:{port}"
+        yield f"sc://127.0.0.1:{service.localPort()}"
     finally:
-        os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
+        service.stop(java.scala.Option.empty(), java.scala.Option.empty())
 
 
 def test_a_client_reads_saves_verifies_and_runs_a_pipeline(server: str, tmp_path: Path) -> None:
