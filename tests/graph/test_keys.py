@@ -52,6 +52,7 @@ def test_codes_repetitions_and_membership(given: Any) -> None:
     assert contains(one, two, names).to_pylist() == [key in first for key in second]
     both = KeySet([one.column(0), two.column(0)])
     assert both.has(two.column(0)).all()
+    assert KeySet(one.column(0)).has_all(two.column(0)) == ({row[0] for row in second} <= {row[0] for row in first})
 
 
 def test_keys_far_apart_and_close_together_are_told_apart_alike() -> None:
@@ -85,3 +86,19 @@ def test_rows_that_share_what_is_sorted_are_compared_whole() -> None:
     numbers = np.array([inverse * number % 2**64 for number in range(1, 5000)], dtype=np.uint64).view(np.int64)
     assert are_distinct(pa.array(numbers))
     assert not are_distinct(pa.array(np.append(numbers, numbers[77])))
+
+
+@pytest.mark.parametrize("at", [0, keys_module._BLOCK - 1, keys_module._BLOCK, -1])
+def test_a_repetition_among_sorted_rows_is_found(at: int) -> None:
+    left, right = np.divmod(np.arange(2 * keys_module._BLOCK + 5), 3)
+    assert are_distinct(pa.array(left), pa.array(right))
+    again = [pa.array(np.insert(part, at % len(part), part[at])) for part in (left, right)]
+    assert not are_distinct(*again)
+    assert are_distinct(*again, pa.array(np.arange(len(again[0]))))
+
+
+def test_keys_beyond_others_without_gaps_are_seen() -> None:
+    there = KeySet(pa.array(np.arange(7, 100_000)))
+    for asked, among in (([7, 99_999], True), ([6, 8], False), ([8, 100_000], False), ([], True)):
+        assert there.has_all(pa.array(asked, pa.int64())) == among
+        assert there.has_all(pa.array([8] * 50_000 + asked, pa.int64())) == among

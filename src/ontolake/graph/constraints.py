@@ -125,9 +125,8 @@ class Checker:
             if end not in there:
                 ends = [puts.column(name) for name, other in kind.ends if other == end]
                 there[end] = self._nodes(self.types[end], ends)
-            found = there[end].has(puts.column(column))
-            if not found.all():
-                missing = ~found
+            if not there[end].has_all(puts.column(column)):
+                missing = ~there[end].has(puts.column(column))
                 self._nowhere(kind, puts.filter(pa.array(missing)), np.flatnonzero(missing), column, self.types[end])
 
     def _nodes(self, node: GraphType, ends: list[Any]) -> KeySet:

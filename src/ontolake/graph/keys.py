@@ -80,6 +80,14 @@ class KeySet:
             self._values = pa.array(np.flatnonzero(self._marks) + self._low, column.type)
         return np.asarray(pc.is_in(column, self._values))
 
+    def has_all(self, column: Any) -> bool:
+        """Whether each value is among these."""
+        given = _numbers(column) if self._values is None and not self._gaps else None
+        if given is None:
+            return bool(self.has(column).all())
+        return all(self._low <= low and high < self._low + len(self._marks)
+                   for low, high in (_range(given[rows]) for rows in _blocks(len(given))))
+
     def _marked(self, given: NDArray[Any]) -> NDArray[Any]:
         found = np.empty(len(given), dtype=bool)
         for rows in _blocks(len(given)):
@@ -125,12 +133,12 @@ def are_distinct(*columns: Any) -> bool:
         return True
     found = [_numbers(column) for column in columns]
     if len(columns) > 1:
-        return _differ([_coded(column)[0] if part is None else part
-                        for column, part in zip(columns, found, strict=True)])
+        parts = [_coded(column)[0] if part is None else part for column, part in zip(columns, found, strict=True)]
+        return _ascend(parts) or _differ(parts)
     [numbers] = found
     if numbers is None:
         return bool(pc.count_distinct(columns[0], mode="all").as_py() == len(columns[0]))
-    if (numbers[1:] > numbers[:-1]).all():
+    if _ascend([numbers]):
         return True
     low, high = _range(numbers)
     if high - low < _SPREAD * len(numbers):
@@ -138,6 +146,19 @@ def are_distinct(*columns: Any) -> bool:
         marks[numbers - low if low else numbers] = True
         return int(np.count_nonzero(marks)) == len(numbers)
     return _differ([numbers])
+
+
+def _ascend(parts: Sequence[NDArray[Any]]) -> bool:
+    """Whether each row comes after the one before it, by its first part that differs. Ends at one that does not."""
+    for rows in _blocks(len(parts[0]) - 1):
+        nexts = slice(rows.start + 1, rows.stop + 1)
+        after = parts[-1][nexts] > parts[-1][rows]
+        for part in reversed(parts[:-1]):
+            after &= part[nexts] == part[rows]
+            after |= part[nexts] > part[rows]
+        if not after.all():
+            return False
+    return True
 
 
 def _differ(parts: Sequence[NDArray[Any]]) -> bool:
@@ -151,7 +172,6 @@ def _differ(parts: Sequence[NDArray[Any]]) -> bool:
     for rows in _blocks(size):
         mixed = np.multiply(parts[0][rows], _MIX, dtype=np.int64)
         for part in parts[1:]:
-            mixed ^= mixed >> 32
             mixed += part[rows]
             mixed *= _MIX
         made[rows] = mixed.view(np.uint32)[_HIGH::2]
