@@ -22,8 +22,6 @@ STORES: dict[str, Callable[[Path], str]] = {
 }
 """The kinds of place that spaces live in. All but `memory` can be reached by other processes."""
 
-SEAWEED = pytest.param("seaweed", marks=pytest.mark.slow)
-
 
 def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "seaweed":
@@ -32,13 +30,13 @@ def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     return STORES[request.param](folder)
 
 
-@pytest.fixture(params=slow_after(2, ["native", "memory", "pages", "seaweed"]))
+@pytest.fixture(params=slow_after(1, ["native", "memory", "pages", "seaweed"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where spaces can be opened, of each kind."""
     return _url(request, tmp_path)
 
 
-@pytest.fixture(params=[kind for kind in STORES if kind != "memory"] + [SEAWEED])
+@pytest.fixture(params=slow_after(1, ["native", "pages", "seaweed"]))
 def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where spaces can be opened by other processes too."""
     return _url(request, tmp_path)

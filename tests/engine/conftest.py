@@ -22,7 +22,7 @@ class Connect(Protocol):
     def __call__(self, url: str, **options: Any) -> apsw.Connection: ...
 
 
-@pytest.fixture(params=slow_after(2, ["file", "memory", "directory", "seaweed"]))
+@pytest.fixture(params=slow_after(1, ["memory", "file", "directory", "seaweed"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that is not there yet, of each kind."""
     return _place(request, tmp_path)

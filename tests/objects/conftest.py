@@ -14,13 +14,13 @@ from ontolake.objects import ObjectStore, cas, open_store
 KINDS = ["directory", "memory", "ministack", "seaweed"]
 
 
-@pytest.fixture(params=slow_after(3, KINDS))
+@pytest.fixture(params=slow_after(2, KINDS))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty place of each kind."""
     return new_place(request, tmp_path)
 
 
-@pytest.fixture(params=slow_after(2, [kind for kind in KINDS if kind != "memory"]))
+@pytest.fixture(params=slow_after(1, [kind for kind in KINDS if kind != "memory"]))
 def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The same, for those that other processes can reach."""
     return new_place(request, tmp_path)

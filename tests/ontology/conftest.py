@@ -12,12 +12,12 @@ from marking import slow_after
 _count = itertools.count()
 
 
-@pytest.fixture(params=["v1", "v2"])
+@pytest.fixture(params=slow_after(1, ["v2", "v1"]))
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=slow_after(2, ["native", "pages in memory", "page file"]))
+@pytest.fixture(params=slow_after(1, ["native", "pages in memory", "page file"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(str(request.param), tmp_path)
 

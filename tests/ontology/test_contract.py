@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.model import Entity, Field, type_info
@@ -44,7 +45,7 @@ def native(stored: Stored) -> str:
     return stored.url
 
 
-in_a_directory_too = pytest.mark.parametrize("stored", ["sqlite", "memory", "directory"], indirect=True)
+in_a_directory_too = pytest.mark.parametrize("stored", slow_after(2, ["sqlite", "memory", "directory"]), indirect=True)
 
 
 @pytest.fixture

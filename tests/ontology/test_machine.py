@@ -433,6 +433,12 @@ def play(engine: str, place: str | Callable[[Path], str], games: int, steps: int
     return happened
 
 
+@pytest.fixture(params=["v1", "v2"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Both engines, in quick tests too: these are those that ask the most of them."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize(("place", "games"),
                          slow_after(1, [("pages in memory", 2), ("native", 4), ("page file", 2)]))
 def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, place: str, games: int) -> None:

@@ -302,12 +302,18 @@ def run(url: str, engine: str, seed: int, steps: int) -> None:
         session.close()
 
 
+@pytest.fixture(params=["v1", "v2"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Both engines, in quick tests too: these are those that ask the most of them."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize("seed", slow_after(2, range(6)))
 def test_every_query_answers_as_a_naive_store_does(tmp_path: Path, engine: str, seed: int) -> None:
     run(fresh_url("native", tmp_path), engine, seed, 12)
 
 
-@pytest.mark.parametrize("place", ["page file", "pages in memory"])
+@pytest.mark.parametrize("place", slow_after(1, ["pages in memory", "page file"]))
 def test_it_does_so_over_the_seam_too(tmp_path: Path, engine: str, place: str) -> None:
     run(fresh_url(place, tmp_path), engine, 100, 8)
 

@@ -29,13 +29,13 @@ def _url(request: pytest.FixtureRequest, folder: Path) -> str:
     return STORES[request.param](folder)
 
 
-@pytest.fixture(params=slow_after(2, ["native", "memory", "pages"]))
+@pytest.fixture(params=slow_after(1, ["native", "memory", "pages"]))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where tables can be kept, of each kind."""
     return _url(request, tmp_path)
 
 
-@pytest.fixture(params=slow_after(2, ["native", "memory", "pages", "seaweed"]))
+@pytest.fixture(params=slow_after(1, ["native", "memory", "pages", "seaweed"]))
 def place_or_bucket(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The same, and a bucket on a real server."""
     return _url(request, tmp_path)

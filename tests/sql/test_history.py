@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from marking import slow_after
 from sql_work import work
 
 from ontolake.errors import Invalid, NotFound
@@ -62,7 +63,7 @@ def test_every_version_can_be_read_in_every_way(everywhere: Database) -> None:
                 id for id in state if state[id] == value}  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, 256, 1000])
+@pytest.mark.parametrize("size", slow_after(2, [7, 256, 1, 64, 1000]))
 def test_batches_of_any_size_are_all_there_is(db: Database, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(keyspace, "BATCH", size)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); CREATE TABLE u (id BIGINT PRIMARY KEY)")
@@ -194,6 +195,7 @@ def test_a_diff_is_what_differs_whatever_happened_in_between(everywhere: Databas
     assert differences(everywhere, first, second) == expected_differences(first, second)
 
 
+@pytest.mark.slow
 def test_a_diff_between_branches_follows_both(pages_place: str, open_here: Any) -> None:
     db = open_here(pages_place)
     fill(db)

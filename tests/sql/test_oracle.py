@@ -191,7 +191,7 @@ class Pair:
             assert sorted(map(tuple, (row.values() for row in found)), key=repr) == rows, (version, name)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", slow_after(1, PLACES))
 @pytest.mark.parametrize("seed", slow_after(1, range(2)))
 def test_random_histories_are_those_of_sqlite(place: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"{place} {seed}")

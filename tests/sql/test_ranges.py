@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from marking import slow_after
 from sql_work import work
 
 from ontolake import faults
@@ -59,7 +60,7 @@ def spread(db: Database, urls: list[str]) -> None:
     db.ranges.move(INDEX, urls[1])
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", slow_after(1, PLACES))
 def test_moved_ranges_read_and_write_as_before(place: str, tmp_path: Path) -> None:
     url, urls = PLACES[place](tmp_path)
     with open_database(url) as db, open_database(":memory:") as plain:
@@ -121,6 +122,7 @@ def test_the_first_and_last_rows_of_moved_ranges_are_found_without_the_others(tm
             assert work(db, lambda sql=sql, at=at: db.query(sql, as_of=at)) < whole // 2  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_a_range_moves_on_and_back(tmp_path: Path) -> None:
     url, urls = PLACES["native"](tmp_path)
     with open_database(url) as db:
@@ -169,8 +171,8 @@ def at(wanted: str, number: int) -> Any:
     return hook
 
 
-@pytest.mark.parametrize(("step", "number"), [("sql: range committed", 1), ("sql: range committed", 2),
-                                              ("sql: commit written", 1)])  # fmt: skip
+@pytest.mark.parametrize(("step", "number"), slow_after(1, [
+    ("sql: range committed", 1), ("sql: range committed", 2), ("sql: commit written", 1)]))  # fmt: skip
 def test_a_commit_that_stops_between_ranges_is_not_there(step: str, number: int, tmp_path: Path) -> None:
     url, urls = PLACES["native"](tmp_path)
     with open_database(url) as db:
@@ -218,7 +220,7 @@ def test_a_change_of_ranges_that_stops_can_be_made_again(step: str, tmp_path: Pa
         assert len(db.ranges.list()) == 1
 
 
-@pytest.mark.parametrize("place", ["pages", "memory"])
+@pytest.mark.parametrize("place", slow_after(1, ["memory", "pages"]))
 def test_a_database_whose_ranges_have_moved_can_be_branched(place: str, tmp_path: Path) -> None:
     url, urls = PLACES[place](tmp_path)
     with open_database(url) as db:
