@@ -185,6 +185,7 @@ def test_what_is_wrong_is_said(onto: Onto, shop: str, arguments: tuple[str, ...]
     assert not Path("missing.db").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_properly(onto: Onto, shop: str) -> None:
     running = subprocess.Popen([PROGRAM, "events", "run", "--handlers", shop], stdout=subprocess.PIPE, text=True)
     try:

@@ -208,6 +208,7 @@ def on_a_terminal(*arguments: str, **variables: str) -> str:
     return b"".join(pieces).decode()
 
 
+@pytest.mark.slow
 @ONE
 def test_a_terminal_gets_tables_and_colour_unless_it_wants_none(url: str) -> None:
     table = on_a_terminal("storage", "branch", url)

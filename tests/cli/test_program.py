@@ -10,7 +10,7 @@ pytestmark = pytest.mark.parametrize("url", ["file"], indirect=True)
 
 @pytest.mark.parametrize(
     ("command", "keys"),
-    slow_after(3, [
+    slow_after(1, [
         ("info", {"url", "kind", "engine", "format_version", "page_size", "durable_lsn", "branches", "bytes"}),
         ("storage info", {"url", "kind", "durable_lsn", "fence", "branches", "log_start", "bytes"}),
         ("storage wal", {"url", "branch", "after", "records"}),

@@ -84,8 +84,8 @@ def test_an_export_to_a_file(onto, shop, tmp_path: Path) -> None:
     assert target.read_text() == onto("export", shop.url).out
 
 
-def test_a_file_that_cannot_be_written_is_told_in_one_line(program, native, tmp_path: Path) -> None:
-    done = program("export", native.url, "-o", str(tmp_path / "no" / "such" / "folder.jsonl"))
+def test_a_file_that_cannot_be_written_is_told_in_one_line(onto, native, tmp_path: Path) -> None:
+    done = onto("export", native.url, "-o", str(tmp_path / "no" / "such" / "folder.jsonl"))
     assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
     assert "No such file or directory" in done.err
 
@@ -251,6 +251,7 @@ def test_standard_input_and_files_that_are_not_there(onto, native, monkeypatch: 
     assert onto("import", *native.at).code == 2
 
 
+@pytest.mark.slow
 def test_an_import_is_one_commit_or_none_when_another_writer_holds_the_lock(onto, native, tmp_path: Path) -> None:
     file = write(tmp_path / "in.jsonl", line(id="c9", **CUSTOMER))
     repository = open_repository(native.url)

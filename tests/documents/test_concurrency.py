@@ -110,6 +110,7 @@ def test_processes_that_repeat_each_others_requests_do_them_once(native_place: s
     assert space.last_seq() == 31
 
 
+@pytest.mark.slow
 def test_what_other_processes_wrote_is_not_patched_over_from_memory(native_place: str, open_here: OpenSpace) -> None:
     one, two = open_here(native_place), open_here(native_place)
     write(one, Set("a", {"n": 0}), Set("b", {"n": 0}))

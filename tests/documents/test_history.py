@@ -57,6 +57,7 @@ def test_a_commit_says_when_and_by_whom(space: Space) -> None:
     assert (commit.author, commit.session_id, commit.local_seq, commit.branch) == ("session-7", "session-7", 3, "")
 
 
+@pytest.mark.slow
 def test_many_commits_are_listed_page_by_page(native: Space) -> None:
     for number in range(1203):
         write(native, Set("a", {"n": number}))
@@ -101,6 +102,7 @@ def test_changes_of_a_branch_are_those_it_sees(space: Space) -> None:
     assert changes(space, 2) == [(5, "a", {"n": 2}, {"n": 5})]
 
 
+@pytest.mark.slow
 def test_many_changes_are_read_page_by_page(native: Space) -> None:
     for number in range(450):
         write(native, Patch("a", [add("/n", number)]), Set(f"e{number}", {}))

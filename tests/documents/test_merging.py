@@ -290,6 +290,7 @@ def test_what_came_by_way_of_a_third_branch_is_known(space: Space) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_merge_goes_no_further_back_than_the_last_one(native: Space) -> None:
     """However long two branches have lived side by side."""
     write(native, Set("a", {"n": 0}))
@@ -411,6 +412,7 @@ def test_a_merge_looks_only_at_what_changed(native: Space) -> None:
     assert len(looked) < 25
 
 
+@pytest.mark.slow
 def test_merging_a_thousand_entities_in_one_commit(native: Space) -> None:
     write(native, *(Set(f"e{number:04}", {"n": 0}) for number in range(1200)))
     native.branches.create("side")

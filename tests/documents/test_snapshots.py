@@ -132,6 +132,7 @@ def test_missing_ones_are_added(space: Space) -> None:
     assert list(space.verify()) == []
 
 
+@pytest.mark.slow
 def test_compacting_reaches_every_entity_and_branch(native: Space) -> None:
     native.snapshots.policy = Policy(every=2, keep=1, spacing=0)
     native.branches.create("side")

@@ -110,6 +110,7 @@ def test_closing_the_space_ends_the_watch(native_place: str, open_here: OpenSpac
     assert told == ["a"]
 
 
+@pytest.mark.slow
 def test_waiting_costs_next_to_nothing(native: Space) -> None:
     start = time.process_time()
     assert keys(native.watch(idle_timeout=1.0)) == []

@@ -160,7 +160,7 @@ def test_a_random_program_on_a_local_file(seed: int, tmp_path: Path) -> None:
     program(seed, f"file://{tmp_path}/pages.db", tmp_path, STEPS)
 
 
-@pytest.mark.parametrize("seed", slow_after(1, range(20, 26)))
+@pytest.mark.parametrize("seed", slow_after(0, range(20, 26)))
 def test_a_random_program_in_memory(seed: int, tmp_path: Path) -> None:
     program(seed, f"memory://random-{seed}/{tmp_path.name}", tmp_path, STEPS)
 

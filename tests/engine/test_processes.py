@@ -171,6 +171,7 @@ def test_a_connection_of_this_process_is_refused_in_its_child(tmp_path: Path, co
     connection.execute("INSERT INTO t VALUES (2)")
 
 
+@pytest.mark.slow
 def test_ending_takes_no_longer_than_ending_does(tmp_path: Path) -> None:
     """Though a thread waits for its next turn, which is hours away."""
     program = ("import sys; from ontolake.engine import connect; "

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "seam" / "demo.py"
 
 
+@pytest.mark.slow
 def test_the_story_holds_and_nothing_is_left_behind(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, DEMO], capture_output=True, text=True, timeout=120, check=False,
                           cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)})

@@ -70,6 +70,7 @@ def test_the_story_holds_and_its_totals_are_those_of_the_files(tmp_path: Path) -
     assert [path.name for path in work.iterdir() if path.name.startswith("ontolake")] == []
 
 
+@pytest.mark.slow
 def test_a_size_that_makes_no_shop_is_refused(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, SHOP / "demo.py", "--rows", "5"], capture_output=True, text=True,
                           timeout=120, check=False, cwd=tmp_path)

@@ -66,6 +66,7 @@ def test_missing_credentials_are_named(ministack_url: str, monkeypatch: pytest.M
     assert all(name in str(caught.value) for name in missing)
 
 
+@pytest.mark.slow
 def test_an_endpoint_where_nobody_listens_is_transient(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -81,6 +82,7 @@ def test_an_endpoint_where_nobody_listens_is_transient(ministack_url: str, monke
         assert isinstance(answer, Transient)
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_takes_no_connection_fails_in_time(
     ministack_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

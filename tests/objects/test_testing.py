@@ -109,6 +109,7 @@ def test_a_server_ends_with_its_block_and_leaves_nothing(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_server_whose_port_is_taken_before_it_starts_gets_another() -> None:
     server = MinistackServer()
     with socket.socket() as taken:
@@ -118,6 +119,7 @@ def test_a_server_whose_port_is_taken_before_it_starts_gets_another() -> None:
             assert server.pid is not None
 
 
+@pytest.mark.slow
 def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     script = (
         "import os, sys; from ontolake.objects.testing import MinistackServer\n"

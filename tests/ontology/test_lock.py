@@ -50,6 +50,7 @@ def test_a_hold_lasts_over_several_commits_and_then_ends(url: str, engine: str) 
     session.close()
 
 
+@pytest.mark.slow
 def test_a_hold_is_renewed_in_the_background(url: str) -> None:
     session, other = session_at(url, lease_ttl=6.0), session_at(url, lock_timeout=0.05)
     with session.exclusive():

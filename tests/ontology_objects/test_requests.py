@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ontolake.model import Entity, Field
 from ontolake.objects import open_store
 from ontolake.objects.testing import CountingStore
@@ -98,6 +100,7 @@ def test_the_latest_read_of_a_compacted_type_reads_its_snapshot_and_tail_only(me
     session.close()
 
 
+@pytest.mark.slow
 def test_a_commit_far_back_is_found_in_few_steps(memory: str) -> None:
     store = CountingStore(open_store(memory))
     session = opened(store)

@@ -82,6 +82,7 @@ def test_explain_analyze_tells_rows_and_time(filled: Database) -> None:
     assert "DataFusion" in "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_plans_follow_the_catalog(filled: Database) -> None:
     sql = "SELECT id FROM t WHERE x = 1.0"
     assert "full scan" in filled.explain(sql)
