@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, held
+from marking import slow_after
 
 from ontolake.errors import Invalid
 from ontolake.graph import (
@@ -169,7 +170,7 @@ def spoil(root: Path, how: str) -> None:
                 path.write_bytes(bytes(len(data)))
 
 
-@pytest.mark.parametrize("how", ["short", "garbage", "gone", "version", "deletions"])
+@pytest.mark.parametrize("how", slow_after(1, ["short", "garbage", "gone", "version", "deletions"]))
 def test_damaged_datasets_are_named_by_whatever_reads_them(
     filled: Graph, url: str, tmp_path: Path, how: str
 ) -> None:

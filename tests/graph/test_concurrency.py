@@ -154,6 +154,7 @@ def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
         assert graph.recover() == []
 
 
+@pytest.mark.slow
 def test_who_compacts_the_manifest_is_told_of_its_own_commit(graph: Graph, url: str) -> None:
     """Not of one that somebody else made meanwhile."""
     with Graph.open(url) as other:

@@ -93,7 +93,8 @@ def compare(found: dict[int, dict[str, Counter[str]]]) -> None:
     assert all(long == short for long in longer), found
 
 
-@pytest.mark.parametrize("sizes", [QUICK, pytest.param(LONG, marks=pytest.mark.slow)], ids=["quick", "long"])
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [QUICK, LONG], ids=["quick", "long"])
 def test_on_a_directory_costs_do_not_follow_the_number_of_commits(
     histories: dict[int, Path], sizes: tuple[int, ...], tmp_path: Path
 ) -> None:

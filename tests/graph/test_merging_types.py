@@ -89,6 +89,7 @@ def test_types_that_the_source_added_come_with_their_rows(forked: Graph) -> None
     assert held(forked)["edge/Tagged"] == {}
 
 
+@pytest.mark.slow
 def test_an_added_edge_must_find_its_nodes(forked: Graph) -> None:
     evolve(forked, "try", Tag, Tagged)
     forked.load(Tag, [{"id": "t"}], branch="try")
@@ -99,6 +100,7 @@ def test_an_added_edge_must_find_its_nodes(forked: Graph) -> None:
     refused(forked, "schema", "edge/Tagged", "target has dropped")
 
 
+@pytest.mark.slow
 def test_a_type_that_both_added(forked: Graph) -> None:
     for branch in ("main", "try"):
         evolve(forked, branch, Tag)
@@ -116,6 +118,7 @@ def test_a_type_that_both_added_differently(forked: Graph) -> None:
     refused(forked, "schema", "node/Tag", "both branches have added")
 
 
+@pytest.mark.slow
 def test_a_type_that_the_source_dropped_goes_unless_the_target_changed_it(forked: Graph) -> None:
     drop(forked, "try", "Order", "Placed")
     forked.optimize()
@@ -139,6 +142,7 @@ def test_keeping_what_the_source_dropped(forked: Graph) -> None:
     assert found["node/Order"][1]["total"] == 7.0
 
 
+@pytest.mark.slow
 def test_a_type_that_the_target_dropped_stays_gone_unless_the_source_changed_it(forked: Graph) -> None:
     drop(forked, "main", "Order", "Placed")
     forked.load(Customer, customers("d"), branch="try")
@@ -174,6 +178,7 @@ def test_rows_follow_a_column_that_one_side_renamed(forked: Graph, renaming: str
     assert not forked.schema_plan(forked.types("try").values())
 
 
+@pytest.mark.slow
 def test_a_clash_in_a_renamed_column_is_told(forked: Graph) -> None:
     evolve(forked, "try", order(amount=(float, {"ge": 0, "default": 0.0})), renames={"Order": {"total": "amount"}})
     forked.load("Order", [{"id": 1, "amount": 10.0}], branch="try")
@@ -199,6 +204,7 @@ def test_columns_that_one_side_added_widened_and_dropped(graph: Graph, changing:
         5: {"id": 5, "count": 5.0, "note": "none"}}
 
 
+@pytest.mark.slow
 def test_rows_of_one_side_must_keep_the_rules_of_the_other(forked: Graph) -> None:
     evolve(forked, "try", order(total=(float, {"ge": 0, "le": 100, "default": 0.0})))
     forked.load("Order", [{"id": 9, "total": 500.0}])
@@ -213,6 +219,7 @@ def test_rows_of_one_side_must_keep_the_rules_of_the_other(forked: Graph) -> Non
         forked.merge("loose")
 
 
+@pytest.mark.slow
 def test_a_column_that_became_unique_meets_rows_of_the_other_side(forked: Graph) -> None:
     evolve(forked, "try", order(total=(Annotated[float, Unique], {"ge": 0})))
     forked.load("Order", [{"id": 9, "total": 1.0}])

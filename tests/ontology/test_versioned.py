@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from marking import examples
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import ChangeKind, Maintained, Ref, Versioned, net
@@ -156,7 +157,7 @@ STEPS = st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), 
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_changes_add_up_to_snapshots(version: str, steps: list[list[tuple[str, int]]]) -> None:
     with open_shop(":memory:", engine_version=version) as session:

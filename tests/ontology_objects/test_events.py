@@ -217,7 +217,7 @@ class Event_(Event):
 
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.parametrize("kind", slow_after(1, KINDS))
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("work", slow_after(3, WORKS))
 def test_an_operation_that_goes_wrong_leaves_all_or_nothing(
     template: dict[str, bytes], work: str, kind: str
 ) -> None:  # fmt: skip

@@ -57,7 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", slow_after(1, KINDS))
-@pytest.mark.parametrize("work", slow_after(2, WORKS))
+@pytest.mark.parametrize("work", slow_after(1, WORKS))
 def test_an_operation_that_goes_wrong_leaves_all_or_nothing(
     template: dict[str, bytes], work: str, kind: str
 ) -> None:  # fmt: skip

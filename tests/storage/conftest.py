@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-SWEEPS = re.compile(r"::test_killed_at_every_write_step\[[1-9]"
-                    r"|::TestMemory::test_(one|a)_flipped_byte|::Test(Memory|Oracle)::test_random_histories")
+SWEEPS = re.compile(r"::test_killed_at_every_write_step\[[1-9]|::test_(one_flipped_byte|the_log_is_read_right_while)"
+                    r"|::TestMemory::test_(a_flipped_byte|killed|random_histories|renewing_extends|a_writer_paused)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ class OnOracle(StorageConformance):
         return cls.oracle(model, lock, lease_ms=lease)
 
 
+@pytest.mark.slow
 class TestOracle(OnOracle):
     """An independent implementation passes: the suite asks for nothing but the contract."""
 
@@ -286,7 +287,7 @@ CAUGHT_BY: dict[type[Oracle], Sequence[str]] = {
 SUITES = {oracle: _suite(oracle) for oracle in CAUGHT_BY}
 
 
-@pytest.mark.parametrize("oracle", slow_after(2, CAUGHT_BY), ids=lambda oracle: oracle.__name__)
+@pytest.mark.parametrize("oracle", slow_after(1, CAUGHT_BY), ids=lambda oracle: oracle.__name__)
 def test_a_broken_oracle_is_caught(oracle: type[Oracle]) -> None:
     """Each test that is meant to notice fails, with a message that is more than a stack trace."""
     expected = CAUGHT_BY[oracle]

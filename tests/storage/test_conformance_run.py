@@ -60,6 +60,7 @@ def test_a_wrong_knob_is_refused_before_anything_runs(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_expression_that_selects_nothing_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no test"):
         run(f"file://{tmp_path}/x", only="nothing_of_that_name")

@@ -82,6 +82,7 @@ def test_compaction_gives_space_back_to_the_file_system(tmp_path: Path) -> None:
         assert len(list(again.scan_wal(Lsn(1990)))) == 10
 
 
+@pytest.mark.slow
 def test_compacting_again_and_again_does_not_let_the_file_grow_on_disk(tmp_path: Path) -> None:
     storage = LocalFileStorage(tmp_path / "a.db", fence_lease_ms=600_000, maintenance="off", pitr_window=0)
     token = storage.acquire_fence("w")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from marking import slow_after
 from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Corruption, DurabilityUnconfirmed, Fenced, Invalid, StorageError
@@ -174,7 +175,7 @@ def faults() -> Iterator[tuple[str, int]]:
             yield kind, n
 
 
-@pytest.mark.parametrize(("kind", "n"), list(faults()))
+@pytest.mark.parametrize(("kind", "n"), slow_after(12, faults()))
 def test_a_failed_or_lost_request_anywhere_is_settled(place: str, kind: str, n: int) -> None:
     store = FaultyStore(open_store(place), Fault(n, kind))
     done = 0
