@@ -35,7 +35,7 @@ CONVERSIONS: list[tuple[str, list[Any], str, list[Any]]] = [
     ("BIGINT", [1, -5, None], "DECIMAL(6, 2)", [Decimal(1), Decimal(-5), None]),
     ("BIGINT", [1, -5, None], "DOUBLE PRECISION", [1.0, -5.0, None]),
     ("BIGINT", [1, -5, None], "TEXT", ["1", "-5", None]),
-    ("DOUBLE PRECISION", [1.5, -2.5, None], "BIGINT", [2, -3, None]),
+    ("DOUBLE PRECISION", [1.5, -2.5, None], "BIGINT", [2, -2, None]),
     ("DECIMAL(6, 2)", ["1.25", "-2.50", None], "DECIMAL(5, 1)", [Decimal("1.3"), Decimal("-2.5"), None]),
     ("DECIMAL(6, 2)", ["1.25", "-2.50", None], "DECIMAL(8, 2)", [Decimal("1.25"), Decimal("-2.50"), None]),
     ("DECIMAL(6, 2)", ["1.25", None], "TEXT", ["1.25", None]),

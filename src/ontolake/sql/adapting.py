@@ -6,19 +6,28 @@ What it would get wrong without a word is worse than what it cannot do.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from decimal import Decimal
 
+import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.kinds import operand_kinds
 from ontolake.sql.parsing import constant, literal, name_of
 
-_TEXTS = {"VARCHAR", "NVARCHAR", "CHAR", "NCHAR", "BPCHAR"}
+_TEXTS = {"TEXT", "VARCHAR", "NVARCHAR", "CHAR", "NCHAR", "BPCHAR"}
 _FORMATTED: dict[type[exp.Expr], str] = {
     exp.TimeToStr: "to_char", exp.StrToDate: "to_date", exp.StrToTime: "to_timestamp",
 }  # fmt: skip
 _CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries, exp.CTE, exp.Join)
-_EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Between, exp.Cast, *_FORMATTED)
+_EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Between, exp.Cast, exp.Exists, *_FORMATTED)
 _TIMES = {"DATE", "TIMESTAMP", "TIMESTAMPNTZ"}
+_SHAPING = ("group", "having", "distinct", "limit", "offset")
+_INTEGERS = {"SMALLINT", "INT", "BIGINT"}
+_MOMENTS = {"TIMESTAMP": "%Y-%m-%d %H:%M:%S%.9f", "TIMESTAMPNTZ": "%Y-%m-%d %H:%M:%S%.9f",
+            "TIMESTAMPTZ": "%Y-%m-%d %H:%M:%S%.9f+00"}
+_ZEROS = r"\.?0+(\+00)?$"
 
 
 def adapt_clauses(tree: exp.Expr) -> None:
@@ -38,11 +47,14 @@ def adapt_clauses(tree: exp.Expr) -> None:
             _name_series(node.parent)
 
 
-def adapted(tree: exp.Expr) -> exp.Expr:
-    """A statement whose expressions mean to DataFusion what they mean to PostgreSQL. The tree itself stays."""
-    if tree.find(*_EXPRESSIONS) is None:
+def adapted(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
+    """A statement over tables whose expressions mean to DataFusion what they mean to PostgreSQL. The tree stays."""
+    if tree.find(*_EXPRESSIONS) is None and not any(map(_is_powered, tree.find_all(exp.Literal))):
         return tree
     copy = tree.copy()
+    for number in list(filter(_is_powered, copy.find_all(exp.Literal))):
+        number.set("this", f"{Decimal(number.this):f}")
+    _convert(copy, tables)
     for node in list(copy.find_all(*_EXPRESSIONS)):
         if isinstance(node, exp.SimilarTo):
             raise UnsupportedError("SIMILAR TO is not supported", hint="use LIKE, or ~ with a regular expression")
@@ -50,9 +62,16 @@ def adapted(tree: exp.Expr) -> exp.Expr:
             _either_way(node)
         elif isinstance(node, exp.Cast):
             _cut(node)
+        elif isinstance(node, exp.Exists):
+            _count(node)
         else:
             _format(node)
     return copy
+
+
+def _is_powered(number: exp.Literal) -> bool:
+    """Whether a number is written with an exponent. DataFusion makes a decimal of it that it cannot calculate with."""
+    return not number.is_string and "e" in number.this.lower() and abs(Decimal(number.this).adjusted()) < 100
 
 
 def _limit(node: exp.Fetch) -> None:
@@ -90,6 +109,56 @@ def _either_way(node: exp.Between) -> None:
     value, low, high = node.this, node.args["low"], node.args["high"]
     node.replace(exp.paren(exp.or_(exp.Between(this=value.copy(), low=low.copy(), high=high.copy()),
                                    exp.Between(this=value.copy(), low=high.copy(), high=low.copy()))))  # fmt: skip
+
+
+def _count(node: exp.Exists) -> None:
+    """An EXISTS that is shown or sorted by: DataFusion takes one only in conditions, but counts anywhere."""
+    clause: exp.Expr | None = node
+    while clause is not None and not isinstance(clause.parent, exp.Select):
+        clause = clause.parent
+    query, some = node.this, exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+    if clause is None or clause.arg_key not in ("expressions", "order") or not isinstance(query, exp.Query):
+        return
+    if isinstance(query, exp.Select) and not any(map(query.args.get, _SHAPING)) and (
+            all(each.find(exp.AggFunc) is None for each in query.expressions)):  # fmt: skip
+        query = query.copy()
+        query.set("expressions", [some])
+        query.set("order", None)
+    else:
+        query = exp.select(some).from_(query.subquery("found"))
+    node.replace(exp.Subquery(this=query))
+
+
+def _convert(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> None:
+    """Numbers that become integers are rounded instead of cut. Moments become text as PostgreSQL writes them."""
+    casts = [cast for cast in tree.find_all(exp.Cast) if cast.to.this.name in _INTEGERS | _TEXTS
+             and not (isinstance(cast.this, exp.Literal) and cast.this.is_string)]  # fmt: skip
+    if not casts:
+        return
+    kinds = operand_kinds(tree, casts, tables)
+    for cast, kind in reversed(list(zip(casts, kinds, strict=True))):  # from the inside out
+        value, to_integer = cast.this, cast.to.this.name in _INTEGERS
+        if to_integer and kind == "DECIMAL":
+            value.replace(_call("round", value))
+        elif to_integer and kind in ("DOUBLE", "FLOAT"):
+            value.replace(_to_even(value))
+        elif not to_integer and kind in _MOMENTS:
+            value.replace(_call("regexp_replace", _call("to_char", value, _MOMENTS[kind]), _ZEROS, r"\1"))
+
+
+def _call(name: str, *given: exp.Expr | str) -> exp.Expr:
+    values = [exp.Literal.string(each) if isinstance(each, str) else each.copy() for each in given]
+    return exp.Anonymous(this=name, expressions=values)
+
+
+def _to_even(value: exp.Expr) -> exp.Expr:
+    """The nearest integer; of two that are equally near, the even one, as is the rule for floating point."""
+    value = exp.paren(value.copy())
+    half = exp.EQ(this=_call("abs", exp.Sub(this=value, expression=_call("trunc", value))),
+                  expression=exp.cast(exp.Literal.number("0.5"), "DOUBLE"))  # fmt: skip
+    two = exp.Literal.number(2)
+    even = exp.Mul(this=_call("round", exp.Div(this=value.copy(), expression=two)), expression=two.copy())
+    return exp.Case(ifs=[exp.If(this=half, true=even)], default=_call("round", value))
 
 
 def _cut(node: exp.Cast) -> None:

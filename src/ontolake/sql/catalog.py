@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ontolake.decoding import learn
 from ontolake.errors import Corruption
 from ontolake.sql import keys
 from ontolake.sql.errors import UnknownNameError, nearest
@@ -109,6 +110,7 @@ _RECORDS: dict[int, type[DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | In
     keys.DATABASE: DatabaseMeta, keys.SCHEMA: SchemaMeta, keys.TABLE: TableMeta, keys.COLUMN: ColumnMeta,
     keys.INDEX: IndexMeta,
 }  # fmt: skip
+learn(*_RECORDS.values())
 
 
 def now() -> datetime:

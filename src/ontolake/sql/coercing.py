@@ -52,8 +52,8 @@ def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: b
 
 def _cast(type: Type, found: Type, given: Any) -> pa.Array:
     if type.kind == Kind.INT64 and found.kind in (Kind.DOUBLE, Kind.DECIMAL):
-        given = pc.round(given, 0, round_mode="half_towards_infinity")
-        return given.cast(pa.int64())
+        nearest = "half_to_even" if found.kind == Kind.DOUBLE else "half_towards_infinity"
+        return pc.round(given, 0, round_mode=nearest).cast(pa.int64())
     if type.kind == Kind.DECIMAL and found.kind == Kind.DECIMAL and found.scale > type.scale:
         given = pc.round(given, type.scale, round_mode="half_towards_infinity")
         return given.cast(type.arrow)

@@ -42,7 +42,7 @@ def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
     """A statement over tables, ready to run. Raises `SqlError`."""
     from datafusion import SessionContext
 
-    sql = guarded(adapted(tree), tables).sql(DIALECT, normalize_functions="lower")
+    sql = guarded(adapted(tree, tables), tables).sql(DIALECT, normalize_functions="lower")
     big = any(table.num_rows > _BIG for table in tables.values())
     context = SessionContext(_config(big))
     for name, table in tables.items():

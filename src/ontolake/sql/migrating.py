@@ -51,7 +51,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
             found = executing.run(exp.select(exp.alias_(using.copy(), "v")).from_("t0"), {"t0": rows.arrow()})
             return coercing.coerced(new, found.column(0))
         given = rows.columns[table.place[column.column_id]]
-        return _told(column.type, given) if _is_told(to, column.type) else coercing.coerced(new, given)
+        return _told(given) if _is_told(to, column.type) else coercing.coerced(new, given)
 
     if kept:
         for _, rows in _pages(definer, table):
@@ -72,7 +72,7 @@ def _with_default(old: ColumnMeta, new: ColumnMeta, where: str) -> ColumnMeta:
     """The new column with a default of its type. Raises `DefinitionError` if the old one does not become one."""
     try:
         if new.default_expr is not None and _is_told(new.type, old.type):
-            text = _told(old.type, stored_array(old.type, [defaults.value(old)]))[0].as_py()
+            text = _told(stored_array(old.type, [defaults.value(old)]))[0].as_py()
             new = msgspec.structs.replace(new, default_expr=None if text is None else literal(text).sql(DIALECT))
         defaults.value(new)
         return new
@@ -90,11 +90,8 @@ def _is_told(to: Type, old: Type) -> bool:
     return to.kind == Kind.UTF8 and old.kind not in (Kind.UTF8, Kind.BYTES)
 
 
-def _told(type: Type, given: pa.Array) -> pa.Array:
+def _told(given: pa.Array) -> pa.Array:
     """Values as the text that stands for them."""
-    if type.kind == Kind.TIMESTAMP_NS:
-        text = pc.replace_substring_regex(given.cast(pa.timestamp("ns")).cast(pa.string()), r"\.?0*$", "")
-        return pc.binary_join_element_wise(text, "+00", "") if type.zoned else text
     query = exp.select(exp.alias_(exp.cast(exp.column("v"), "TEXT", dialect=DIALECT), "v")).from_("t0")
     return executing.run(query, {"t0": pa.table({"v": given})}).column(0).combine_chunks()
 

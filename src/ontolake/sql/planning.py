@@ -414,6 +414,9 @@ def _rename(node: exp.Table, source: Source) -> None:
 
 
 _HIDDEN = "c$"
+_TYPE_NAMES = {"SMALLINT": "int2", "INT": "int4", "BIGINT": "int8", "FLOAT": "float4", "DOUBLE": "float8",
+               "DECIMAL": "numeric", "BOOLEAN": "bool", "VARBINARY": "bytea", "TIMESTAMPNTZ": "timestamp"}
+"""What PostgreSQL calls types where a column has no other name."""
 
 
 def _output_names(tree: exp.Expr) -> list[str] | None:
@@ -437,7 +440,13 @@ def output_name(node: exp.Expr) -> str:
         return name_of(node.args["alias"])
     if isinstance(node, exp.Column):
         return table_and_name(node)[1]
-    if isinstance(node, exp.Cast | exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
+    if isinstance(node, exp.Cast):
+        value, kind = node.this, str(node.to.this.name)
+        while isinstance(value, exp.Cast | exp.Paren):
+            value = value.this
+        name = output_name(value)
+        return name if name not in ("?column?", "case") else _TYPE_NAMES.get(kind, kind.lower())
+    if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
         return output_name(node.this)
     if isinstance(node, exp.Subquery):
         names = _output_names(node)

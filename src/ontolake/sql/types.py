@@ -150,7 +150,7 @@ def _to_integer(type: Type, value: Any) -> int:
         number = Decimal(value)
         if not number.is_finite() or number.adjusted() > 20:
             raise DataError(f"{value!r} is out of range for {type}", sqlstate="22003")
-        return int(number.quantize(Decimal(1), ROUND_HALF_UP))
+        return round(value) if isinstance(value, float) else int(number.quantize(Decimal(1), ROUND_HALF_UP))
     if isinstance(value, str):
         try:
             return int(value)
