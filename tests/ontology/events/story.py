@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import Any
+
+from waiting import wait_for
 
 from ontolake.model import Entity, Field
 from ontolake.ontology import Event, EventSelection, HandlerContext, Session, on_event
@@ -80,10 +81,14 @@ def statuses(session: Session) -> dict[str, str]:
 
 def finish(session: Session, handlers: list[Any] | None = None, seconds: float = 120) -> None:
     """Handle events until all are done or dead, also those that others have claimed and will not finish."""
-    store, deadline = session.events, time.monotonic() + seconds
-    while any(event.status in ("ready", "waiting", "claimed") for event in store.select(EventSelection())):
-        assert time.monotonic() < deadline, statuses(session)
-        session.run(HANDLERS if handlers is None else handlers, max_iterations=50)
+    def done() -> bool:
+        if {"ready", "waiting", "claimed"}.isdisjoint(statuses(session).values()):
+            return True
+        if session.run(HANDLERS if handlers is None else handlers, until_idle=True).iterations == 1:
+            session.run(HANDLERS if handlers is None else handlers, max_iterations=5)  # wait for what others have
+        return False
+
+    wait_for(done, seconds)
 
 
 def stock(session: Session) -> dict[str, int]:
