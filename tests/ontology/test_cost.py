@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import apsw
 import pytest
+from marking import slow_after
 
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session, left, right
@@ -18,9 +20,9 @@ from ontolake.ontology.plan import Plan
 from .shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
 
 
-@pytest.fixture
-def session(native: str, engine: str) -> Iterator[Session]:
-    with Session(native, entity_types=ENTITIES, relation_types=RELATIONS, engine_version=engine) as found:
+@contextmanager
+def filled(url: str, engine: str) -> Iterator[Session]:
+    with Session(url, entity_types=ENTITIES, relation_types=RELATIONS, engine_version=engine) as found:
         found.ensure(Customer(id=f"c{n}", name=f"n{n}") for n in range(300))
         found.ensure(Order(id=n, total=Decimal(n), at=datetime(2024, 1, 1)) for n in range(300))
         found.ensure(Placed(left_key=f"c{n}", right_key=n) for n in range(300))
@@ -28,6 +30,19 @@ def session(native: str, engine: str) -> Iterator[Session]:
         found.commit()
         yield found
         found.discard()
+
+
+@pytest.fixture
+def session(native: str, engine: str) -> Iterator[Session]:
+    with filled(native, engine) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=slow_after(1, ["v2", "v1"]))
+def looked_at(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """One for all tests that only look."""
+    with filled(str(tmp_path_factory.mktemp("cost") / "store.db"), request.param) as found:
+        yield found
 
 
 LOOKUPS: dict[str, tuple[Callable[[Any], Any], int]] = {
@@ -48,11 +63,11 @@ LOOKUPS: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 
 @pytest.mark.parametrize("name", LOOKUPS)
-def test_a_lookup_by_key_uses_an_index(session: Session, name: str) -> None:
+def test_a_lookup_by_key_uses_an_index(looked_at: Session, name: str) -> None:
     ask, number = LOOKUPS[name]
-    query = ask(session.query())
+    query = ask(looked_at.query())
     assert len(query.collect()) == number
-    assert not scans(session, query._plan, query._values), "no table is read from end to end"
+    assert not scans(looked_at, query._plan, query._values), "no table is read from end to end"
     assert query.first() is not None
 
 
