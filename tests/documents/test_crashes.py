@@ -42,11 +42,11 @@ def test_there_is_a_fault_point_at_every_kind_of_write(tmp_path: Path) -> None:
         "snapshots added", "snapshots removed"}  # fmt: skip
 
 
-def sweep(url: str, report: Path, reference: list[dict[str, Any]], every: int = 1) -> None:
-    """Kill the program at each fault point, or every so many-th, on a place of its own: `url` with a number in it."""
+def sweep(url: str, report: Path, reference: list[dict[str, Any]], first: int = 0, every: int = 1) -> None:
+    """Kill the program at every so many-th fault point, on a place of its own: `url` with a number in it."""
     points, code = run(url.format("whole"), report, 10**6)
     assert code == 0
-    for n, point in list(enumerate(points))[::every]:
+    for n, point in list(enumerate(points))[first::every]:
         place = url.format(n)
         reported, code = run(place, report, n)
         assert code == -9, f"at {n}, {point}: {reported}"
@@ -63,11 +63,12 @@ def sweep(url: str, report: Path, reference: list[dict[str, Any]], every: int = 
             assert list(space.verify()) == []
 
 
+@pytest.mark.parametrize("first", slow_after(1, range(8)))
 @pytest.mark.parametrize("place", slow_after(1, PLACES))
 def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing_half_done(
-    place: str, tmp_path: Path, reference: list[dict[str, Any]]
+    place: str, first: int, tmp_path: Path, reference: list[dict[str, Any]]
 ) -> None:
-    sweep(PLACES[place].format(f"{tmp_path}/{{}}"), tmp_path / "report", reference)
+    sweep(PLACES[place].format(f"{tmp_path}/{{}}"), tmp_path / "report", reference, first, every=8)
 
 
 @pytest.mark.slow

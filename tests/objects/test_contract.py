@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from marking import slow_after
 
 from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed
 from ontolake.objects import ObjectStore, Range, open_store
@@ -119,6 +120,7 @@ class TestObjectStore:
                 expected = sorted(key for key in keys if key.startswith(prefix) and (after is None or key > after))
                 assert [info.key for info in store.list(prefix, after=after)] == expected, (prefix, after)
 
+    @pytest.mark.parametrize("place", slow_after(1, ["memory", "directory", "ministack", "seaweed"]), indirect=True)
     def test_a_long_listing_is_whole_and_in_order(self, store: ObjectStore) -> None:
         keys = [f"n/{i % 3}/{i:05}" for i in range(1100)]
         run_in_threads([lambda part=part: [store.put(key, b"x") for key in part]  # type: ignore[misc]
