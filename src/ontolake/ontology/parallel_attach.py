@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ontolake import faults
+from ontolake.decoding import learn
 from ontolake.model.restoring import restore
 from ontolake.model.schema import Schema, schema_of
 from ontolake.model.types import TypeInfo, type_info
@@ -97,6 +98,9 @@ class Told(msgspec.Struct, frozen=True):
     @property
     def last(self) -> int:
         return self.first + self.file.row_count - 1
+
+
+learn(Told)
 
 
 def shape_of(repository: Any, info: TypeInfo) -> Shape | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from ontolake.decoding import learn
 from ontolake.errors import Corruption, Invalid, NotFound, StorageError
 from ontolake.storage.index import RunRef
 from ontolake.storage.state import State
@@ -80,6 +81,9 @@ class Root(msgspec.Struct):
 class _Stamp(msgspec.Struct):
     version: int
     kind: str
+
+
+learn(Root, _Stamp)
 
 
 def encode_root(root: Root) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ontolake.decoding import learn
 from ontolake.errors import Invalid
 
 Maintenance = Literal["background", "inline", "off"]
@@ -65,3 +66,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if options.fence_lease_ms <= 0:
             raise Invalid("the storage option fence_lease_ms must be above 0")
         return options
+
+
+learn(Options)

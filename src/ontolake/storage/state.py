@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ontolake.decoding import learn
 from ontolake.errors import AlreadyExists, Corruption, Fenced, Invalid, NotFound
 from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, WriterId
 
@@ -173,6 +174,9 @@ class State(msgspec.Struct):
         else:
             raise Corruption(f"the log holds an unknown change {op!r}",
                              hint="the database was written by a newer version")
+
+
+learn(State)
 
 
 def is_text(value: object) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from ontolake.decoding import learn
 from ontolake.model.codecs import json_text
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology.errors import HeadMismatchError
@@ -74,6 +75,9 @@ class _Schedule(msgspec.Struct, forbid_unknown_fields=True):
     schedule_id: str
     last_tick: str
     namespace: str = ""
+
+
+learn(_Event, _Schedule)
 
 
 def queue_lines(queue: KeptQueue) -> Iterator[str]:

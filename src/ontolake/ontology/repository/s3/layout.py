@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ontolake.decoding import learn
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import StorageBackendError
 
@@ -149,6 +150,9 @@ class Schemas(msgspec.Struct, frozen=True):
 
     types: dict[str, tuple[SchemaRecord, ...]] = {}
     dropped: tuple[str, ...] = ()
+
+
+learn(Stamp, Head, Lock, Manifest, Schemas)
 
 
 def new_attempt() -> str:

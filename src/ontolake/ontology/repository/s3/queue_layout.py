@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from ontolake.decoding import learn
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.records import QueuedEvent, Status
@@ -139,6 +140,9 @@ class RunnerNote(msgspec.Struct, frozen=True):
     started_at: str
     last_heartbeat: str
     metadata_json: str
+
+
+learn(Queue, Page, Change, Past, RunnerNote)
 
 
 def digest(text: str) -> str:
