@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from ontolake import faults
 from ontolake.graph import DamagedGraphError, Graph, RecoveryBlockedError
 from ontolake.graph.sidecars import Sidecar, TableMove
 from ontolake.graph.tables import Tables
+
+Ready = tuple[Path, Any, Any, list[str]]
 
 
 class StopAt:
@@ -40,7 +42,7 @@ def play(scenario: Scenario, url: str, hook: faults.Hook) -> Any:
         return scenario.seen(graph)
 
 
-def prepared(scenario: Scenario, folder: Path) -> tuple[Path, Any, Any, list[str]]:
+def prepared(scenario: Scenario, folder: Path) -> Ready:
     """A graph in which a scenario can be played: where, what it shows before and after, and the steps in between."""
     template = folder / "template"
     with fresh(f"{template}/") as graph:
@@ -53,28 +55,36 @@ def prepared(scenario: Scenario, folder: Path) -> tuple[Path, Any, Any, list[str
     return template, before, after, steps.seen
 
 
-def stopped(scenario: Scenario, template: Path, steps: list[str]) -> Iterator[tuple[str, str]]:
-    """A copy for every step, in which the scenario was stopped there by an error."""
-    for n, step in enumerate(steps):
-        place = template.parent / str(n)
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ready]:
+    """Prepares a scenario, once for all tests that play it."""
+    return cache(lambda name: prepared(SCENARIOS[name], tmp_path_factory.mktemp("ready")))
+
+
+def stopped(
+    scenario: Scenario, template: Path, steps: list[str], folder: Path, first: int = 0, every: int = 1
+) -> Iterator[tuple[int, str]]:
+    """A copy for every so many-th step, in which the scenario was stopped there by an error."""
+    for n in range(first, len(steps), every):
+        place = folder / str(n)
         shutil.copytree(template, place)
         with pytest.raises(Stop):
             play(scenario, f"{place}/", StopAt(n))
-        yield step, f"{place}/"
+        yield n, f"{place}/"
         shutil.rmtree(place)
 
 
-def killed(name: str, template: Path, steps: list[str]) -> Iterator[tuple[str, str]]:
+def killed(name: str, template: Path, steps: list[str], folder: Path) -> Iterator[tuple[int, str]]:
     """A copy for every step, in which a process of its own was killed there."""
-    places = [template.parent / str(n) for n in range(len(steps))]
+    places = [folder / str(n) for n in range(len(steps))]
     for place in places:
         shutil.copytree(template, place)
     program = start("graph_victims.py", name, *(f"{place}/" for place in places))
     out, err = program.communicate(timeout=280)
     assert program.returncode == 0, err
     assert out.splitlines() == steps, err
-    for place, step in zip(places, steps, strict=True):
-        yield step, f"{place}/"
+    for n, place in enumerate(places):
+        yield n, f"{place}/"
 
 
 def check(scenario: Scenario, url: str, step: str, before: Any, after: Any, *, published: bool) -> None:
@@ -104,25 +114,29 @@ def check(scenario: Scenario, url: str, step: str, before: Any, after: Any, *, p
         assert graph.recovered == []
 
 
-def check_all(scenario: Scenario, stops: Iterator[tuple[str, str]], before: Any, after: Any) -> None:
+def check_all(
+    scenario: Scenario, steps: list[str], stops: Iterator[tuple[int, str]], before: Any, after: Any
+) -> None:  # fmt: skip
     assert after != before
-    published = False
-    for step, url in stops:
-        published = published or step == "graph: published"
-        check(scenario, url, step, before, after, published=published)
+    for n, url in stops:
+        check(scenario, url, steps[n], before, after, published="graph: published" in steps[: n + 1])
 
 
+@pytest.mark.parametrize("first", slow_after(1, range(5)))
 @pytest.mark.parametrize("name", slow_after(1, SCENARIOS))
-def test_an_error_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
-    template, before, after, steps = prepared(SCENARIOS[name], tmp_path)
-    check_all(SCENARIOS[name], stopped(SCENARIOS[name], template, steps), before, after)
+def test_an_error_at_any_step_leaves_all_or_nothing(
+    name: str, first: int, tmp_path: Path, ready: Callable[[str], Ready]
+) -> None:
+    template, before, after, steps = ready(name)
+    stops = stopped(SCENARIOS[name], template, steps, tmp_path, first, every=5)
+    check_all(SCENARIOS[name], steps, stops, before, after)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_kill_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path) -> None:
-    template, before, after, steps = prepared(SCENARIOS[name], tmp_path)
-    check_all(SCENARIOS[name], killed(name, template, steps), before, after)
+def test_a_kill_at_any_step_leaves_all_or_nothing(name: str, tmp_path: Path, ready: Callable[[str], Ready]) -> None:
+    template, before, after, steps = ready(name)
+    check_all(SCENARIOS[name], steps, killed(name, template, steps, tmp_path), before, after)
 
 
 @pytest.mark.slow
@@ -133,8 +147,9 @@ def test_recovery_itself_can_be_stopped_at_any_step(name: str, way: str, tmp_pat
     template, before, after, steps = prepared(scenario, tmp_path)
     assert (after == before) == (name == "roll back")
     assert len(steps) > 5
-    stops = stopped(scenario, template, steps) if way == "error" else killed(name, template, steps)
-    for step, url in stops:
+    stops = stopped(scenario, template, steps, tmp_path) if way == "error" else killed(name, template, steps, tmp_path)
+    for n, url in stops:
+        step = steps[n]
         with Graph.open(url) as again:
             assert scenario.seen(again) == after, step
             (audit,) = again.recoveries()
@@ -162,7 +177,7 @@ def interrupted(graph: Graph, step: str, act: Any) -> None:
         act()
 
 
-@pytest.mark.parametrize("step", ["graph: before removing a table", "graph: before removing versions"])
+@pytest.mark.parametrize("step", slow_after(1, ["graph: before removing versions", "graph: before removing a table"]))
 def test_what_was_dropped_for_good_is_removed_by_the_next_opening(graph: Graph, url: str, step: str) -> None:
     """Whatever others did meanwhile, who had the graph open: their commits stay readable."""
     with graph.transaction() as tx:
@@ -253,7 +268,7 @@ def open_at_once(url: str, count: int) -> list[Graph]:
 
 
 @pytest.mark.parametrize("round", slow_after(1, range(3)))
-@pytest.mark.parametrize("name", RECOVERIES)
+@pytest.mark.parametrize("name", slow_after(1, RECOVERIES))
 def test_two_opens_racing_on_one_sidecar_recover_once(graph: Graph, url: str, name: str, round: int) -> None:
     scenario = RECOVERIES[name]
     scenario.prepare(graph)
@@ -286,8 +301,8 @@ def test_a_sidecar_that_cannot_be_explained_blocks_its_branch_only(graph: Graph,
     assert file.exists()
 
 
-WHOLE = json.loads(Sidecar("", "main", "main", None, "load", [], "2024-05-06T07:08:09+00:00", "host/boot",
-                           "1/2").to_bytes())
+WHOLE = json.loads(Sidecar("01ARZ3NDEKTSV4RRFFQ69G5FAV", "main", "main", None, "load", [], "2024-05-06T07:08:09+00:00",
+                           "host/boot", "1/2").to_bytes())
 NO_SIDECAR = [b"", b"{", b"[]", b"7", b"\xff\xfe", b'{"format": 99}', b'{"format": 1, "tables": []}']
 NOT_WHOLE: list[dict[str, Any]] = [
     {"operation": "01ARZ3NDEKTSV4RRFFQ69G5FAW"}, {"branch": 7}, {"process": "x/2"}, {"started_at": "yesterday"},
@@ -296,25 +311,27 @@ NOT_WHOLE: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_unreadable_sidecars_are_set_aside(graph: Graph, url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", slow_after(2, [*NO_SIDECAR, *NOT_WHOLE]))
+def test_an_unreadable_sidecar_is_set_aside(graph: Graph, url: str, tmp_path: Path, given: Any) -> None:
+    folder, name = tmp_path / "graph" / "__recovery", f"{WHOLE['operation']}.json"
+    content = given if isinstance(given, bytes) else json.dumps({**WHOLE, **given}).encode()
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    with Graph.open(url) as again:
+        (recovered,) = again.recovered
+        assert recovered.action == "quarantined"
+        assert name in recovered.reason
+        assert "\n" not in recovered.reason
+        again.load(Customer, customers("a"))
+    assert (folder / "quarantine" / name).read_bytes() == content
+    assert not (folder / name).exists()
+    assert len(list(graph.recoveries())) == 1
+
+
+def test_a_sidecar_with_nothing_wrong_in_it_is_taken_for_what_it_is(graph: Graph, url: str, tmp_path: Path) -> None:
     folder = tmp_path / "graph" / "__recovery"
-    graph.load(Customer, customers("a"))
-    for number, given in enumerate((*NO_SIDECAR, *NOT_WHOLE)):
-        operation = f"01ARZ3NDEKTSV4RRFFQ69G5F{number:02d}"
-        name = f"{operation}.json"
-        content = given if isinstance(given, bytes) else json.dumps({**WHOLE, "operation": operation, **given}).encode()
-        (folder / name).write_bytes(content)
-        with Graph.open(url) as again:
-            (recovered,) = again.recovered
-            assert recovered.action == "quarantined"
-            assert name in recovered.reason
-            assert "\n" not in recovered.reason
-            again.load(Customer, customers(f"k{number}"))
-        assert (folder / "quarantine" / name).read_bytes() == content
-        assert not (folder / name).exists()
-    assert len(list(graph.recoveries())) == len(NO_SIDECAR) + len(NOT_WHOLE)
-    operation = "01ARZ3NDEKTSV4RRFFQ69G5FZZ"  # one with nothing wrong in it is taken for what it is
-    (folder / f"{operation}.json").write_text(json.dumps({**WHOLE, "operation": operation}))
+    folder.mkdir()
+    (folder / f"{WHOLE['operation']}.json").write_text(json.dumps(WHOLE))
     with Graph.open(url) as again:
         assert [one.action for one in again.recovered] == ["dropped"]
 
