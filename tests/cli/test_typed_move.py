@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from marking import examples, slow_after
+from marking import examples
 
 from ontolake.cli import main
 from ontolake.model import Entity, Field, Relation
@@ -307,7 +307,8 @@ OBJECTS = st.builds(
 LINKS = st.builds(Linked, left_key=KEYS, right_key=KEYS, instance=KEYS, weight=st.floats())
 
 
-@pytest.mark.parametrize("engine", slow_after(1, ["v2", "v1"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["v2", "v1"])
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(objects=st.lists(OBJECTS, max_size=4), links=st.lists(LINKS, max_size=3))
 def test_whatever_is_stored_comes_back_as_it_was(

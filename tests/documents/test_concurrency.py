@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from documents_support import OpenSpace, increment, start_child, write
+from marking import slow_after
 
 from ontolake.documents import ConflictError, HeadIs, Patch, PreconditionFailedError, Reads, Set, Space
 from ontolake.errors import Contended
@@ -135,7 +136,7 @@ def test_a_database_that_stays_busy_is_contended(native_place: str, open_here: O
     assert write(two, Set("a", {})).seq == 1
 
 
-@pytest.mark.parametrize("place", ["{}/", "sqlite+file://{}"])
+@pytest.mark.parametrize("place", slow_after(1, ["{}/", "sqlite+file://{}"]))
 def test_a_forked_process_has_to_open_the_space_again(place: str, tmp_path: Path) -> None:
     """SQLite's connections must not be used on the other side of a fork; nor must a lock that was held then stay so."""
     program = """
