@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
-from ontolake.graph.together import begin
+from ontolake.graph.together import begin, in_order
 from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-FRAGMENT_ROWS = 131_072
-"""Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in."""
-STEP_ROWS = 8 * FRAGMENT_ROWS
-"""Rows after which files are made durable while the next ones are written."""
+FRAGMENT_ROWS = 262_144
+"""Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in, and
+every file costs the time to begin and end it."""
+STEP_ROWS = 2 * FRAGMENT_ROWS
+"""Rows that are written in one go, beside others; their files are made durable while the next ones are written."""
 STAGED_ROWS = 50_000
 """Rows from which on writing and checking overlap."""
 
@@ -40,10 +41,12 @@ def append(place: Place, base: LanceDataset, rows: pa.Table, told: Told | None =
     from lance.dataset import LanceOperation, Transaction
     from lance.fragment import write_fragments
 
+    def write(start: int) -> Any:
+        return write_fragments(rows.slice(start, STEP_ROWS), base, mode="append", storage_options=place.options,
+                               max_rows_per_file=FRAGMENT_ROWS)
+
     fragments: list[Any] = []
-    for start in range(0, rows.num_rows, STEP_ROWS):
-        written = write_fragments(rows.slice(start, STEP_ROWS), base, mode="append", storage_options=place.options,
-                                  max_rows_per_file=FRAGMENT_ROWS)
+    for written in in_order([partial(write, start) for start in range(0, rows.num_rows, STEP_ROWS)]):
         if told is not None:
             told(written)
         fragments += written

@@ -19,8 +19,9 @@ from ontolake import faults
 Result = TypeVar("Result")
 
 _pools: dict[str, ThreadPoolExecutor] = {}
-_WIDTH = {"sync": 12, "work": 4}
-"""Syncs only wait, and wait for nobody else; work may wait for syncs, never for other work."""
+_WIDTH = {"sync": 12, "write": max(2, (os.cpu_count() or 1) // 2), "work": 4}
+"""Syncs only wait. While Lance begins and ends the files of one write, it encodes the rows of another. Neither waits
+for anybody else; work may wait for both, never for other work."""
 
 os.register_at_fork(after_in_child=_pools.clear)
 
@@ -64,6 +65,22 @@ def together(actions: Sequence[Callable[[], Result]]) -> tuple[list[Result], lis
         except BaseException as error:
             return found, [error]
     return found, []
+
+
+def in_order(writes: Sequence[Callable[[], Result]]) -> Iterator[Result]:
+    """Write some of it at once, and return results in their order. None is at work any more when the last one, or what
+    was raised, is told."""
+    if len(writes) == 1:
+        yield writes[0]()
+        return
+    futures = [begin(write, "write") for write in writes]
+    try:
+        for future in futures:
+            yield future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+        wait(futures)
 
 
 def sync(path: str) -> bool:
