@@ -128,6 +128,7 @@ def test_memory_belongs_to_the_process_that_has_it(onto) -> None:
     assert "lives in the process" in done.err
 
 
+@pytest.mark.slow
 def test_a_bug_is_told_in_two_lines_too() -> None:
     code = "from ontolake.cli import app, main; app.command('divide')(lambda: 1 / 0); exit(main(['divide']))"
     command, quiet = [sys.executable, "-c", code], {**os.environ, "ONTO_TRACEBACK": ""}
@@ -142,6 +143,7 @@ def test_a_bug_is_told_in_two_lines_too() -> None:
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_told_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
@@ -150,6 +152,7 @@ def test_a_full_disk_is_told_in_one_line() -> None:
     assert done.stderr.splitlines() == ["error: [Errno 28] No space left on device"]
 
 
+@pytest.mark.slow
 def test_closed_streams_are_no_trouble() -> None:
     done = subprocess.run(["bash", "-c", f"{PROGRAM} version >&-"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -161,6 +164,7 @@ def write_notes(where: str, count: int) -> None:
         store.append_wal(token, [WalRecord(b"note")] * count)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_not_an_error(tmp_path: Path) -> None:
     where = f"file://{tmp_path}/long.db"
     write_notes(where, 20_000)

@@ -59,7 +59,7 @@ def empty_folder(
     os.environ.update(before)
 
 
-MANY_COMMANDS = ("cli", "documents", "engine", "events", "graph", "ontology_objects", "sql")
+MANY_COMMANDS = ("README", "cli", "documents", "engine", "events", "graph", "ontology_objects", "sql")
 SLOW = {page: [pytest.mark.slow] for page in MANY_COMMANDS}
 SLOW["spark"] = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 RUN = [pytest.param(page, id=page.stem, marks=SLOW.get(page.stem, [])) for page in PAGES]

@@ -230,8 +230,11 @@ TestHistories = Histories.TestCase
 TestHistories.settings = QUICK
 TestHistoriesOnPages = HistoriesOnPages.TestCase
 TestHistoriesOnPages.settings = settings(QUICK, max_examples=10)
-TestHistoriesOnFiles = HistoriesOnFiles.TestCase
-TestHistoriesOnFiles.settings = settings(QUICK, max_examples=5)
+
+
+@pytest.mark.slow
+class TestHistoriesOnFiles(HistoriesOnFiles.TestCase):
+    settings = settings(QUICK, max_examples=5)
 
 
 @pytest.mark.slow

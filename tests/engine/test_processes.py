@@ -13,6 +13,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from marking import slow_after
 
 from ontolake.errors import Invalid
 from ontolake.storage import open_storage
@@ -89,7 +90,7 @@ def test_a_connection_that_is_forgotten_is_closed(place: str) -> None:
         assert storage.current_fence() is None
 
 
-@pytest.mark.parametrize("name", ["pages.db", "pages"])
+@pytest.mark.parametrize("name", slow_after(1, ["pages.db", "pages"]))
 def test_a_forked_process_is_refused_and_leaves_its_parent_alone(name: str, tmp_path: Path) -> None:
     ended = run("""
         import os, sys

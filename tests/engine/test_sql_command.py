@@ -72,6 +72,7 @@ def test_json(shop: str, look: Any) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_table_on_a_terminal(tmp_path: Path, connect: Connect) -> None:
     connect(f"file://{tmp_path}/pages.db").execute("CREATE TABLE t(x, y); INSERT INTO t VALUES ('a\x1b[31mb\nc', 7)")
     main_end, other_end = pty.openpty()

@@ -47,6 +47,7 @@ def test_many_commits_end_in_few_fragments_with_every_row(graph: Graph, url: str
         assert list(again.verify()) == []
 
 
+@pytest.mark.slow
 def test_a_transaction_goes_on_over_an_optimize_and_stops_at_changes(graph: Graph, url: str) -> None:
     for number in range(4):
         graph.load(Customer, customers(f"k{number}"))

@@ -77,6 +77,7 @@ def test_what_cannot_be_made_or_deleted(graph: Graph) -> None:
     assert [branch.name for branch in graph.branches.list()] == ["main"]
 
 
+@pytest.mark.slow
 def test_a_branch_made_again_is_not_mistaken_for_the_old_one_by_a_live_handle(graph: Graph, url: str) -> None:
     graph.load(Customer, customers("a"))
     graph.branches.create("try")
@@ -121,6 +122,7 @@ def test_a_stale_handle_cannot_harm_a_branch_made_again(graph: Graph, url: str, 
         assert list(held(again, "try")["node/Customer"]) == ["a", "b", "more", "new"]
 
 
+@pytest.mark.slow
 def test_what_was_merged_from_a_branch_outlives_it(graph: Graph, url: str) -> None:
     """Also where another branch of its name has come since: as a state to look back at, and as a base of merges."""
     graph.load(Customer, customers("a"))

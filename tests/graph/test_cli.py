@@ -129,6 +129,7 @@ def test_a_strategy_is_for_all_tables_or_for_one(run: Any, url: str) -> None:
     assert run("get", "Customer", "a")["tier"] == "two"
 
 
+@pytest.mark.slow
 def test_the_verbs_of_any_store(run: Any, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("init", "--models", MODELS)
     with Graph.open(url) as graph:

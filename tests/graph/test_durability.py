@@ -115,6 +115,7 @@ def test_rows_that_were_written_ahead_are_shown_once_or_leave_no_files(graph: Gr
     assert len(data) == 1
 
 
+@pytest.mark.slow
 def test_files_of_a_big_load_are_synced_while_others_are_written(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
@@ -151,6 +152,7 @@ def test_a_disk_that_cannot_sync_what_was_written_ahead_fails_the_load(
     assert len(held(graph)["node/Order"]) == 3
 
 
+@pytest.mark.slow
 def test_small_commits_tell_new_rows_from_old_ones(url: str) -> None:
     """Also where another process, a branch or an optimize has moved the table meanwhile."""
     with Graph.init(url, TYPES) as graph, Graph.open(url) as other:
@@ -180,6 +182,7 @@ def test_small_commits_tell_new_rows_from_old_ones(url: str) -> None:
         assert graph.snapshot().table(Customer).count() == len(expected)
 
 
+@pytest.mark.slow
 def test_a_new_branch_and_a_fork_are_synced(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.load(Customer, customers("a"))
     rows = many(STAGED_ROWS)

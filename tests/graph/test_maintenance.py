@@ -106,6 +106,7 @@ def test_cleanup_keeps_every_version_that_something_shows(graph: Graph, url: str
     assert isinstance(graph, Maintained)
 
 
+@pytest.mark.slow
 def test_cleanup_counts_the_commits_of_a_branch_itself(graph: Graph, url: str) -> None:
     """Those that came with a merge are counted where they were made."""
     graph.load(Customer, customers("first"))

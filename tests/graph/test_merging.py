@@ -88,6 +88,7 @@ def test_up_to_date_fast_forward_and_merged(graph: Graph) -> None:
     assert held(graph, "try") == held(graph)
 
 
+@pytest.mark.slow
 def test_merging_again_sees_what_was_merged_before(graph: Graph) -> None:
     graph.load(Customer, customers("a", "b"))
     graph.branches.create("try")
@@ -101,6 +102,7 @@ def test_merging_again_sees_what_was_merged_before(graph: Graph) -> None:
     assert graph.merge("try").status in ("up_to_date", "fast_forward")
 
 
+@pytest.mark.slow
 def test_a_merge_through_a_third_branch(graph: Graph) -> None:
     graph.load(Customer, customers("a"))
     graph.branches.create("one")

@@ -74,6 +74,7 @@ def merged(graph: Graph, **options: Any) -> dict[str, dict[Any, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_types_that_the_source_added_come_with_their_rows(forked: Graph) -> None:
     evolve(forked, "try", Tag, Tagged)
     forked.load(Tag, [{"id": "t", "text": "new"}], branch="try")
@@ -228,6 +229,7 @@ def test_a_column_that_became_unique_meets_rows_of_the_other_side(forked: Graph)
     assert len(merged(forked)["node/Order"]) == 5
 
 
+@pytest.mark.slow
 def test_two_different_changes_of_a_type_are_a_conflict_that_names_the_columns(forked: Graph) -> None:
     evolve(forked, "try", order(**TOTAL, x=(int | None, {"default": None})))
     evolve(forked, "main", order(**TOTAL, y=(int | None, {"default": None})))
@@ -236,6 +238,7 @@ def test_two_different_changes_of_a_type_are_a_conflict_that_names_the_columns(f
     assert merged(forked)["node/Order"][1] == {"id": 1, "total": 1.0, "x": None}
 
 
+@pytest.mark.slow
 def test_a_type_that_was_dropped_and_made_anew_is_not_taken_for_the_old_one(forked: Graph) -> None:
     drop(forked, "try", "Order", "Placed")
     evolve(forked, "try", Order)

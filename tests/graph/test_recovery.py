@@ -205,6 +205,7 @@ def test_what_was_dropped_for_good_is_removed_by_the_next_opening(graph: Graph, 
             dict(again.snapshot(first).rows("Customer"))
 
 
+@pytest.mark.slow
 def test_a_table_that_somebody_makes_anew_is_not_removed_meanwhile(graph: Graph, url: str, tmp_path: Path) -> None:
     graph.load(Customer, customers("a", tier=SECRET))
     interrupted(graph, "graph: before removing versions", lambda: drop_for_good(graph))
@@ -226,6 +227,7 @@ def test_a_table_that_somebody_makes_anew_is_not_removed_meanwhile(graph: Graph,
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_two_drops_that_were_cut_off_are_both_finished(graph: Graph, url: str) -> None:
     with Graph.open(url) as other:
         for number, one in enumerate((graph, other)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from marking import slow_after
 from tests.ontology.naive import NaiveStore, key_of
 from tests.ontology.shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
 from tests.ontology.test_oracle import MAKERS
@@ -20,7 +21,7 @@ from .conftest import fresh_memory
 
 
 @pytest.mark.parametrize("few", [0, module.FEW])
-@pytest.mark.parametrize("place", ["sqlite v1", "sqlite v2", "objects v1", "objects v2"])
+@pytest.mark.parametrize("place", slow_after(2, ["sqlite v2", "objects v2", "sqlite v1", "objects v1"]))
 def test_changes_are_those_of_a_naive_store(
     tmp_path: Path, place: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

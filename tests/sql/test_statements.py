@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from marking import slow_after
 
 from ontolake.sql import Database, SqlError, UniqueError, keys, parallel_splits
 from ontolake.sql.rows import TOMBSTONE
@@ -123,7 +124,7 @@ def test_nanoseconds_are_kept(db: Database) -> None:
     assert rows(db, "SELECT count(*) FROM t WHERE ts = TIMESTAMP '2026-01-01 00:00:00.123456789'") == [(1,)]
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 5000])
+@pytest.mark.parametrize("count", slow_after(3, [0, 1, 3, 5000]))
 def test_in_lists_of_any_length(db: Database, count: int) -> None:
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, x TEXT)")
     db.bulk_load("t", pa.table({"id": range(3000), "x": [str(n) for n in range(3000)]}))
