@@ -15,7 +15,9 @@ from clock import Clock
 from ontolake.model.stored import StoredType
 from ontolake.objects import open_store
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
-from ontolake.ontology.repository.s3 import maintenance
+from ontolake.ontology.repository.protocol import Lease
+from ontolake.ontology.repository.s3 import lease, maintenance
+from ontolake.ontology.repository.s3.access import Access
 
 from .works import Human, Knows, fill, migrate, opened
 
@@ -115,6 +117,28 @@ def test_taking_the_lock_stops_a_commit_under_way(memory: str) -> None:
     with two.repository.transaction("two") as transaction:
         transaction.reconcile(two.types[0], [("b", "x", 0)])
         one.repository.acquire_lease("one")
+        with pytest.raises(HeadMismatchError):
+            transaction.finish({})
+    assert two.repository.head() == 0
+    one.repository.release_lease("one")
+    one.close()
+    two.close()
+
+
+def test_a_lock_taken_between_two_looks_stops_a_commit_too(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(memory)
+    one, two = opened(store), opened(store)
+    look = lease.holder
+
+    def look_and_miss(access: Access) -> Lease | None:
+        found = look(access)
+        monkeypatch.setattr(lease, "holder", look)
+        one.repository.acquire_lease("one")
+        return found
+
+    monkeypatch.setattr(lease, "holder", look_and_miss)
+    with two.repository.transaction("two") as transaction:
+        transaction.reconcile(two.types[0], [("b", "x", 0)])
         with pytest.raises(HeadMismatchError):
             transaction.finish({})
     assert two.repository.head() == 0

@@ -175,10 +175,10 @@ class S3Repository(SingleRows, ABC):
     # writing
     @contextlib.contextmanager
     def transaction(self, owner: str) -> Iterator[S3Transaction]:
-        with self.lock.writing(owner):
-            self._pinned = self.moment()
+        with self.lock.writing(owner, self.moment) as moment:
+            self._pinned = moment
             try:
-                yield S3Transaction(self, self._pinned)
+                yield S3Transaction(self, moment)
             finally:
                 self._pinned = None
 
@@ -271,8 +271,7 @@ class S3Repository(SingleRows, ABC):
     def restate(self, change: Callable[[Moment], Restated | None]) -> Manifest | None:
         """Write a new manifest of the newest commit, with other types or files. None if there is nothing to do."""
         for _ in range(_TRIES):
-            with self.lock.writing(self.runtime_id):
-                moment = self.moment()
+            with self.lock.writing(self.runtime_id, self.moment) as moment:
                 restated = change(moment)
                 before = moment.manifest
                 if restated is None or before is None:

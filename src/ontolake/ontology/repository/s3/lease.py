@@ -12,8 +12,9 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from ontolake import faults
 from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
@@ -28,6 +29,8 @@ from ontolake.ontology.repository.s3.layout import LOCK, Head, Lock
 
 _PAUSE = 0.05
 _log = logging.getLogger("ontolake.ontology")
+
+T = TypeVar("T")
 
 
 class ObjectLock:
@@ -47,8 +50,8 @@ class ObjectLock:
         self._beaten = True
 
     @contextlib.contextmanager
-    def writing(self, owner: str) -> Iterator[None]:
-        """A block in which nobody else holds the lock as it begins.
+    def writing(self, owner: str, look: Callable[[], T]) -> Iterator[T]:
+        """A block with the head that `look` finds at a moment when nobody else holds the lock.
 
         Raises `LockContentionError`, and `LeaseExpiredError` if the lock was held and is no more.
         """
@@ -56,7 +59,7 @@ class ObjectLock:
             raise StorageBackendError(f"{self._uri!r} is open for reading only", hint="open it without readonly")
         taken = self._begin(owner)
         try:
-            yield
+            yield self._found_free(owner, look) if self._lease is None else look()
         finally:
             if taken:
                 self._lease = None
@@ -64,7 +67,7 @@ class ObjectLock:
                     drop(self._access, owner)
 
     def _begin(self, owner: str) -> bool:
-        """Whether the lock was taken for this one commit."""
+        """See to the lock if it is held. Returns whether it was taken for this one commit."""
         if self._lease is not None:
             found = holder(self._access)
             if found is None or found.owner_id not in (owner, self._lease.owner_id):
@@ -78,8 +81,18 @@ class ObjectLock:
             self._lease = take(self._access, owner, self._config.lease_ttl, patience)
             self._beaten = False
             return True
-        wait_until_free(self._access, owner, self._config.lock_timeout)
         return False
+
+    def _found_free(self, owner: str, look: Callable[[], T]) -> T:
+        # The head first: whoever takes the lock after the second look moves the head's fence behind the first. The
+        # other way round, a commit could come to go by the new fence, and so get in while the lock is held.
+        deadline = time.monotonic() + self._config.lock_timeout
+        while True:
+            head = look()
+            found = holder(self._access)
+            if found is None or found.owner_id == owner:
+                return head
+            wait_until_free(self._access, owner, deadline - time.monotonic())
 
     def check(self) -> None:
         """Raises `LeaseExpiredError` if a lock that is held has run out."""
