@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ class Process:
     def __init__(self, program: str, *arguments: str) -> None:
         self._popen = subprocess.Popen(
             [sys.executable, "-c", PRELUDE + textwrap.dedent(program), *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
     @property
@@ -33,7 +34,8 @@ class Process:
         found = self._popen.stdout.readline()
         if not found:
             assert self._popen.stderr is not None
-            raise AssertionError(self._popen.stderr.read())
+            error = self._popen.stderr.read()
+            raise AssertionError(f"it ended with {self._popen.wait()}: {error}")
         return found.strip()
 
     def tell(self, text: str) -> None:
@@ -55,7 +57,9 @@ class Process:
         return self._popen.returncode
 
     def kill(self) -> None:
-        self._popen.kill()
+        """End it, with all that it has forked: they would keep its pipes open."""
+        if self._popen.returncode is None:
+            os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.communicate()
 
 

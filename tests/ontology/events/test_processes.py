@@ -195,12 +195,13 @@ def test_a_runner_that_dies_again_and_again_makes_a_dead_letter(shared: str) -> 
     def die(context):
         faults.kill()
 
-    each(lambda url: opened(url, event_lease=0.05, event_max_attempts=2).run([die]))
+    each(lambda url: opened(url, event_max_attempts=2).run([die]))
     """
     with session_at(shared, event_max_attempts=2) as session, process(program) as forks:
         session.commit(event=Ordered(item="x"))
         for _ in range(2):
             assert int(forks.ask(shared)) == -signal.SIGKILL
+            let_claims_run_out(session)
         finish(session)
         (letter,) = session.dead_letters()
         assert letter.attempts == 2
