@@ -17,7 +17,8 @@ from ontolake.storage.conformance.peers import ProcessPeer
 
 Connect = Callable[..., apsw.Connection]
 Start = Callable[..., ProcessPeer]
-KNOBS: dict[str, Any] = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0, "fence_lease_ms": 600_000}
+KNOBS: dict[str, Any] = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0, "fence_lease_ms": 600_000,
+                         "fence_renew_ms": 600_000}
 """Index and compact within the append that made it due, and renew nothing: the points do not vary between runs."""
 
 
