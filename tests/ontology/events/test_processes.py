@@ -232,6 +232,7 @@ SHARE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["v2"])
 def test_processes_share_a_queue_and_handle_each_event_once(shared: str, engine: str) -> None:
     session = opened(shared, engine)
