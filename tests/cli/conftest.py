@@ -65,7 +65,7 @@ def program() -> Onto:
     """Runs the installed program."""
 
     def run(*arguments: str, **variables: str) -> Done:
-        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False,
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=200, check=False,
                               env={**os.environ, **variables})
         return Done(done.returncode, done.stdout, done.stderr)
 

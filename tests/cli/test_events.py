@@ -196,7 +196,7 @@ def test_ctrl_c_ends_a_run_properly(onto: Onto, shop: str) -> None:
         assert runner["pid"] == running.pid
         assert str(running.pid) in onto("events", "runners").out
         running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=60)
+        out, _ = running.communicate(timeout=200)
         assert (running.returncode, out) == (
             0, "handled 1 event, 0 attempts failed, 0 dead letters, 0 ticks fired\n")
     finally:

@@ -174,5 +174,5 @@ space.close()
 sys.exit(code)
 """
     ended = subprocess.run([sys.executable, "-c", program, place.format(tmp_path)], capture_output=True, text=True,
-                           timeout=60, check=False)  # fmt: skip
+                           timeout=200, check=False)  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -20,7 +20,7 @@ def keys(changes: Any) -> list[Any]:
 
 def test_watching_starts_with_what_is_there_and_goes_on_with_what_comes(space: Space) -> None:
     write(space, Set("a", {"n": 1}))
-    watched = space.watch(since=0, idle_timeout=20)
+    watched = space.watch(since=0, idle_timeout=120)
     assert next(watched).after == {"n": 1}
     write(space, Patch("a", [increment()]), Set("b", {}))
     assert [(change.commit, change.key) for change in itertools.islice(watched, 2)] == [(2, "a"), (2, "b")]
@@ -28,7 +28,7 @@ def test_watching_starts_with_what_is_there_and_goes_on_with_what_comes(space: S
 
 def test_without_a_start_only_what_is_new_is_told(space: Space) -> None:
     write(space, Set("old", {}))
-    watched = space.watch(idle_timeout=20)
+    watched = space.watch(idle_timeout=120)
     write(space, Set("new", {}))
     assert next(watched).key == "new"
 
@@ -62,7 +62,7 @@ def test_a_commit_in_the_same_process_wakes_the_watcher(space: Space, monkeypatc
     thread.start()
     for _ in range(50):
         write(space, Set("a", {}))
-    thread.join(30)
+    thread.join(120)
     assert seen == list(range(1, 51))
 
 
@@ -77,17 +77,17 @@ def test_a_commit_between_looking_and_waiting_is_not_missed(native: Space, monke
         return last
 
     monkeypatch.setattr(watching, "_last_seq", look_and_write)
-    assert keys(itertools.islice(native.watch(since=0, idle_timeout=10), 1)) == ["a"]
+    assert keys(itertools.islice(native.watch(since=0, idle_timeout=120), 1)) == ["a"]
 
 
 def test_changes_of_other_processes_are_seen(shared_place: str, open_here: OpenSpace) -> None:
     open_here(shared_place).close()
     space = open_here(shared_place, readonly=True)
-    watched = space.watch(prefix="odd/", idle_timeout=60)
+    watched = space.watch(prefix="odd/", idle_timeout=120)
     child = start_child("write_many", shared_place, "child", 40)
     told = [change.after["n"] for change in itertools.islice(watched, 20)]
     assert told == list(range(1, 40, 2))
-    child.join(60)
+    child.join(120)
     assert child.exitcode == 0
 
 
@@ -103,9 +103,9 @@ def test_closing_the_space_ends_the_watch(native_place: str, open_here: OpenSpac
 
     thread = threading.Thread(target=watch)
     thread.start()
-    assert started.wait(30)
+    assert started.wait(120)
     space.close()
-    thread.join(30)
+    thread.join(120)
     assert not thread.is_alive()
     assert told == ["a"]
 

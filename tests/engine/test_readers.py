@@ -217,7 +217,7 @@ def test_readers_do_not_wait_for_a_commit_of_their_own_process(shared_place: str
     def pause(step: str) -> None:
         if threading.current_thread() is thread and not reached.is_set():
             reached.set()
-            assert go_on.wait(60)
+            assert go_on.wait(200)
 
     thread = threading.Thread(target=writer.execute, args=("INSERT INTO t VALUES (1)",))
     with faults.arm(pause):
@@ -227,7 +227,7 @@ def test_readers_do_not_wait_for_a_commit_of_their_own_process(shared_place: str
         answers: list[Any] = []
         reading = threading.Thread(target=lambda: answers.append(reader.execute("SELECT count(*) FROM t").get))
         reading.start()
-        reading.join(30)
+        reading.join(120)
         waited = reading.is_alive()
         go_on.set()
         thread.join(60)

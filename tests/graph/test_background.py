@@ -114,5 +114,5 @@ def test_writers_wait_only_for_the_moment_of_taking_over() -> None:
         other = threading.Thread(target=write)
         other.start()
         assert not waiting.is_set()
-    other.join(30)
+    other.join(120)
     assert waiting.is_set()

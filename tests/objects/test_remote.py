@@ -161,7 +161,7 @@ def test_a_forked_process_works_or_is_told_why_not(ministack_url: str, used: boo
         "    os._exit(0)\n"
         "status = os.waitpid(child, 0)[1]; store.put('parent', b'2'); print(os.waitstatus_to_exitcode(status))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=200)
     assert done.stdout == ("7\n" if used else "0\n")
     assert open_store(ministack_url).get("parent").data == b"2"
 

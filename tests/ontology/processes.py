@@ -50,7 +50,7 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._popen.send_signal(number)
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = 200) -> int:
         """How it ended. Fails with its error output if it did so by itself, and badly."""
         _, error = self._popen.communicate(timeout=seconds)
         assert self._popen.returncode in (0, -signal.SIGKILL), error

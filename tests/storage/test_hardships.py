@@ -117,7 +117,7 @@ def test_a_forked_process_must_open_for_itself(tmp_path: Path) -> None:
     child = multiprocessing.get_context("fork").Process(target=_use, args=(storage, token, there))
     child.start()
     answers = [here.recv() for _ in range(4)]
-    child.join(20)
+    child.join(200)
     assert all("before a fork" in answer for answer in answers), answers
     assert storage.append_wal(token, [write(2)]) == 2
     storage.close()
@@ -166,6 +166,6 @@ def test_interrupts_at_any_moment_lose_nothing_that_was_acknowledged(tmp_path: P
     child = multiprocessing.get_context("forkserver").Process(
         target=_append_while_interrupted, args=(tmp_path / "a.db", seed))
     child.start()
-    child.join(60)
+    child.join(200)
     child.kill()
     assert child.exitcode == 0

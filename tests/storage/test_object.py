@@ -160,7 +160,7 @@ def test_handles_that_compact_at_the_same_time_lose_nothing(place: str) -> None:
         for n in range(200, 260):
             storage.append_wal(token, [write(n, n % 7)])
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
         for handle in [*handles, storage]:
             for lsn in range(100, 260, 9):
                 for page in range(7):

@@ -392,7 +392,7 @@ def test_a_run_ends_when_it_is_told_to(either: str) -> None:
         runner.start()
         wait_for(lambda: session.events.count(EventSelection(status="ready")) == 0)
         session.stop()
-        runner.join(30)
+        runner.join(120)
         assert not runner.is_alive()
         assert session.events.runners() == [], "and is no longer listed"
 
@@ -486,7 +486,7 @@ def test_threads_share_a_queue(url: str, engine: str) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(200)
         assert len(reports) == 3
         assert stock(session) == {"x": 55}
         assert parcels(session) == {event.event_id: 1 for event in events}
