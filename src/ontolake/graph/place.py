@@ -35,6 +35,8 @@ class Place:
         self.options: dict[str, str] | None = None
         self.local = location.place is urls.Place.DIRECTORY
         self._owed: dict[str, list[str]] = {}
+        self._ahead: set[str] = set()
+        """Files that were made durable before the commit that brings them."""
         self._lock = threading.Lock()
         if self.local:
             self.root = os.path.abspath(location.path)
@@ -101,7 +103,8 @@ class Place:
         if self.local:
             paths = self._brought(dataset, line, transaction)
             with self._lock:
-                self._owed.setdefault(operation, []).extend(paths)
+                self._owed.setdefault(operation, []).extend(path for path in paths if path not in self._ahead)
+                self._ahead.difference_update(paths)
 
     def pay(self, operation: str) -> None:
         """Make durable what an operation owes: nothing may point to it before."""
@@ -137,13 +140,17 @@ class Place:
         done = {path for path, future in begun.items() if future.result()}
         files = [os.path.join(folder, name) for name in _written(transaction.operation, folder)]
         self._sync(f"{os.path.dirname(file)}/" if file in done else file for file in files)
+        with self._lock:
+            self._ahead.update(files)
         return transaction
 
     def remove_files(self, dataset: LanceDataset, line: str | None, transaction: Any) -> None:
         """Remove the data files of a transaction that will not be committed."""
-        folder = _folder(dataset, line).removeprefix(self.root).strip("/")
-        names = [file.path for fragment in transaction.operation.fragments for file in fragment.files]
-        self.store.delete([f"{folder}/data/{name}" for name in names])
+        folder = _folder(dataset, line)
+        files = [os.path.join(folder, name) for name in _written(transaction.operation, folder)]
+        with self._lock:
+            self._ahead.difference_update(files)
+        self.store.delete([file.removeprefix(self.root).strip("/") for file in files])
 
     def put_owed(self, operation: str, key: str, data: bytes) -> None:
         """Write an object that is there whole at once; on a local disk it is made durable by `pay`."""
