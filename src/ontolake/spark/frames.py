@@ -164,11 +164,14 @@ def stage_frame(
     return [Fragment(**row.asDict()) for row in df.mapInArrow(write, _FRAGMENT).collect()]
 
 
-def staged_frame(spark: SparkSession, fragments: Sequence[Fragment]) -> DataFrame:
-    """Staged rows as a DataFrame, for looking at what would be published."""
+def staged_frame(spark: SparkSession, fragments: Sequence[Fragment], columns: str) -> DataFrame:
+    """Staged rows as a DataFrame, for looking at what would be published.
+
+    Spark would look for the `columns` in the files, by a job of its own, if it were not told.
+    """
     path = local_path(fragments[0].place)
     if path is not None and one_machine(spark):
-        return spark.read.parquet(*[f"{path}/{fragment.key}" for fragment in fragments])
+        return spark.read.schema(columns).parquet(*[f"{path}/{fragment.key}" for fragment in fragments])
     schema = spark_schema(fragments[0].read().schema)
     listed = spark.createDataFrame([tuple(fragment) for fragment in fragments], _FRAGMENT)
 

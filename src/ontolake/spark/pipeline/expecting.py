@@ -46,7 +46,7 @@ def expect(pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[
             views[table_of(info)] = found = tables.after(info, fragments.get(tables.name(info), ()))
             found.createOrReplaceTempView(f"`{info.name}`")
         questions = [question for info in relations
-                     for question in _endpoints(info, tables.staged(fragments[tables.name(info)]), views)]
+                     for question in _endpoints(info, tables.staged(info, fragments[tables.name(info)]), views)]
         questions += [_question(one, tables.spark, views) for one in pipeline.expectations]
     finally:  # the queries know by now what the names mean
         for info in map(type_info, pipeline.types):

@@ -72,24 +72,23 @@ class Tables:
         latest = self.latest(info)
         names = [f"`{column.stored}`" for column in info.all_columns]
         if not fragments:
-            return latest.select(*names) if latest is not None else self.spark.createDataFrame(
-                [], ", ".join(f"`{column.stored}` {spark_type(column)}" for column in info.all_columns))
-        new = self.staged(fragments).select(*names)
+            return latest.select(*names) if latest is not None else self.spark.createDataFrame([], _columns(info))
+        new = self.staged(info, fragments).select(*names)
         if latest is None:
             return new
         keys = [column.stored for column in info.keys]
         return latest.select(*names).join(new.select(*[f"`{key}`" for key in keys]), keys, "left_anti").select(
             *names).unionByName(new)
 
-    def staged(self, fragments: Sequence[Fragment]) -> DataFrame:
-        """What was staged for a table."""
+    def staged(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame:
+        """What was staged for the table of a type."""
         table = f"staged {fragments[0].table}"
         found = self._found.get(table)
         if found is None:
             if local_path(fragments[0].place) is not None and one_machine(self.spark):
-                found = staged_frame(self.spark, fragments)
+                found = staged_frame(self.spark, fragments, _columns(info))
             elif sum(fragment.rows for fragment in fragments) > FEW:
-                found = self._once(staged_frame(self.spark, fragments))
+                found = self._once(staged_frame(self.spark, fragments, _columns(info)))
             else:
                 read = [fragment.read() for fragment in fragments]
                 found = few(self.spark, (batch for one in read for batch in one.to_batches()), read[0].schema)
@@ -107,6 +106,11 @@ class Tables:
             one.unpersist()
         self._kept.clear()
         self._found.clear()
+
+
+def _columns(info: TypeInfo) -> str:
+    """The columns of a type, as Spark writes them down."""
+    return ", ".join(f"`{column.stored}` {spark_type(column)}" for column in info.all_columns)
 
 
 def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
