@@ -50,9 +50,9 @@ def empty_folder(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:  # fmt: skip
     """Where a page's examples run; variables that they set are taken back."""
+    monkeypatch.chdir(tmp_path)
     if request.node.callspec.params["page"].stem == "spark":
         request.getfixturevalue("spark")  # before the page starts a session, which other tests would have to take
-    monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
     yield tmp_path
     os.environ.clear()
