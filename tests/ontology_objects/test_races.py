@@ -147,6 +147,32 @@ def test_a_lock_taken_between_two_looks_stops_a_commit_too(memory: str, monkeypa
     two.close()
 
 
+@pytest.mark.parametrize("held_before", [False, True])
+def test_of_two_who_see_that_the_lock_is_free_one_takes_it(
+    memory: str, held_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(memory)
+    one, two = opened(store), opened(store, lock_timeout=0.1)
+    if held_before:
+        one.repository.acquire_lease("one")
+        one.repository.release_lease("one")
+    read = lease._read
+
+    def read_and_be_late(access: Access) -> Any:
+        found = read(access)
+        monkeypatch.setattr(lease, "_read", read)
+        one.repository.acquire_lease("one")
+        return found
+
+    monkeypatch.setattr(lease, "_read", read_and_be_late)
+    with pytest.raises(LockContentionError):
+        two.repository.acquire_lease("two")
+    assert one.repository.renew_lease("one").owner_id == "one"
+    one.repository.release_lease("one")
+    one.close()
+    two.close()
+
+
 def test_a_writer_whose_lease_ran_out_never_commits(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store, clock = open_store(memory), Clock(monkeypatch)
     one, two = opened(store, lease_ttl=600), opened(store, lock_timeout=0.1)

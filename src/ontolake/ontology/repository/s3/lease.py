@@ -163,13 +163,16 @@ def _read(access: Access) -> tuple[Lock | None, str | None]:
     return (lock if lock.owner_id and lock.expires_at > time.time() else None), found.tag
 
 
-def wait_until_free(access: Access, owner: str, timeout: float) -> Lease | None:
-    """The owner's own lease, or None once nobody holds the lock. Raises `LockContentionError` after `timeout`."""
+def wait_until_free(access: Access, owner: str, timeout: float) -> str | None:
+    """Wait until nobody else holds the lock, and return its tag as it was then; None if there never was a lock.
+
+    Raises `LockContentionError` after `timeout`.
+    """
     deadline = time.monotonic() + timeout
     while True:
-        found = holder(access)
+        found, tag = _read(access)
         if found is None or found.owner_id == owner:
-            return found
+            return tag
         if time.monotonic() >= deadline:
             raise LockContentionError(f"{found.owner_id!r} holds the write lock of {access.url}",
                                       hint="try again, or wait until its lease runs out")
@@ -180,8 +183,7 @@ def take(access: Access, owner: str, ttl: float, timeout: float) -> Lease:
     """Take the lock and fence off commits under way. Raises `LockContentionError`."""
     deadline = time.monotonic() + timeout
     while True:
-        wait_until_free(access, owner, max(0.0, deadline - time.monotonic()))
-        _, tag = _read(access)
+        tag = wait_until_free(access, owner, max(0.0, deadline - time.monotonic()))
         lease = Lease(owner, time.time() + ttl)
         try:
             _write(access, lease, ttl, tag)
@@ -197,15 +199,14 @@ def take(access: Access, owner: str, ttl: float, timeout: float) -> Lease:
 
 def extend(access: Access, owner: str, ttl: float) -> Lease:
     """Renew the lock. Raises `LeaseExpiredError` if it is no longer this owner's, or has run out."""
-    found, tag = _read(access)
-    if found is None or found.owner_id != owner:
-        raise lost(None if found is None else Lease(found.owner_id, found.expires_at))
-    lease = Lease(owner, time.time() + ttl)
-    try:
-        _write(access, lease, ttl, tag)
-    except PreconditionFailed:
-        raise lost(holder(access)) from None
-    return lease
+    while True:
+        found, tag = _read(access)
+        if found is None or found.owner_id != owner:
+            raise lost(None if found is None else Lease(found.owner_id, found.expires_at))
+        lease = Lease(owner, time.time() + ttl)
+        with contextlib.suppress(PreconditionFailed):  # else somebody took it, or another thread of ours renewed it
+            _write(access, lease, ttl, tag)
+            return lease
 
 
 def drop(access: Access, owner: str) -> None:
