@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from ontolake.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -35,14 +38,10 @@ def run_python(block: Block, page: Path, namespace: dict[str, Any]) -> None:
 
 
 def run_console(block: Block, page: Path) -> None:
-    programs = Path(sys.executable).parent
     for command in re.findall(r"^\$ (.*)$", block.body, re.MULTILINE):
-        assert command.startswith("onto "), f"{page.name}:{block.line}: a console block runs `onto` only: {command}"
-        done = subprocess.run(
-            ["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False,
-            env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
-        )  # fmt: skip
-        assert done.returncode == 0, f"{page.name}:{block.line}: {command}\n{done.stdout}{done.stderr}"
+        program, *arguments = shlex.split(command)
+        assert program == "onto", f"{page.name}:{block.line}: a console block runs `onto` only: {command}"
+        assert main(arguments) == 0, f"{page.name}:{block.line}: {command}"
 
 
 @pytest.fixture
@@ -59,9 +58,7 @@ def empty_folder(
     os.environ.update(before)
 
 
-MANY_COMMANDS = ("README", "cli", "documents", "engine", "events", "graph", "ontology_objects", "sql")
-SLOW = {page: [pytest.mark.slow] for page in MANY_COMMANDS}
-SLOW["spark"] = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+SLOW = {"graph": [pytest.mark.slow], "spark": [pytest.mark.slow, pytest.mark.xdist_group("spark")]}
 RUN = [pytest.param(page, id=page.stem, marks=SLOW.get(page.stem, [])) for page in PAGES]
 
 
