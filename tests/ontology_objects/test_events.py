@@ -409,6 +409,7 @@ def test_what_a_claim_costs_does_not_grow_with_history(memory: str) -> None:
     session.close()
 
 
+@pytest.mark.slow
 def test_a_long_queue_is_claimed_in_order_page_by_page(memory: str) -> None:
     store = CountingStore(open_store(memory))
     session = opened(store)

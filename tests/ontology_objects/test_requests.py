@@ -24,6 +24,7 @@ def many_types(count: int) -> list[Any]:
         "__module__": __name__}) for number in range(count)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_commit_of_one_type_makes_few_requests_whatever_the_history(memory: str) -> None:
     store = CountingStore(open_store(memory))
     session = opened(store)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from marking import slow_after
 from sql_work import work
 
 from ontolake.errors import Invalid
@@ -45,7 +46,7 @@ QUERIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("sql", slow_after(8, QUERIES))
 def test_an_aggregate_in_parts_is_that_of_the_whole(sql: str, whole: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     values = (COUNT // 2,) * sql.count("?")
     expected = whole.query(sql, values)

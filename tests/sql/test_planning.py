@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from marking import slow_after
 from sql_work import work
 
 from ontolake.sql import Database, keyspace, open_database
@@ -181,7 +182,7 @@ def changed() -> Any:
         yield db
 
 
-@pytest.mark.parametrize(("rest", "expected"), ENDS)
+@pytest.mark.parametrize(("rest", "expected"), slow_after(4, ENDS))
 def test_the_first_and_last_rows_of_the_past_are_found_without_the_others(
     changed: Database, monkeypatch: pytest.MonkeyPatch, rest: str, expected: list[int]
 ) -> None:
