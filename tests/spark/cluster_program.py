@@ -88,14 +88,14 @@ def doubled(rows: pa.Table) -> pa.Table:
 class Driver:
     """What it can be told to do."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, java: str) -> None:
         self.spark = session("cluster", master=master, short_lived=True, settings={
             "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
             "spark.driver.memory": "1g", "spark.executor.cores": 1, "spark.cores.max": 2,
             "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": 2, "spark.locality.wait": "0s", "spark.speculation": "true",
             "spark.python.task.killTimeout": "120s",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": java,
         })  # fmt: skip
 
     def where(self, gate: str) -> Any:
@@ -140,7 +140,7 @@ def _seen(gate: str) -> tuple[int, str | None]:
 
 
 def main() -> None:
-    driver = Driver(sys.argv[1])
+    driver = Driver(*sys.argv[1:])
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         told = json.loads(line)

@@ -24,6 +24,7 @@ from ontolake.model import Entity, Field
 from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Session
 from ontolake.parallel import clean
+from ontolake.spark.starting import check_java, class_archive
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -44,6 +45,8 @@ class Wider(Entity):
 Wider.__name__ = "Part"
 PATHS = {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
 """Where the driver and the workers find what tests share."""
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java where there are many, for seconds."""
 
 
 def free_port() -> int:
@@ -59,6 +62,9 @@ class Cluster:
         self._folder = folder
         self._home = Path(pyspark.__file__).parent
         self._processes: list[subprocess.Popen[Any]] = []
+        self._archive = class_archive(check_java())
+        if "ArchiveClassesAtExit" in self._archive:  # one of all these that would write it is enough: the driver
+            self._archive = ""
         port, self._pages = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{port}"
         self._start("master", "master.Master", "--port", str(port), "--webui-port", str(self._pages))
@@ -68,15 +74,16 @@ class Cluster:
         self._log = (folder / "driver.log").open("wb")
         program = Path(__file__).parent / "cluster_program.py"
         self._driver = subprocess.Popen(
-            [sys.executable, str(program), self.master], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._log, text=True, env={**os.environ, **variables, **PATHS}, start_new_session=True)  # fmt: skip
+            [sys.executable, str(program), self.master, f"{LIGHT} {self._archive}"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ, **variables, **PATHS},
+            start_new_session=True)  # fmt: skip
         self._processes.append(self._driver)
         assert self.said() == "ready"
 
     def _start(self, name: str, what: str, *arguments: str, host: str = "127.0.0.1") -> subprocess.Popen[Any]:
         variables = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
         variables |= PATHS | {"SPARK_HOME": str(self._home), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m",
-                      "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+                              "SPARK_DAEMON_JAVA_OPTS": f"{LIGHT} {self._archive}"}
         with (self._folder / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(
                 ["bash", str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", host,

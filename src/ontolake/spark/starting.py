@@ -65,8 +65,8 @@ def session(
         options = chosen.get("spark.driver.extraJavaOptions", "")
         if short_lived:
             options = f"{options} -XX:TieredStopAtLevel=1"
-        if quick_start and master is None:
-            options = f"{options} {_archive(java)}"
+        if quick_start:
+            options = f"{options} {class_archive(java)}"
         if options.strip():
             chosen["spark.driver.extraJavaOptions"] = options.strip()
         builder = SparkSession.builder.appName(name).master(master or "local[2,3]")
@@ -119,7 +119,7 @@ def check_java() -> str:
     return told
 
 
-def _archive(java: str) -> str:
+def class_archive(java: str) -> str:
     """The option by which Java reads the archive of classes, or makes it at its end if there is none yet.
 
     The archive is of one Java and one set of jars; another one gets another. Java goes without if it does not fit.
