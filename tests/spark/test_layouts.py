@@ -24,6 +24,8 @@ from ontolake.parallel import open_parallel
 from ontolake.spark import catalog, save, table
 from ontolake.sql import open_database
 
+from .asking import together
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
 if TYPE_CHECKING:
@@ -150,8 +152,6 @@ FILTERS: list[tuple[list[Any], Callable[[Any], Any]]] = [
 
 
 def test_filters_give_the_rows_that_spark_gives_without_them(spark: SparkSession, place: Place) -> None:
-    from functools import reduce
-
     from pyspark.sql import functions as F
 
     place.put(items())
@@ -159,16 +159,12 @@ def test_filters_give_the_rows_that_spark_gives_without_them(spark: SparkSession
     found = table(spark, place.url, place.table, types=place.types)
     local = spark.createDataFrame(found.toArrow())
 
-    def together(parts: list[DataFrame]) -> list[tuple[Any, ...]]:
-        numbered = [df.select(F.lit(number).alias("n"), "id") for number, df in enumerate(parts)]
-        return sorted(map(tuple, reduce(lambda a, b: a.union(b), numbered).collect()))
-
-    wanted = together([local.where(condition(F)) for _, condition in FILTERS])
+    wanted = together(local.where(condition(F)) for _, condition in FILTERS)
     assert len({number for number, _ in wanted}) == len(FILTERS)
-    assert together([table(spark, place.url, place.table, filters=filters, types=place.types)
-                     for filters, _ in FILTERS]) == wanted
+    assert together(table(spark, place.url, place.table, filters=filters, types=place.types)
+                    for filters, _ in FILTERS) == wanted
     plain = by_format(spark, place, found)
-    assert together([plain.where(condition(F)) for _, condition in FILTERS]) == wanted
+    assert together(plain.where(condition(F)) for _, condition in FILTERS) == wanted
 
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
