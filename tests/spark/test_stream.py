@@ -46,16 +46,12 @@ def test_each_commit_is_read_once_also_after_a_restart(spark: SparkSession, tmp_
 
     follow()
     assert [one for one in batches if one] == [[("insert", "a", 1), ("insert", "b", 1)], [("update", "a", 2)]]
-    commit(url, ("c", 3))
-    batches.clear()
-    follow()
-    assert [one for one in batches if one] == [[("insert", "c", 3)]]
     last = max(int(file.name) for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdigit())
     for name in (f"{last}", f".{last}.crc"):  # as if Spark had died before it wrote down that the batch was done
         (tmp_path / "checkpoint" / "commits" / name).unlink()
-    commit(url, ("c", 4), ("d", 4))
+    commit(url, ("a", 3), ("c", 3))
     batches.clear()
     follow()
     again, new = [one for one in batches if one]
-    assert again == [("insert", "c", 3)], "the same rows, although there is a newer state by now"
-    assert new == [("insert", "d", 4), ("update", "c", 4)]
+    assert again == [("update", "a", 2)], "the same rows, although there is a newer state by now"
+    assert new == [("insert", "c", 3), ("update", "a", 3)]
