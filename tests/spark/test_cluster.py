@@ -26,7 +26,7 @@ from ontolake.ontology import Session
 from ontolake.parallel import clean
 from ontolake.spark.starting import check_java, class_archive
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 
 ROWS = 9_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,19 +34,16 @@ def run(
 ) -> None:  # fmt: skip
     """Read, check and reconcile all sources, and publish one commit, or nothing."""
     from ontolake.spark.quiet import quiet
-    from ontolake.spark.starting import session
+    from ontolake.spark.starting import lent
 
     pipeline, parameters = load(file), _parameters(given)
-    with progress(json) as told:
+    with progress(json) as told, ExitStack() as stack:
         told("start Spark", 0, None)
         with quiet():
-            spark = session(pipeline.name)
+            spark = stack.enter_context(lent(pipeline.name))
         told("start Spark", 1, 1)
-        try:
-            report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
-                                  parameters=parameters, progress=told)
-        finally:
-            spark.stop()
+        report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
+                              parameters=parameters, progress=told)
     show(Out(json), report)
 
 

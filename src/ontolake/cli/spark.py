@@ -31,7 +31,7 @@ OnBranch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On th
 
 @contextmanager
 def _session(verb: str, master: str | None, settings: list[str] | None) -> Iterator[SparkSession]:
-    from ontolake.spark.starting import running, session
+    from ontolake.spark.starting import lent
 
     given: dict[str, str] = {}
     for one in settings or ():
@@ -39,13 +39,8 @@ def _session(verb: str, master: str | None, settings: list[str] | None) -> Itera
         if not equals or not name:
             raise typer.BadParameter(f"{one!r} is not NAME=VALUE", param_hint="--conf")
         given[name] = value
-    before = running()
-    spark = session(f"onto spark {verb}", master=master, settings=given)
-    try:
+    with lent(f"onto spark {verb}", master=master, settings=given) as spark:
         yield spark
-    finally:
-        if before is None:
-            spark.stop()
 
 
 @app.command()

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,18 @@ def session(
         found.sparkContext.setLogLevel(log_level)
     register(found)
     return found
+
+
+@contextmanager
+def lent(name: str, **options: Any) -> Iterator[SparkSession]:
+    """The session that runs, which goes on, or a new one, which ends with the block."""
+    before = running()
+    spark = session(name, **options)
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
 
 
 def _for_a_cluster() -> dict[str, str]:
