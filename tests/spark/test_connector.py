@@ -152,9 +152,10 @@ def test_filters_give_the_rows_that_spark_gives_without_them(spark: SparkSession
     found = [table(spark, url, name, types=CLASSES, columns=["id"], filters=filters) for filters, _ in FILTERS]
     assert [one.columns for one in found] == [["id"]] * len(FILTERS)
     assert together(found) == wanted
-    plain = spark.read.format("ontolake").schema(everything.schema).option("url", url).option("table", name)
-    assert together(plain.option("filters", encoded(filters)).load().where(condition(F))
-                    for filters, condition in FILTERS) == wanted
+    if everything.inputFiles():  # read by Spark itself until here; else this is what was read already
+        plain = spark.read.format("ontolake").schema(everything.schema).option("url", url).option("table", name)
+        assert together(plain.option("filters", encoded(filters)).load().where(condition(F))
+                        for filters, condition in FILTERS) == wanted
 
 
 def test_a_question_leaves_the_next_one_about_the_same_frame_alone(spark: SparkSession, read_only: str) -> None:
