@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +112,20 @@ def test_whoever_holds_the_lock_keeps_others_out(memory: str) -> None:
     two.close()
 
 
+def commit_stopped(session: Session, while_it_runs: Callable[[], object] = lambda: None) -> None:
+    """A commit of a session is refused, because another took the lock."""
+    with session.repository.transaction("two") as transaction:
+        transaction.reconcile(session.types[0], [("b", "x", 0)])
+        while_it_runs()
+        with pytest.raises(HeadMismatchError):
+            transaction.finish({})
+    assert session.repository.head() == 0
+
+
 def test_taking_the_lock_stops_a_commit_under_way(memory: str) -> None:
     store = open_store(memory)
     one, two = opened(store), opened(store)
-    with two.repository.transaction("two") as transaction:
-        transaction.reconcile(two.types[0], [("b", "x", 0)])
-        one.repository.acquire_lease("one")
-        with pytest.raises(HeadMismatchError):
-            transaction.finish({})
-    assert two.repository.head() == 0
+    commit_stopped(two, while_it_runs=lambda: one.repository.acquire_lease("one"))
     one.repository.release_lease("one")
     one.close()
     two.close()
@@ -137,11 +143,7 @@ def test_a_lock_taken_between_two_looks_stops_a_commit_too(memory: str, monkeypa
         return found
 
     monkeypatch.setattr(lease, "holder", look_and_miss)
-    with two.repository.transaction("two") as transaction:
-        transaction.reconcile(two.types[0], [("b", "x", 0)])
-        with pytest.raises(HeadMismatchError):
-            transaction.finish({})
-    assert two.repository.head() == 0
+    commit_stopped(two)
     one.repository.release_lease("one")
     one.close()
     two.close()

@@ -69,15 +69,6 @@ def fill(url: str) -> str:
     return url
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both kinds of typed stores, filled once, to be read or copied."""
-    folder = tmp_path_factory.mktemp("filled")
-    fill(f"{folder}/shop.db")
-    fill(f"file://{folder}/lake")
-    return folder
-
-
 @pytest.fixture(params=["sqlite", "objects"])
 def read_only(request: pytest.FixtureRequest, filled: Path) -> str:
     return f"{filled}/shop.db" if request.param == "sqlite" else f"file://{filled}/lake"

@@ -78,15 +78,6 @@ def fill(url: str) -> str:
     return url
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both kinds of typed stores, filled once, to be copied."""
-    folder = tmp_path_factory.mktemp("filled")
-    fill(f"file://{folder}/lake")
-    fill(f"{folder}/shop.db")
-    return folder
-
-
 @pytest.fixture
 def lake(filled: Path, tmp_path: Path) -> str:
     shutil.copytree(filled / "lake", tmp_path / "lake")
