@@ -76,7 +76,9 @@ def fill(place: tuple[str, str | None], rows: int = 300) -> str:
     return url
 
 
-def read(store: Any, table: str, columns: Any = None, filters: Any = (), parts: int = 4, **view: Any) -> pa.Table:
+def read(
+    store: Any, table: str, columns: Any = None, filters: Any = (), parts: int | None = 4, **view: Any
+) -> pa.Table:  # fmt: skip
     splits = store.splits(table, store.view(**view), columns, filters, parts=parts)
     batches = [batch for split in splits for batch in pickle.loads(pickle.dumps(split)).read()]
     return pa.Table.from_batches(batches) if batches else store.schema(table, view.get("mode", "latest")).empty_table()
@@ -102,6 +104,7 @@ def test_splits_are_what_the_store_says(place: tuple[str, str | None]) -> None:
             same(read(store, "entity/Thing", as_of=commit), asked.to_arrow())
         same(read(store, "entity/Thing", mode="history"), session.query().entities(Thing).with_history().to_arrow())
         same(read(store, "relation/Near"), session.query().relations(Near).to_arrow())
+        assert len(store.splits("entity/Thing", store.view())) == 1, "more are not worth it"
         assert read(store, "entity/Thing", ["size", "id"]).column_names == ["size", "id"]
 
 
@@ -195,6 +198,14 @@ def test_statistics_leave_out_what_filters_rule_out(tmp_path: Path, bytes_read: 
         assert set(range(79_990, 80_000)) <= set(found.column("size").to_pylist())
 
 
+def test_rows_are_cut_as_far_as_it_is_worth_it(tmp_path: Path) -> None:
+    with Session(f"{tmp_path}/shop.db", **TYPES) as session:
+        session.ensure_arrow(Thing, pa.table({"id": [f"t{n:06}" for n in range(9000)], "name": ["x"] * 9000}))
+    with open_parallel(f"{tmp_path}/shop.db") as store:
+        assert len(store.splits("entity/Thing", store.view())) == 2
+        assert len(read(store, "entity/Thing", parts=None)) == 9000
+
+
 def test_documents_by_ranges_of_ids(tmp_path: Path) -> None:
     with open_space(f"{tmp_path}/", "orders") as space:
         space.transact("s", 1, [Set(f"o{n:03}", {"value": n}) for n in range(200)])
@@ -210,6 +221,7 @@ def test_documents_by_ranges_of_ids(tmp_path: Path) -> None:
         found = read(store, "documents").to_pylist()
         assert {row["id"]: json.loads(row["document"]) for row in found} == wanted
         assert len(store.splits("documents", store.view(), parts=4)) == 4
+        assert len(store.splits("documents", store.view())) == 1, "more are not worth it"
         assert len(read(store, "documents", as_of=1)) == 200
         assert [row["id"] for row in read(store, "documents", filters=[Filter("id", "==", "o010")]).to_pylist()
                 ] == ["o010"]

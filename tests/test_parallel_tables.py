@@ -228,6 +228,7 @@ def test_big_tables_are_cut_and_filters_leave_splits_out(place: Place, bytes_rea
         assert sum(sizes) == count
         assert len(sizes) >= (2 if place.kind == "graph" else 4)
         assert max(sizes) < count * 0.6
+        assert 2 <= len(store.splits(place.table, store.view())) <= parallel.PARTS
         few = store.splits(place.table, store.view(), ["id"], [Filter("id", "==", "t000077")], parts=4)
         assert sum(batch.num_rows for split in few for batch in split.read()) == 1
         everything = bytes_read(store.splits(place.table, store.view(), parts=4))

@@ -36,6 +36,10 @@ COMMIT = "commit_id"
 """The column that says which commit wrote a row."""
 
 BATCH = 65_536
+PARTS = 8
+"""So many splits at most, unless a reader asks for another number."""
+LEAST = 4096
+"""A split of fewer rows is not worth a task of its own."""
 ABANDONED = 24 * 3600.0
 """A job that has written nothing for so many seconds counts as given up."""
 _SORTED_ROWS, _SORTED_BYTES = 1 << 21, 256 << 20
@@ -151,10 +155,12 @@ class Parallel(Protocol):
 
     def splits(
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
-        parts: int = 8,
+        parts: int | None = None,
     ) -> Sequence[Split]:  # fmt: skip
-        """About `parts` splits that together are the rows. Raises `NotFound` for tables and columns that are not
-        there."""
+        """About `parts` splits that together are the rows; unless given, as many as are worth it.
+
+        Raises `NotFound` for tables and columns that are not there.
+        """
         ...
 
     def keys(self, table: str) -> Sequence[str]:
@@ -422,6 +428,11 @@ def check_mode(mode: str) -> None:
     """Raise `Invalid` for a mode that there is not."""
     if mode not in MODES:
         raise Invalid(f"there is no mode {mode!r}", hint=f"write {', '.join(MODES)}")
+
+
+def worth(rows: int, parts: int | None) -> int:
+    """Into how many splits to cut so many rows, if a reader asks for `parts` of them or for none."""
+    return parts or max(1, min(PARTS, rows // LEAST))
 
 
 def number(commit: int | str | None) -> int | None:

@@ -24,7 +24,8 @@ from ontolake.model import Entity, Field
 from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Session
 from ontolake.parallel import clean
-from ontolake.spark.starting import check_java, class_archive
+from ontolake.spark.quick_start import class_archive, home
+from ontolake.spark.starting import check_java
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 
@@ -60,7 +61,7 @@ class Cluster:
 
     def __init__(self, folder: Path, variables: dict[str, str]) -> None:
         self._folder = folder
-        self._home = Path(pyspark.__file__).parent
+        self._home = home() or Path(pyspark.__file__).parent
         self._processes: list[subprocess.Popen[Any]] = []
         self._archive = class_archive(check_java())
         if "ArchiveClassesAtExit" in self._archive:  # one of all these that would write it is enough: the driver

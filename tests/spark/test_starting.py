@@ -1,12 +1,18 @@
-"""What `session` sets lets rows go between Spark and Python in few, big steps."""
+"""`session` starts quickly, and lets rows go between Spark and Python in few, big steps."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyspark
 import pytest
+
+from ontolake.spark.quick_start import class_archive, home, light_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
@@ -21,3 +27,62 @@ def test_python_gets_as_many_rows_at_a_time_as_spark_reads_whatever_their_size(s
     wide = spark.range(0, 5000, 1, 1).selectExpr("repeat('x', 20000) AS text")  # more than Spark's own 64 MB
     assert [row.rows for row in wide.mapInArrow(counted, "rows bigint").collect()] == [4096, 904]
     assert spark.conf.get("spark.sql.parquet.columnarReaderBatchSize") == "4096"
+
+
+def test_python_processes_import_the_installed_spark_and_not_its_archive(spark: SparkSession) -> None:
+    def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark as found
+
+        yield pa.record_batch({"place": [found.__file__]})
+
+    told = spark.range(0, 1, 1, 1).mapInArrow(seen, "place string").collect()
+    assert [row.place for row in told] == [pyspark.__file__]
+    assert "SPARK_HOME" not in os.environ
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "ontolake"
+
+
+def test_a_home_is_made_once_whoever_comes_first(cache: Path) -> None:
+    found: list[Path | None] = []
+    begin = threading.Barrier(4)
+
+    def make() -> None:
+        begin.wait()
+        found.append(home())
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    place = found[0]
+    assert place is not None
+    assert set(found) == {place}
+    assert list(cache.iterdir()) == [place], "nothing else is left there"
+    assert (place / "jars").resolve() == (Path(pyspark.__file__).parent / "jars").resolve()
+    assert (place / "bin" / "spark-submit").is_file()
+    assert not (place / "python").exists()
+
+
+def test_what_users_say_about_spark_comes_first(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = class_archive("java")
+    with light_home():
+        assert os.environ["SPARK_HOME"] == str(home())
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with light_home():
+        assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert class_archive("java") != own, "classes come from elsewhere"
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/another")  # it may have no Spark but the archive
+    with light_home():
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_without_a_cache_folder_spark_starts_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/file")
+    assert (home(), class_archive("java")) == (None, "")

@@ -35,6 +35,7 @@ from ontolake.parallel import (
     check_mode,
     chosen,
     number,
+    worth,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class DocumentsParallel:
 
     def splits(
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
-        parts: int = 8,
+        parts: int | None = None,
     ) -> Sequence[Split]:  # fmt: skip
         wanted = tuple(chosen(self.schema(table, view.mode), columns, filters, table))
         if view.mode != "latest":
@@ -161,7 +162,8 @@ class DocumentsParallel:
             # The branch with most ids says where to cut; every id lies in exactly one range.
             count, name = max((row(connection, "SELECT count(*) FROM head WHERE branch = ?", (one,))[0], one)
                               for one, _ in levels)
-            step = max(1, count // max(1, parts))
+            parts = worth(count, parts)
+            step = max(1, count // parts)
             cuts: list[str] = []
             while len(cuts) < parts - 1:
                 found = row(connection, _CUT, (name, cuts[-1] if cuts else "", step - 1))

@@ -20,6 +20,7 @@ from ontolake.graph.parallel_splits import CommitRange, FragmentRows, condition,
 from ontolake.graph.types import GraphType
 from ontolake.history import Commit
 from ontolake.parallel import (
+    PARTS,
     Filter,
     Fragment,
     Mode,
@@ -123,8 +124,9 @@ class GraphParallel:
     # reading
     def splits(
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
-        parts: int = 8,
+        parts: int | None = None,
     ) -> Sequence[Split]:  # fmt: skip
+        parts = parts or PARTS
         record = self._at(view.commit)
         kind = self.kind(table, record)
         wanted = tuple(chosen(public_schema(kind, view.mode), columns, filters, table))
@@ -135,7 +137,7 @@ class GraphParallel:
         if not pin.rows:
             return []
         fragments = [(one.fragment_id, one.count_rows()) for one in self._graph._tables.at(kind, pin).get_fragments()]
-        share = max(1, -(-pin.rows // max(1, parts)))
+        share = max(1, -(-pin.rows // parts))
         found: list[Split] = []
         waiting: list[tuple[int, int]] = []
         for number, rows in fragments:
@@ -167,7 +169,7 @@ class GraphParallel:
             if (before and before[:2]) != (after and after[:2]):
                 steps.append((number, before, after))
             before = after
-        share = max(1, -(-len(steps) // max(1, parts)))
+        share = max(1, -(-len(steps) // parts))
         return [CommitRange(self.url, told, tuple(some), view.mode, wanted, 0)
                 for some in (steps[start : start + share] for start in range(0, len(steps), share))]
 

@@ -46,6 +46,7 @@ from ontolake.parallel import (
     check_mode,
     chosen,
     number,
+    worth,
 )
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ class TypedParallel:
 
     def splits(
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
-        parts: int = 8,
+        parts: int | None = None,
     ) -> Sequence[Split]:  # fmt: skip
         info = self.info(table)
         wanted = tuple(chosen(self.schema(table, view.mode), columns, filters, table))
@@ -293,7 +294,9 @@ class TypedParallel:
 
         return object_splits(cast("S3Repository", self.repository), info, whole, parts)
 
-    def _cuts(self, repository: SqliteRepository, info: TypeInfo, view: View, parts: int) -> tuple[int, list[Any]]:
+    def _cuts(
+        self, repository: SqliteRepository, info: TypeInfo, view: View, parts: int | None
+    ) -> tuple[int, list[Any]]:  # fmt: skip
         """About how many rows there are, and the keys at which to cut them: quantiles of keys that are looked at.
 
         Costs a lookup for each key, however many rows there are.
@@ -307,14 +310,16 @@ class TypedParallel:
                 return int(count), []
         ends: Any = db.execute(f"SELECT min(t.rowid), max(t.rowid) FROM {source} AS t").fetchone()
         first, last = ends
-        if first is None or parts < 2:
-            return 0 if first is None else last - first + 1, []
-        step = max(1, (last - first + 1) // (parts * _SAMPLES))
+        count = 0 if first is None else last - first + 1
+        parts = worth(count, parts)
+        if parts < 2:
+            return count, []
+        step = max(1, count // (parts * _SAMPLES))
         key = f"t.{quoted(info.keys[0].column)}"
         find = f"SELECT {key} FROM {source} AS t WHERE t.rowid >= ? ORDER BY t.rowid LIMIT 1"
         found: list[Any] = sorted({db.execute(find, (at,)).get for at in range(first, last + 1, step)} - {None})
         each = max(1, len(found) // parts)
-        return last - first + 1, found[each::each][: parts - 1]
+        return count, found[each::each][: parts - 1]
 
     # writing
     def publish(

@@ -32,7 +32,7 @@ from ontolake.ontology.repository.s3.rows import (
     public_table,
 )
 from ontolake.ontology.repository.s3.scan import Span, last_of_each, relevant, within
-from ontolake.parallel import BATCH, Filter, Split
+from ontolake.parallel import BATCH, LEAST, PARTS, Filter, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,7 +159,7 @@ def _pieces(kinds: pa.Array) -> list[pa.Array]:
 
 
 def object_splits(
-    repository: S3Repository, info: TypeInfo, whole: KeyRange, parts: int
+    repository: S3Repository, info: TypeInfo, whole: KeyRange, parts: int | None
 ) -> Sequence[Split]:  # fmt: skip
     """The splits of a type at a moment. Where files of several schema versions are read as one, there is only one."""
     view, filters = whole.view, whole.filters
@@ -173,9 +173,10 @@ def object_splits(
         if not files:
             return []
         total = sum(file.row_count for file in files)
+        parts = min(parts or PARTS, max(1, total // LEAST))
         if parts > 1 or filters:
             _look_ahead(repository, files)
-        cuts = [] if parts < 2 else cuts_of(repository, info, files, min(parts, max(1, total // 4096)))
+        cuts = [] if parts < 2 else cuts_of(repository, info, files, parts)
         earlier = tuple(file for file in (*(state.past if state else ()), *(state.runs if state else ()))
                         if file.min_commit_id <= view.since) if view.mode == "changes" and view.since else ()
         # A row group may be left out if nothing in it replaces an older row that would be seen in its place.

@@ -34,7 +34,6 @@ from ontolake.parallel import (
 )
 from ontolake.spark.filtering import Given, condition, decoded, encoded
 from ontolake.spark.native import native_frame, one_machine
-from ontolake.spark.source import PARTS
 from ontolake.spark.starting import register
 from ontolake.spark.types import spark_schema
 
@@ -47,7 +46,7 @@ _FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint, 
 def table(
     spark: SparkSession, url: str, name: str, *, columns: Sequence[str] | None = None, branch: str | None = None,
     as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None,
-    filters: Iterable[Given] = (), types: Iterable[Any] = (), parts: int = PARTS,
+    filters: Iterable[Given] = (), types: Iterable[Any] = (), parts: int | None = None,
 ) -> DataFrame:  # fmt: skip
     """A table of a store as a DataFrame, pinned to one commit: the newest, or `as_of`.
 
@@ -63,7 +62,7 @@ def table(
 
 def frame(
     spark: SparkSession, store: Parallel, name: str, view: View, columns: Sequence[str] | None = None, *,
-    filters: Iterable[Given] = (), branch: str | None = None, parts: int = PARTS,
+    filters: Iterable[Given] = (), branch: str | None = None, parts: int | None = None,
 ) -> DataFrame:  # fmt: skip
     """`table` for a store that is open, at a view that was pinned before."""
     schema = store.schema(name, view.mode, view)
@@ -79,14 +78,14 @@ def frame(
 
 def _by_python(
     spark: SparkSession, store: Parallel, schema: pa.Schema, name: str, view: View, columns: list[str], filters: str,
-    branch: str | None, parts: int,
+    branch: str | None, parts: int | None,
 ) -> DataFrame:  # fmt: skip
     register(spark)
     pruned = spark_schema(schema)
     pruned.fields = [pruned[column] for column in columns]
     pruned.names = columns
     reader = spark.read.format("ontolake").schema(pruned).option("url", store.url).option("table", name)
-    reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts).option(
+    reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts or 0).option(
         "filters", filters)
     if view.mode == "changes":
         reader = reader.option("since", view.since)

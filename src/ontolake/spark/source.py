@@ -19,7 +19,6 @@ from ontolake.spark.types import arrow_schema, spark_schema
 
 OPTIONS = ("url", "table", "branch", "as_of", "mode", "since", "models", "parts", "filters", "max_commits", "max_rows",
            "stream", "run")
-PARTS = 8
 
 
 class Options:
@@ -44,7 +43,7 @@ class Options:
         self.mode: Mode = mode
         self.as_of = self._commit("as_of")
         self.since = self._number("since")
-        self.parts = self._number("parts") or PARTS
+        self.parts = self._number("parts") or None
         self.filters = self._given.get("filters", "[]")
         self.max_commits = self._number("max_commits")
         self.max_rows = self._number("max_rows")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ontolake.spark.errors import SparkError
+from ontolake.spark.quick_start import class_archive, light_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +50,8 @@ def session(
 
     `master` is two tasks at a time on this machine unless given, each tried three times; to the workers of another one
     the variables `AWS_*` of this process are handed on. `settings` go over ours.
-    `quick_start` keeps an archive of Java classes in the user's cache folder, which halves the time to start;
+    `quick_start` keeps an archive of Java classes and links to Spark's folders in the user's cache folder, which halves
+    the time to the first rows;
     `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java or PySpark is missing.
     """
     found = running()
@@ -74,7 +74,8 @@ def session(
         for key, value in chosen.items():
             builder = builder.config(key, value)
         try:
-            found = builder.getOrCreate()
+            with light_home() if quick_start else nullcontext():
+                found = builder.getOrCreate()
         except Exception as error:
             raise SparkError(f"Spark does not start: {error}",
                              hint="JAVA_HOME must name a Java of version 17 or newer") from error
@@ -130,24 +131,3 @@ def check_java() -> str:
     if found is None or int(found[1]) < JAVA:
         raise SparkError(f"Spark needs Java {JAVA} or newer; found {found[1] if found else told.strip()!r}", hint=hint)
     return told
-
-
-def class_archive(java: str) -> str:
-    """The option by which Java reads the archive of classes, or makes it at its end if there is none yet.
-
-    The archive is of one Java and one set of jars; another one gets another. Java goes without if it does not fit.
-    """
-    import pyspark
-
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ontolake"
-    where = f"{java}{pyspark.__version__}{Path(pyspark.__file__).parent}{sysconfig.get_python_version()}"
-    path = cache / f"spark-{hashlib.sha256(where.encode()).hexdigest()[:16]}.jsa"
-    if path.is_file():
-        return f"-XX:SharedArchiveFile={path} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return ""
-    if " " in str(path):
-        return ""
-    return f"-XX:ArchiveClassesAtExit={path} -Xlog:cds=off -Xlog:cds+dynamic=off"

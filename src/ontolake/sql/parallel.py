@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ontolake.errors import Conflict, NotFound
 from ontolake.history import Commit
 from ontolake.parallel import (
+    LEAST,
+    PARTS,
     Filter,
     Fragment,
     Mode,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PUBLISHED = "-- publish "
-_LEAST = 4096
-"""Rows below which nothing is cut."""
 
 
 class SqlParallel:
@@ -109,14 +109,14 @@ class SqlParallel:
     # reading
     def splits(
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
-        parts: int = 8,
+        parts: int | None = None,
     ) -> Sequence[Split]:  # fmt: skip
         found = self._table(table, view)
         wanted = tuple(chosen(public_schema(found, view.mode), columns, filters, table))
         named = (table, found.id)
         if view.mode != "latest":
             begin = view.since
-            step = max(1, -(-(view.commit - begin) // max(1, parts)))
+            step = max(1, -(-(view.commit - begin) // (parts or PARTS)))
             return [VersionRange(self.url, self.branch, named, view, wanted, low, min(low + step, view.commit))
                     for low in range(begin, view.commit, step)]
         session = self._session
@@ -132,7 +132,7 @@ class SqlParallel:
                 return [whole] if access.spans else []
             pieces = [(home or session.keyspace, piece) for span in access.spans
                       for home, piece in session.keyspace._pieces(span)]
-            share = max(1, -(-parts // max(1, len(pieces))))
+            share = max(1, -(-(parts or PARTS) // max(1, len(pieces))))
             return [replace(whole, spans=(part,)) for keyspace, piece in pieces
                     for part in _parts(keyspace.connection, piece, share)]
 
@@ -172,6 +172,6 @@ class SqlParallel:
 def _parts(connection: apsw.Connection, span: Span, parts: int) -> list[Span]:
     """A span, cut if it is worth it."""
     more = "SELECT 1 FROM latest WHERE key >= ? AND key < ? LIMIT 1 OFFSET ?"
-    if parts < 2 or not connection.execute(more, (*span, _LEAST)).fetchone():
+    if parts < 2 or not connection.execute(more, (*span, LEAST)).fetchone():
         return [span]
     return [Span(*edges) for edges in itertools.pairwise([span.start, *cuts(connection, span, parts), span.end])]
