@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyspark
 import pytest
+from waiting import wait_for
 
 from ontolake.spark.quick_start import class_archive, home, light_home
 
@@ -38,6 +41,36 @@ def test_python_processes_import_the_installed_spark_and_not_its_archive(spark: 
     told = spark.range(0, 1, 1, 1).mapInArrow(seen, "place string").collect()
     assert [row.place for row in told] == [pyspark.__file__]
     assert "SPARK_HOME" not in os.environ
+
+
+def test_a_worker_whose_rows_nobody_wants_any_more_ends_in_silence(spark: SparkSession, tmp_path: Path) -> None:
+    def endless(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        Path(tmp_path, str(os.getpid())).touch()
+        while True:
+            yield pa.record_batch({"n": pa.array(range(100_000))})
+
+    java = spark._jvm  # type: ignore[attr-defined]
+    said, before = java.java.io.ByteArrayOutputStream(), java.java.lang.System.err
+    variables = spark.sparkContext.environment
+    variables["ONTOLAKE_TEST"] = "silence"  # so that Spark starts other workers, whose errors go where it is told now
+    java.java.lang.System.setErr(java.java.io.PrintStream(said))
+    try:
+        assert spark.range(0, 1, 1, 1).mapInArrow(endless, "n bigint").head().n == 0
+        (worker,) = (int(file.name) for file in tmp_path.iterdir())
+        wait_for(lambda: not Path(f"/proc/{worker}").exists(), 60)
+    finally:
+        java.java.lang.System.setErr(before)
+        del variables["ONTOLAKE_TEST"]
+    assert "Error" not in said.toString()
+
+
+def test_workers_begin_with_what_they_need_and_nothing_that_a_fork_breaks(spark: SparkSession) -> None:
+    fresh = subprocess.run(
+        [sys.executable, "-c", "import sys; from ontolake.spark.daemon import prepare; prepare(); print(*sys.modules)"],
+        capture_output=True, text=True, check=True).stdout.split()
+    assert {"pyarrow.compute", "ontolake.ontology.parallel"} <= set(fresh)
+    assert not {"lance", "obstore", "datafusion"} & set(fresh)
+    assert spark.conf.get("spark.python.daemon.module") == "ontolake.spark.daemon"
 
 
 @pytest.fixture

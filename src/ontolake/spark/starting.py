@@ -40,6 +40,7 @@ SETTINGS: Mapping[str, str] = {
 
 _ONE_MACHINE = ("spark.driver.host", "spark.driver.bindAddress")
 """Settings with which workers on other machines would not find the driver."""
+_DAEMON = "ontolake.spark.daemon"
 
 
 def session(
@@ -61,7 +62,7 @@ def session(
         java = check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        own = SETTINGS if master is None or master.startswith("local") else _for_a_cluster()
+        own = _for_this_machine() if master is None or master.startswith("local") else _for_a_cluster()
         chosen = {**own, **{key: str(value) for key, value in (settings or {}).items()}}
         options = chosen.get("spark.driver.extraJavaOptions", "")
         if short_lived:
@@ -94,6 +95,13 @@ def lent(name: str, **options: Any) -> Iterator[SparkSession]:
     finally:
         if before is None:
             spark.stop()
+
+
+def _for_this_machine() -> dict[str, str]:
+    """Our settings where Python processes are on this machine: those that find this package print less."""
+    find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({_DAEMON!r}) is None)"
+    asked = subprocess.run([os.environ["PYSPARK_PYTHON"], "-c", find], capture_output=True, check=False)
+    return dict(SETTINGS) | ({"spark.python.daemon.module": _DAEMON} if asked.returncode == 0 else {})
 
 
 def _for_a_cluster() -> dict[str, str]:
