@@ -119,3 +119,7 @@ def test_without_a_cache_folder_spark_starts_as_it_is(tmp_path: Path, monkeypatc
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/file")
     assert (home(), class_archive("java")) == (None, "")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)  # a number that is nobody's, as containers have it
+    assert (home(), class_archive("java")) == (None, "")

@@ -75,11 +75,11 @@ def _kept(what: str, *told: str, suffix: str = "") -> Path | None:
     """The place in the cache folder of something that is made of the installed Spark; None if it cannot be used."""
     import pyspark
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ontolake"
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ontolake"
+        cache.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # users of containers may have no home
+        return None
     where = "".join((*told, pyspark.__version__, str(Path(pyspark.__file__).parent), sysconfig.get_python_version()))
     path = cache / f"{what}-{hashlib.sha256(where.encode()).hexdigest()[:16]}{suffix}"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
     return None if " " in str(path) or not os.access(cache, os.W_OK) else path
