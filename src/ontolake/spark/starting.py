@@ -98,9 +98,12 @@ def lent(name: str, **options: Any) -> Iterator[SparkSession]:
 
 
 def _for_this_machine() -> dict[str, str]:
-    """Our settings where Python processes are on this machine: those that find this package print less."""
+    """Our settings where Python processes are on this machine: if they find this package, it starts them."""
     find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({_DAEMON!r}) is None)"
-    asked = subprocess.run([os.environ["PYSPARK_PYTHON"], "-c", find], capture_output=True, check=False)
+    try:
+        asked = subprocess.run([os.environ["PYSPARK_PYTHON"], "-c", find], capture_output=True, check=False)
+    except OSError:
+        return dict(SETTINGS)  # Spark will say what it makes of that Python
     return dict(SETTINGS) | ({"spark.python.daemon.module": _DAEMON} if asked.returncode == 0 else {})
 
 
