@@ -8,26 +8,33 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from itertools import islice
 
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake.sql import functions, matching
 from ontolake.sql.errors import UnsupportedError
-from ontolake.sql.kinds import operand_kinds
-from ontolake.sql.parsing import constant, literal, name_of
+from ontolake.sql.kinds import FLOATS, MOMENTS, kind_of, typed
+from ontolake.sql.parsing import DIALECT, constant, literal, name_of
 
 _TEXTS = {"TEXT", "VARCHAR", "NVARCHAR", "CHAR", "NCHAR", "BPCHAR"}
 _FORMATTED: dict[type[exp.Expr], str] = {
     exp.TimeToStr: "to_char", exp.StrToDate: "to_date", exp.StrToTime: "to_timestamp",
 }  # fmt: skip
 _CLAUSES: tuple[type[exp.Expr], ...] = (exp.Fetch, exp.TableSample, exp.ExplodingGenerateSeries, exp.CTE, exp.Join)
-_EXPRESSIONS: tuple[type[exp.Expr], ...] = (exp.SimilarTo, exp.Between, exp.Cast, exp.Exists, *_FORMATTED)
+_TYPED: tuple[type[exp.Expr], ...] = (
+    exp.Cast, exp.Round, exp.Div, exp.Mod, exp.Add, exp.Sub, exp.AtTimeZone, *matching.CHOICES,
+)  # fmt: skip
+_REWRITTEN: tuple[type[exp.Expr], ...] = (
+    exp.SimilarTo, exp.Between, exp.Cast, exp.Exists, exp.ExplodingGenerateSeries, *functions.CHECKED, *_FORMATTED,
+)  # fmt: skip
 _TIMES = {"DATE", "TIMESTAMP", "TIMESTAMPNTZ"}
+_BYTES = {"BINARY", "VARBINARY"}
 _SHAPING = ("group", "having", "distinct", "limit", "offset")
 _INTEGERS = {"SMALLINT", "INT", "BIGINT"}
-_MOMENTS = {"TIMESTAMP": "%Y-%m-%d %H:%M:%S%.9f", "TIMESTAMPNTZ": "%Y-%m-%d %H:%M:%S%.9f",
-            "TIMESTAMPTZ": "%Y-%m-%d %H:%M:%S%.9f+00"}
-_ZEROS = r"\.?0+(\+00)?$"
+_MOMENT = "%Y-%m-%d %H:%M:%S%.9f"
+_ZEROS = r"\.?0+$"
 
 
 def adapt_clauses(tree: exp.Expr) -> None:
@@ -49,13 +56,14 @@ def adapt_clauses(tree: exp.Expr) -> None:
 
 def adapted(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
     """A statement over tables whose expressions mean to DataFusion what they mean to PostgreSQL. The tree stays."""
-    if tree.find(*_EXPRESSIONS) is None and not any(map(_is_powered, tree.find_all(exp.Literal))):
+    if tree.find(*_TYPED, *_REWRITTEN) is None and not any(map(_is_strange, tree.find_all(exp.Literal))):
         return tree
     copy = tree.copy()
-    for number in list(filter(_is_powered, copy.find_all(exp.Literal))):
-        number.set("this", f"{Decimal(number.this):f}")
-    _convert(copy, tables)
-    for node in list(copy.find_all(*_EXPRESSIONS)):
+    for number in list(filter(_is_strange, copy.find_all(exp.Literal))):
+        plain = exp.Literal.number(f"{Decimal(number.this):f}")
+        number.replace(plain if _is_powered(number) else exp.cast(plain, "DECIMAL(20, 0)", dialect=DIALECT))
+    _by_type(copy, tables)
+    for node in list(copy.find_all(*_REWRITTEN)):
         if isinstance(node, exp.SimilarTo):
             raise UnsupportedError("SIMILAR TO is not supported", hint="use LIKE, or ~ with a regular expression")
         if isinstance(node, exp.Between):
@@ -64,14 +72,26 @@ def adapted(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
             _cut(node)
         elif isinstance(node, exp.Exists):
             _count(node)
+        elif isinstance(node, exp.ExplodingGenerateSeries):
+            _spread(node)
+        elif isinstance(node, functions.CHECKED):
+            functions.check(node)
         else:
             _format(node)
     return copy
 
 
+def _is_strange(number: exp.Literal) -> bool:
+    """Whether DataFusion takes a number otherwise: one with an exponent, or an integer that no BIGINT can be."""
+    if number.is_string:
+        return False
+    return _is_powered(number) or (number.this.isdigit() and 2**63 <= int(number.this) < 2**64
+                                   and not isinstance(number.parent, exp.Neg))  # fmt: skip
+
+
 def _is_powered(number: exp.Literal) -> bool:
     """Whether a number is written with an exponent. DataFusion makes a decimal of it that it cannot calculate with."""
-    return not number.is_string and "e" in number.this.lower() and abs(Decimal(number.this).adjusted()) < 100
+    return "e" in number.this.lower() and abs(Decimal(number.this).adjusted()) < 100
 
 
 def _limit(node: exp.Fetch) -> None:
@@ -102,6 +122,12 @@ def _name_series(table: exp.Table) -> None:
     table.set("alias", alias)
 
 
+def _spread(node: exp.Expr) -> None:
+    """A series among what is shown makes a row of each of its values."""
+    if isinstance(node.parent, exp.Select | exp.Alias):
+        node.replace(_call("unnest", node))
+
+
 def _either_way(node: exp.Between) -> None:
     """BETWEEN SYMMETRIC takes its limits in either order."""
     if not node.args.get("symmetric"):
@@ -129,21 +155,70 @@ def _count(node: exp.Exists) -> None:
     node.replace(exp.Subquery(this=query))
 
 
-def _convert(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> None:
-    """Numbers that become integers are rounded instead of cut. Moments become text as PostgreSQL writes them."""
-    casts = [cast for cast in tree.find_all(exp.Cast) if cast.to.this.name in _INTEGERS | _TEXTS
-             and not (isinstance(cast.this, exp.Literal) and cast.this.is_string)]  # fmt: skip
-    if not casts:
+def _by_type(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> None:
+    """Rewrite what means one thing or another by the types of its operands."""
+    nodes = [(node, operands) for node in tree.find_all(*_TYPED) if (operands := _operands(node))]
+    if not nodes:
         return
-    kinds = operand_kinds(tree, casts, tables)
-    for cast, kind in reversed(list(zip(casts, kinds, strict=True))):  # from the inside out
-        value, to_integer = cast.this, cast.to.this.name in _INTEGERS
-        if to_integer and kind == "DECIMAL":
-            value.replace(_call("round", value))
-        elif to_integer and kind in ("DOUBLE", "FLOAT"):
-            value.replace(_to_even(value))
-        elif not to_integer and kind in _MOMENTS:
-            value.replace(_call("regexp_replace", _call("to_char", value, _MOMENTS[kind]), _ZEROS, r"\1"))
+    flat = [each for _, operands in nodes for each in operands]
+    known = iter(typed(tree, flat, tables))
+    alike: dict[tuple[int, exp.Expr], str] = {}
+    found = []
+    for node, operands in nodes:
+        types = list(islice(known, len(operands)))
+        # What stands in GROUP BY and ORDER BY as well means the same there, where names are looked up otherwise.
+        kinds = [alike.setdefault((id(each.parent_select), each), kind_of(type)) or kind_of(type)
+                 for each, type in zip(operands, types, strict=True)]  # fmt: skip
+        found.append((node, operands, types, kinds))
+    for node, operands, types, kinds in reversed(found):  # from the inside out
+        if isinstance(node, matching.CHOICES):
+            matching.match(node, operands, types)
+        elif isinstance(node, exp.Cast):
+            _convert(node, kinds[0])
+        elif isinstance(node, exp.Round):
+            if kinds[0] in FLOATS:
+                node.replace(_to_even(node.this))
+        elif isinstance(node, exp.Div | exp.Mod):
+            if not FLOATS.isdisjoint(kinds):
+                node.expression.replace(functions.nonzero(node.expression))
+        elif isinstance(node, exp.AtTimeZone):
+            if kinds[0] == "TIMESTAMPTZ":
+                node.replace(_call("to_local_time", node))
+        elif kinds[0] == "DATE":
+            operands[0].replace(exp.cast(operands[0].copy(), "TIMESTAMP", dialect=DIALECT))
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    """The parts of a node whose types matter; none if they do not."""
+    if isinstance(node, matching.CHOICES):
+        return matching.parts_of(node)
+    if isinstance(node, exp.Cast):
+        is_text = isinstance(node.this, exp.Literal) and node.this.is_string
+        return [node.this] if node.to.this.name in _INTEGERS | _TEXTS and not is_text else []
+    if isinstance(node, exp.AtTimeZone):
+        return [node.this]
+    if isinstance(node, exp.Round):
+        return [] if node.args.get("decimals") else [node.this]
+    if isinstance(node, exp.Div | exp.Mod):
+        divisor = node.expression
+        is_fixed = isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.this) != 0
+        return [] if is_fixed else [node.this, divisor]
+    sides = (node.this, node.expression)
+    other = [each for each in sides if not isinstance(each.unnest(), exp.Interval)]
+    return other if len(other) == 1 else []
+
+
+def _convert(cast: exp.Cast, kind: str) -> None:
+    """Numbers that become integers are rounded instead of cut. Moments become text as PostgreSQL writes them."""
+    value, to_integer = cast.this, cast.to.this.name in _INTEGERS
+    if to_integer and kind == "DECIMAL":
+        value.replace(_call("round", value))
+    elif to_integer and kind in FLOATS:
+        value.replace(_to_even(value))
+    elif not to_integer and kind in MOMENTS - {"DATE"}:
+        text = _call("regexp_replace", _call("to_char", value, _MOMENT), _ZEROS, "")
+        zoned = exp.DPipe(this=text, expression=exp.Literal.string("+00"))
+        value.replace(zoned if kind == "TIMESTAMPTZ" else text)
 
 
 def _call(name: str, *given: exp.Expr | str) -> exp.Expr:
@@ -162,10 +237,16 @@ def _to_even(value: exp.Expr) -> exp.Expr:
 
 
 def _cut(node: exp.Cast) -> None:
-    """A cast to VARCHAR(n) cuts what is longer. Times that stand there are read as those of columns are."""
-    kind = node.to
-    if kind.this.name in _TIMES and isinstance(node.this, exp.Literal) and node.this.is_string:
-        node.replace(literal(constant(node)))
+    """A cast to VARCHAR(n) cuts what is longer. Times and bytes that stand there are read as those of columns are."""
+    kind, given = node.to, node.this
+    if isinstance(given, exp.Literal) and given.is_string:
+        if kind.this.name in _TIMES:
+            node.replace(literal(constant(node)))
+        elif kind.this.name == "TIMESTAMPTZ":
+            moment = str(constant(node)).replace("T", " ")
+            given.replace(exp.Literal.string(f"{moment}+00:00"))
+        elif kind.this.name in _BYTES and given.this.startswith("\\x"):
+            node.replace(literal(constant(node)))
     if kind.this.name not in _TEXTS or not kind.expressions:
         return
     whole = exp.cast(node.this.copy(), "TEXT")

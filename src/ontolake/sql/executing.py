@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake.sql import functions
 from ontolake.sql.adapting import adapted
 from ontolake.sql.errors import (
     DataError,
@@ -33,7 +34,7 @@ def _config(parallel: bool) -> SessionConfig:
     from datafusion import SessionConfig
 
     config = (SessionConfig().set("datafusion.sql_parser.dialect", "PostgreSQL")
-              .set("datafusion.sql_parser.parse_float_as_decimal", "true")
+              .set("datafusion.sql_parser.parse_float_as_decimal", "true").set("datafusion.execution.time_zone", "UTC")
               .set("datafusion.execution.batch_size", "32768"))  # fmt: skip
     return config if parallel else config.set("datafusion.execution.target_partitions", "1")
 
@@ -42,13 +43,14 @@ def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
     """A statement over tables, ready to run. Raises `SqlError`."""
     from datafusion import SessionContext
 
-    sql = guarded(adapted(tree, tables), tables).sql(DIALECT, normalize_functions="lower")
+    tree = guarded(adapted(tree, tables), tables)
     big = any(table.num_rows > _BIG for table in tables.values())
     context = SessionContext(_config(big))
     for name, table in tables.items():
         context.register_record_batches(name, [_batches(table)])
+    functions.register(context, tree)
     try:
-        return context.sql(sql)
+        return context.sql(tree.sql(DIALECT, normalize_functions="lower"))
     except Exception as error:
         raise translated(error) from error
 
@@ -100,7 +102,9 @@ _TRANSLATIONS: tuple[tuple[str, type[SqlError], str], ...] = (
     (r"Invalid function|There is no function|not found.*function", UnknownNameError, "42883"),
     (r"table .* not found", UnknownNameError, "42P01"),
     (r"[Dd]ivide by zero|[Dd]ivision by zero", DataError, "22012"),
-    (r"square root of a negative", DataError, "2201F"),
+    (r"square root of a negative|negative power|raised to a fraction", DataError, "2201F"),
+    (r"the logarithm of", DataError, "2201E"),
+    (r"Invalid timezone", DataError, "22023"),
     (r"[Oo]verflow|out of range|too large|Can't cast value|is too large to store", DataError, "22003"),
     (r"Cannot cast string|Cast error|Parser error|Error parsing|Casting from", DataError, "22P02"),
     (r"must appear in the GROUP BY|in the GROUP BY|non-aggregate values|could not be resolved from available columns",
@@ -125,10 +129,17 @@ def translated(error: BaseException) -> SqlError:
     message = re.sub(r"^(?:(?:DataFusion error:|Arrow error:|Schema error:|Error during planning:|Execution error:"
                      r"|Cast error:|Compute error:|This feature is not implemented:|Optimizer rule '\w+' failed)\s*)+",
                      "", last)  # fmt: skip
+    message = re.sub(r"^PyErr .*? value: \w+\((['\"])(.*?)\1\).*", r"\2", message)
     message = re.sub(r"^Physical plan does not support logical expression (?:\w*Subquery|Exists).*",
                      "a query of this form within another is not supported", message)
     message = re.sub(r"^Physical plan does not support logical expression WindowFunction.*",
                      "a window function is not allowed here", message)
+    message = re.sub(r"^Physical plan does not support logical expression OuterReference.*",
+                     "LATERAL with columns of a table before it is not supported", message)
+    if unread := re.match(r"Unsupported ast node in sqltorel: (\w+)", message):
+        message = f"{unread[1].upper()} is not supported"
+    message = re.sub(r'^SQL error: \w+\("(.*)"\)$', r"\1", message)
+    message = re.sub(r".*Invalid timezone (\S+):.*", r"there is no time zone \1", message)
     message = re.sub(r"^value of (\S+) is out of range Int64$", r"\1 is out of range for BIGINT", message)
     message = re.sub(r"^Invalid function '(\S+)'", r"there is no function \1", message)
     hint = None

@@ -42,6 +42,7 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )  # fmt: skip
 _ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
 _RENAME = re.compile(r"\bRENAME\s+(CONSTRAINT)\b", re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+(INDEX|SCHEMA)\b.*,", re.IGNORECASE | re.DOTALL)
 CONSTRAINT = "constraint"
 """Marks a node that renames a constraint, not a column."""
 _EXPLAIN = re.compile(r"EXPLAIN(?:\s*\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)(?P<options>[\w\s,]*)\)\s*"
@@ -264,6 +265,11 @@ def _analyzes(options: str | None, position: int) -> bool:
 
 def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
     try:
+        if several := _DROP.match(sql):  # of which it reads several only for tables
+            table = "TABLE".ljust(len(several[1]))
+            tree = sqlglot.parse_one(sql[: several.start(1)] + table + sql[several.end(1) :], dialect=DIALECT)
+            tree.set("kind", several[1].upper())
+            return tree
         tree = sqlglot.parse_one(sql, dialect=DIALECT)
         if isinstance(tree, exp.Command) and _ADD_CHECK.search(sql):  # which it reads only with a name
             tree = sqlglot.parse_one(_ADD_CHECK.sub(r'\1 CONSTRAINT "" CHECK', sql), dialect=DIALECT)

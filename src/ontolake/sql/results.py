@@ -88,12 +88,14 @@ class Result:
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """A column as Python values. A `datetime` has no nanoseconds: what is finer is cut off."""
+    """A column as Python values. A `datetime` or `timedelta` has no nanoseconds: what is finer is cut off."""
     type = from_arrow(column.type)
     if type is not None and type.kind == Kind.TIMESTAMP_NS:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
         if type.zoned:
             naive = column.cast(pa.timestamp("us")).to_pylist()
             return [None if value is None else value.replace(tzinfo=UTC) for value in naive]
+    elif pa.types.is_duration(column.type):
+        column = column.cast(pa.duration("us"), safe=False)
     values: list[Any] = column.to_pylist()
     return values
