@@ -1,8 +1,9 @@
-"""Shared by all tests: the servers as fixtures, no deadline for property tests on busy machines, short names, and
-interrupts that reach the processes that tests start."""
+"""Shared by all tests: the servers as fixtures, no deadline for property tests on busy machines, short names, one
+certificate instead of all that a machine trusts, and interrupts that reach the processes that tests start."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,10 @@ settings.register_profile("ontolake", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("ontolake"), max_examples=25)
 settings.register_profile("deep", deadline=None, max_examples=1000)
 settings.load_profile("ontolake")
+
+# The servers of tests speak plain HTTP. Still every client reads whom it may trust, and for longer than it asks them.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "nobody.pem")
+os.environ.pop("SSL_CERT_DIR", None)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a job that runs in the background; processes started from here would never notice an interrupt.

@@ -89,7 +89,7 @@ class Credentials:
         client: dict[str, Any] = {}
         if self._plain_http:
             client["allow_http"] = True
-        if self.ca_bundle:
+        elif self.ca_bundle:
             try:
                 client["root_certificate"] = Path(self.ca_bundle).read_bytes()
             except OSError as error:
