@@ -68,7 +68,7 @@ class Base:
 
     @classmethod
     def raw_write(cls, where: str, blobs: Mapping[str, bytes]) -> None:
-        """Write these bytes, by name, to `where`, a fresh place: a store that was copied there is the same store."""
+        """Write these bytes, by name, to `where`, over what is there: a store copied like that is the same store."""
         raise NotImplementedError("a suite with raw_blobs has raw_write as well")
 
     @pytest.fixture

@@ -18,8 +18,9 @@ DETECTED, HARMLESS = "detected", "harmless"
 
 
 class Stored(NamedTuple):
-    """A store at rest: its blobs, and what it answers."""
+    """A store at rest: its place, its blobs, and what it answers."""
 
+    where: str
     blobs: Mapping[str, bytes]
     seen: Observation
 
@@ -30,8 +31,11 @@ class Damage(Base):
     title = "Damage"
 
     @pytest.fixture
-    def stored(self, fresh: Fresh) -> Stored:
-        """Pages and records on three branches, part of them indexed and compacted, part in the tail of the log."""
+    def stored(self, fresh: Fresh) -> Iterator[Stored]:
+        """Pages and records on three branches, part of them indexed and compacted, part in the tail of the log.
+
+        A test that damages it repairs it as well: to look at a damaged store changes nothing.
+        """
         where = fresh()
         player = Player(lambda: self.connect(where, **self.sweep_knobs))
         oracle = oracle_player(self.page_size)
@@ -43,7 +47,8 @@ class Damage(Base):
         blobs = self.raw_blobs(where)
         if blobs is None:
             pytest.skip("this backend gives no access to its raw bytes")
-        return Stored(blobs, seen)
+        yield Stored(where, blobs, seen)
+        assert self.raw_blobs(where) == blobs
 
     def story(self) -> list[Op]:
         """The steps that make the store: every kind that leaves something, the last ones after the compaction."""
@@ -52,16 +57,16 @@ class Damage(Base):
         chance = random.Random(11)
         return spell([(kind, chance.randbytes(20)) for kind in kinds], self.page_size)
 
-    def test_one_flipped_byte_anywhere_is_noticed_or_harmless(self, fresh: Fresh, stored: Stored) -> None:
+    def test_one_flipped_byte_anywhere_is_noticed_or_harmless(self, stored: Stored) -> None:
         """Positions spread over every blob: whatever is read is right, or `Corruption` says that it cannot be read."""
         outcomes = {
-            (name, position): self._flip(fresh(), stored, name, position, bit)
+            (name, position): self._flip(stored, name, position, bit)
             for name, position, bit in spread_positions(stored.blobs, self.flips)
         }
         assert len(outcomes) >= min(self.flips, sum(len(blob) for blob in stored.blobs.values()))
         assert DETECTED in outcomes.values(), "not one of so many flips was noticed"
 
-    def test_a_flipped_byte_in_a_live_record_is_corruption(self, fresh: Fresh, stored: Stored) -> None:
+    def test_a_flipped_byte_in_a_live_record_is_corruption(self, stored: Stored) -> None:
         """Wherever a record's bytes lie, at least one of the places is looked at when everything is read."""
         records = live_records(stored.seen)
         records = records[:: 1 + 10 * len(records) // self.flips]
@@ -72,7 +77,7 @@ class Damage(Base):
         for i, (record, found) in enumerate(places.items()):
             assert found, "some records are stored as they are, this one is not"
             within = [(name, start + (37 * i) % len(record.bytes)) for name, start in found]
-            outcomes = [self._flip(fresh(), stored, name, position, 1 << i % 8) for name, position in within]
+            outcomes = [self._flip(stored, name, position, 1 << i % 8) for name, position in within]
             assert DETECTED in outcomes, f"a flipped byte in record {record.bytes[:8].hex()}… goes unnoticed"
             detected += outcomes.count(DETECTED)
             flipped += len(outcomes)
@@ -84,7 +89,8 @@ class Damage(Base):
         for record in newest:
             for name, start in occurrences(stored.blobs, record.bytes):
                 where = fresh()
-                self._copy(where, stored.blobs, name, start + len(record.bytes) // 2, 0x40)
+                damaged = _flipped(stored.blobs[name], start + len(record.bytes) // 2, 0x40)
+                self.raw_write(where, {**stored.blobs, name: damaged})
                 try:
                     with self.connect(where) as storage:
                         storage.append_wal(storage.acquire_fence("writer"), [WalRecord(b"more")])
@@ -93,18 +99,17 @@ class Damage(Base):
                     pass
                 assert self._judge(where, stored.seen, appended=b"more") in (DETECTED, HARMLESS)
 
-    def _flip(self, where: str, stored: Stored, name: str, position: int, bit: int) -> str:
-        self._copy(where, stored.blobs, name, position, bit)
+    def _flip(self, stored: Stored, name: str, position: int, bit: int) -> str:
+        """What becomes of one flipped bit, which is flipped back in the end."""
+        whole = stored.blobs[name]
+        self.raw_write(stored.where, {name: _flipped(whole, position, bit)})
         try:
-            return self._judge(where, stored.seen)
+            return self._judge(stored.where, stored.seen)
         except BaseException as error:
             error.add_note(f"with bit {bit:#x} of byte {position} of {name or 'the file'} flipped")
             raise
-
-    def _copy(self, where: str, blobs: Mapping[str, bytes], name: str, position: int, bit: int) -> None:
-        blob = bytearray(blobs[name])
-        blob[position] ^= bit
-        self.raw_write(where, {**blobs, name: bytes(blob)})
+        finally:
+            self.raw_write(stored.where, {name: whole})
 
     def _judge(self, where: str, seen: Observation, appended: bytes | None = None) -> str:
         """Read everything. Anything but `Corruption` or the same answers fails the test."""
@@ -123,6 +128,12 @@ class Damage(Base):
         wrong = difference(found, seen)
         assert wrong is None, f"a wrong answer: {wrong}"
         return HARMLESS
+
+
+def _flipped(blob: bytes, position: int, bit: int) -> bytes:
+    changed = bytearray(blob)
+    changed[position] ^= bit
+    return bytes(changed)
 
 
 def live_records(seen: Observation) -> list[WalRecord]:

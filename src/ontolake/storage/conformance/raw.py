@@ -58,10 +58,10 @@ class RawFile(Damage):
             storage.append_wal(storage.acquire_fence("writer"), [self.write(1)])
         assert set(self.path(where).parent.iterdir()) - before == {self.path(where)}
 
-    def test_a_flipped_byte_where_the_file_begins_is_noticed(self, fresh: Fresh, stored: Stored) -> None:
+    def test_a_flipped_byte_where_the_file_begins_is_noticed(self, stored: Stored) -> None:
         """What says that the file is ours, and of which version and page size, is not believed when it is damaged."""
         for position in range(64):
-            self._flip(fresh(), stored, "", position, 1 << position % 8)
+            self._flip(stored, "", position, 1 << position % 8)
 
     def test_garbage_after_the_end_is_recovered_from(self, fresh: Fresh) -> None:
         """What a torn write leaves behind the log, of any length and content, is not taken for a part of it."""
@@ -174,11 +174,11 @@ class RawObjects(Damage):
             list(pool.map(objects.put, blobs.keys(), blobs.values()))
         objects.close()
 
-    def test_a_flipped_byte_in_the_root_is_corruption(self, fresh: Fresh, stored: Stored) -> None:
+    def test_a_flipped_byte_in_the_root_is_corruption(self, stored: Stored) -> None:
         """All over the object that is read first, where one digit makes another version or another page size."""
         places = [(position, bit) for position in range(len(stored.blobs[self.root])) for bit in (1, 2, 4)]
         for position, bit in random.Random(3).sample(places, min(len(places), self.flips)):
-            assert self._flip(fresh(), stored, self.root, position, bit) == DETECTED
+            assert self._flip(stored, self.root, position, bit) == DETECTED
 
     def test_a_lost_object_never_gives_wrong_data(self, fresh: Fresh) -> None:
         """With any one object gone an error says so, or every answer is right; only what was written last may be
