@@ -11,16 +11,20 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ontolake import faults
 from ontolake.errors import NotFound
 from ontolake.graph.manifest import CommitRecord
 from ontolake.graph.place import UNFINISHED, Place
 from ontolake.graph.types import GraphType
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FOLDER = "__recovery"
 QUARANTINE = f"{FOLDER}/quarantine"
@@ -72,7 +76,7 @@ class Sidecar:
         return f"{FOLDER}/{self.operation}.json"
 
     def to_bytes(self) -> bytes:
-        return json.dumps(asdict(self), indent=1).encode()
+        return json.dumps({**vars(self), "tables": [vars(move) for move in self.tables]}, indent=1).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Sidecar:
@@ -82,10 +86,10 @@ class Sidecar:
             raise ValueError("it is not a sidecar: it has no fields")
         if found.get("format") != FORMAT:
             raise ValueError(f"its format is {found.get('format')!r}, and this build knows {FORMAT}")
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
 
         try:
-            sidecar = TypeAdapter(Sidecar).validate_json(data, strict=True)
+            sidecar = _reader().validate_json(data, strict=True)
             _age(sidecar)
             int(sidecar.process.partition("/")[0] or 0)
             for one in sidecar.types:
@@ -98,6 +102,14 @@ class Sidecar:
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"it is not a sidecar: {error!r}") from error
         return sidecar
+
+
+@cache
+def _reader() -> TypeAdapter[Sidecar]:
+    """Made once, when the first sidecar is read: that takes longer than to recover from most."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Sidecar)
 
 
 class Sidecars:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -100,7 +100,7 @@ class GraphField:
         return pa.field(self.name, self.arrow_type, True)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()
                 if value is not None and value is not False}
 
     @classmethod
