@@ -16,6 +16,7 @@ from ontolake.errors import Conflict
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.pipeline import report as reports
+from ontolake.spark.pipeline import staging
 
 from .deliveries import BAD, GOOD, Bought, Goods, Person, Tier, at, people, priced, prices, shop, stock, write
 
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["sqlite", "objects"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"{tmp_path}/shop.db" if request.param == "sqlite" else f"file://{tmp_path}/lake"
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store for small files, and one for which all of them are taken for big ones."""
+    if request.param == "sqlite":
+        return f"{tmp_path}/shop.db"
+    monkeypatch.setattr(staging, "SMALL", -1)
+    return f"file://{tmp_path}/lake"
 
 
 def test_bad_rows_are_told_good_ones_are_one_commit_and_once_more_is_none(
@@ -70,13 +75,37 @@ def test_bad_rows_are_told_good_ones_are_one_commit_and_once_more_is_none(
     assert parallel.clean(url, older=0).items == 0
 
 
+def test_small_files_take_one_job_and_one_for_their_header(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With bad and repeated rows, too; where rows turn out to be many, it is done as for big files."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "goods.csv").write_text("sku,price\ns1,1.5\ns2,much\ns1,2.5\n")
+    told = []
+    for few, jobs in ((3, range(3)), (2, range(3, 20))):
+        url = f"{tmp_path}/shop-{few}.db"
+        monkeypatch.setattr(staging, "FEW", few)
+        spark.sparkContext.setJobGroup(url, "a run")
+        try:
+            report = stock(tmp_path).run(url, spark=spark)
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(url)) in jobs
+        assert priced(url) == {"s1": 2.5}
+        told.append([(one["line"], one["reason"], one["raw"]) for one in report.samples])
+    assert told[0] == told[1] == [
+        (2, "the key is there more than once; the last row counts", "s1,1.5"),
+        (3, "price: 'much' is not a number", "s2,much")]  # fmt: skip
+
+
 def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     prices(tmp_path / "one", s1=1.5, s2=2.5, s3="much")
     assert stock(tmp_path).run(url, spark=spark, dry_run=True).state == "dry run"
     assert not Path(url).exists()
-    with pytest.raises(TooManyRejectedError, match="1 of 3 rows are bad, and 10% may be"):
+    with pytest.raises(TooManyRejectedError, match="1 of 3 rows are bad, and 10% may be") as caught:
         stock(tmp_path, max_rejected=0.1).run(url, spark=spark)
+    assert "goods.csv, line 4: price: 'much' is not a number" in str(caught.value.hint)
     strict = stock(tmp_path)
     strict.expect("nothing is dear", "SELECT sku FROM Goods WHERE price > 2")
     strict.expect_rows(Goods, at_least=10)
@@ -90,7 +119,9 @@ def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_pat
         assert store.head() == 0
 
 
-def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_sources_that_are_wrong_are_named(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     url = f"{tmp_path}/shop.db"
     with pytest.raises(SourceError, match="there is nothing at"):
         shop(tmp_path).run(url, spark=spark)
@@ -107,6 +138,7 @@ def test_sources_that_are_wrong_are_named(spark: SparkSession, tmp_path: Path) -
     wrong.load(Goods, wrong.parquet("goods", "one/goods.parquet"), columns={"price": "prize * 2"})
     with pytest.raises(SourceError, match="prize"):
         wrong.run(url, spark=spark)
+    assert "prize" not in capfd.readouterr().err
     other = Pipeline("other", types=[Goods], folder=tmp_path)
     goods = other.parquet("goods", "one/goods.parquet")
     with pytest.raises(PipelineError, match="colour"):

@@ -12,6 +12,8 @@ import pytest
 
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError
+from ontolake.spark.pipeline import staging
+from ontolake.spark.pipeline.sources import Source
 
 from .deliveries import Bought, Goods, Person, people, shop, write
 
@@ -27,10 +29,12 @@ def only_people(folder: Path) -> Pipeline:
     return made
 
 
+@pytest.mark.parametrize("small", [staging.SMALL, -1])
 def test_lines_are_right_in_several_files_and_far_down_and_the_last_row_of_a_key_counts(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in files that are read in many pieces, with blank lines, and repeats that are in different files."""
+    monkeypatch.setattr(staging, "SMALL", small)
     folder = tmp_path / "people"
     folder.mkdir()
     for name, first in (("a", 0), ("b", 150)):
@@ -78,6 +82,70 @@ def test_a_column_that_changes_its_type_half_way_is_told_with_its_file(spark: Sp
         strict.run(f"{tmp_path}/shop.db", spark=spark)
     assert "try_cast" in str(caught.value.hint)
     assert made.run(f"{tmp_path}/shop.db", spark=spark).commit == 1
+
+
+def rows_of(source: Source, spark: SparkSession, folder: Path, *columns: str) -> list[tuple[str | None, ...]]:
+    found = source.read(spark, folder, {}).select(*columns)
+    return sorted((tuple(row) for row in found.collect()), key=str)
+
+
+def test_the_files_of_a_source_have_one_header(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sku,price,price,\ns1,1,2,x\n")
+    (tmp_path / "b.csv").write_text('# new\n\n"sku","price",price,\ns2,3,4,y\n# end\n')
+    made = Pipeline("goods", types=[Goods], folder=tmp_path)
+    wanted = [("s1", "1", "2", "x"), ("s2", "3", "4", "y")]
+    alike = made.csv("alike", "[ab].csv", comment="#")
+    assert rows_of(alike, spark, tmp_path, "sku", "price1", "price2", "_c3") == wanted
+    named = made.csv("named", "[ab].csv", comment="#", columns=["a", "b", "c", "d"])
+    assert rows_of(named, spark, tmp_path, "a", "b", "c", "d") == wanted
+    (tmp_path / "c.csv").write_text("price,sku,price,\n5,s3,6,z\n")
+    with pytest.raises(SourceError, match=r"the header of file:.*c\.csv is 'price,sku,price,', and that of .*a\.csv"):
+        made.csv("other", "[ac].csv").read(spark, tmp_path, {})
+    (tmp_path / "empty.csv").write_text("\n")
+    with pytest.raises(SourceError, match="not even a header"):
+        made.csv("empty", "empty.csv").read(spark, tmp_path, {})
+
+
+def test_text_is_read_in_its_encoding_and_never_guessed(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "goods.csv").write_bytes("sku,price\nCafé 5 €,1\nplain,2\n".encode("windows-1252"))
+    made = Pipeline("goods", types=[Goods], folder=tmp_path)
+    known = made.csv("known", "goods.csv", encoding="windows-1252")
+    assert rows_of(known, spark, tmp_path, "sku", "_malformed") == [("Café 5 €", None), ("plain", None)]
+    unknown = rows_of(made.csv("unknown", "goods.csv"), spark, tmp_path, "_raw", "_malformed")
+    assert unknown[1] == ("plain,2", None)
+    assert "the line is not UTF-8" in str(unknown[0][1])
+    for encoding, said in (("UTF-16", "lines cannot be told apart"), ("klingon", "there is no encoding 'klingon'")):
+        with pytest.raises(SourceError, match=said):
+            made.csv(encoding, "goods.csv", encoding=encoding).read(spark, tmp_path, {})
+    (tmp_path / "wide.csv").write_bytes('sku,price\n"two\nlines and ""€""",1\nshort\n'.encode("utf-16"))
+    whole = made.csv("whole", "wide.csv", encoding="UTF-16", multiLine=True)
+    assert rows_of(whole, spark, tmp_path, "sku", "price", "_malformed") == [
+        ("short", None, "the row does not have the 2 columns"), ('two\nlines and "€"', "1", None)]
+
+
+def test_what_only_some_rows_or_files_have_is_not_lost(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [f'{{"id": "p{number}", "name": "Ada"}}' for number in range(1100)]
+    lines[1050] = '{"id": "p1050", "name": "Ada", "visits": 7}'
+    (tmp_path / "people.jsonl").write_text("\n".join(lines))
+    made = Pipeline("people", types=[Person], folder=tmp_path)
+    made.load(Person, made.json("people", "people.jsonl"), where="id IN ('p1', 'p1050')")
+    made.run(f"{tmp_path}/shop.db", spark=spark)
+    assert {key: one.visits for key, one in people(f"{tmp_path}/shop.db").items()} == {"p1": 0, "p1050": 7}
+
+    (tmp_path / "list.json").write_text('[{"sku":\n"s1", "price": 1.10}, {"sku": "s2"}]')
+    with pytest.raises(SourceError, match=r"none of the first lines .* is a JSON object") as caught:
+        made.json("lines", "list.json").read(spark, tmp_path, {})
+    assert "multiLine" in str(caught.value.hint)
+    assert rows_of(made.json("list", "list.json", multiline=True), spark, tmp_path, "sku", "price") == [
+        ("s1", "1.10"), ("s2", None)]
+    pq.write_table(pa.table({"sku": ["s1"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"sku": ["s2"], "price": [2.5]}), tmp_path / "b.parquet")
+    assert rows_of(made.parquet("both", "*.parquet"), spark, tmp_path, "sku", "price") == [("s1", None), ("s2", 2.5)]
+    (tmp_path / "years" / "year=2024").mkdir(parents=True)
+    (tmp_path / "years" / "year=2024" / "goods.csv").write_text("sku,price\ns1,1\n")
+    (tmp_path / "years" / "year=2024" / "notes.csv").write_text("nothing of that\n")
+    years = made.csv("years", "years", pathGlobFilter="goods.csv")
+    assert rows_of(years, spark, tmp_path, "sku", "price", "year") == [("s1", "1", "2024")]
 
 
 def test_another_store_is_a_source_and_what_it_no_longer_has_is_told(spark: SparkSession, tmp_path: Path) -> None:

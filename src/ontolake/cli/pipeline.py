@@ -166,6 +166,8 @@ def show(out: Out, report: Report) -> None:
             "dry run": "a dry run: nothing was published"}
     out.say(f"{report.pipeline}: {told.get(report.state, report.state)}, after {report.seconds:.1f} s")
     if report.quarantine:
+        for one in report.examples():
+            out.say(f"rejected: {one}")
         out.say(f"rejected rows: {report.quarantine}")
     out.say(f"report: {report.report}")
 

@@ -1,4 +1,4 @@
-"""`quiet`: keep what Java prints away from a terminal that belongs to somebody else."""
+"""`quiet` and `told_once`: keep what Spark prints away from a terminal that belongs to somebody else."""
 
 from __future__ import annotations
 
@@ -30,3 +30,19 @@ def quiet() -> Iterator[None]:
         finally:
             os.dup2(before, 2)
             os.close(before)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Errors that are raised inside the block are not printed by PySpark as well, with all that Java was doing."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    before = [one.disabled for one in loggers]
+    try:
+        for one in loggers:
+            one.disabled = True
+        yield
+    finally:
+        for one, disabled in zip(loggers, before, strict=True):
+            one.disabled = disabled

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from ontolake.spark.errors import SourceError
 from ontolake.spark.pipeline.declaring import Target
-from ontolake.spark.pipeline.sources import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW, spark_says
+from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW
+from ontolake.spark.pipeline.sources import spark_says
 from ontolake.spark.pipeline.validation import field_of
 
 PROBLEM = "_problem"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ontolake.model.field import UNSET
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.versioned import table_of
 from ontolake.spark.errors import PipelineError
@@ -180,6 +181,13 @@ class Pipeline:
 
         return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
                    parameters=parameters, progress=progress).go(spark)
+
+
+def optional(pipeline: Pipeline, source: Source) -> list[str]:
+    """The columns of a source that targets take by their names if there are any, and else a default or nothing."""
+    return [column.stored for target in pipeline.targets if target.source is source
+            for column in target.info.columns if column.default is not UNSET
+            and not {column.name, column.stored} & target.columns.keys()]  # fmt: skip
 
 
 def unused(pipeline: Pipeline, source: Source, columns: Sequence[str]) -> list[str]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ontolake.parallel import beside
 from ontolake.spark.pipeline.checking import PROBLEM
+from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, RAW, file_and_block
 from ontolake.spark.pipeline.report import work_store
-from ontolake.spark.pipeline.sources import AT, BLOCK, FILE, LINE, RAW, Source
+from ontolake.spark.pipeline.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,13 +24,14 @@ _IN_PARTITION = (1 << 33) - 1
 """The bits of `AT` that count the rows of a partition; those above number the partition."""
 
 
-def rejected(bad: DataFrame, table: str, source: Source, path: str | None, files: Sequence[str]) -> pa.Table:
-    """Rows with a problem as they are kept, in the order of their files and lines."""
+def rejected(
+    found: pa.Table, table: str, source: Source, path: str | None, files: Sequence[str], spark: SparkSession
+) -> pa.Table:  # fmt: skip
+    """Rows with a problem and their places as they are kept, in the order of their files and lines."""
     import pyarrow as pa
 
-    found = bad.select(PROBLEM, FILE, BLOCK, AT, LINE, RAW).limit(KEPT).toArrow()
     if source.is_lines and path is not None and len(found):
-        found = _with_lines(found, bad.sparkSession, path, files)
+        found = _with_lines(found, spark, path, files, source.options)
     count = len(found)
     kept = pa.table({
         "source": pa.array([source.name] * count, pa.string()), "table": pa.array([table] * count, pa.string()),
@@ -38,7 +40,9 @@ def rejected(bad: DataFrame, table: str, source: Source, path: str | None, files
     return kept.sort_by([("file", "ascending"), ("line", "ascending"), ("at", "ascending")]).drop_columns(["at"])
 
 
-def _with_lines(rows: pa.Table, spark: SparkSession, path: str, files: Sequence[str]) -> pa.Table:
+def _with_lines(
+    rows: pa.Table, spark: SparkSession, path: str, files: Sequence[str], options: Mapping[str, str]
+) -> pa.Table:  # fmt: skip
     """Fill in on which line of its file each row is.
 
     Rows in the first block of the only file know it by themselves; others cost one count of the lines.
@@ -52,18 +56,18 @@ def _with_lines(rows: pa.Table, spark: SparkSession, path: str, files: Sequence[
     else:
         place = {"file": rows[FILE].cast(pa.string()), "block": rows[BLOCK], "at": at,
                  "row": pa.array(range(len(rows)), pa.int64())}
-        found = pa.table(place).join(_blocks(spark, path), ["file", "block"], join_type="left outer").sort_by("row")
+        blocks = _blocks(spark, path, options)
+        found = pa.table(place).join(blocks, ["file", "block"], join_type="left outer").sort_by("row")
         line = pc.add(pc.add(found["at"], found["shift"]), 1)
     return rows.set_column(rows.column_names.index(LINE), LINE, pc.coalesce(rows[LINE], line))
 
 
-def _blocks(spark: SparkSession, path: str) -> pa.Table:
+def _blocks(spark: SparkSession, path: str, options: Mapping[str, str]) -> pa.Table:
     """For each block of each file, what has to be added to `AT` to know how many lines are in front."""
     import pyarrow as pa
 
-    lines = spark.read.text(path).select(
-        F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
-        F.monotonically_increasing_id().alias(AT))  # fmt: skip
+    lines = spark.read.options(**options).text(path)
+    lines = lines.select(*file_and_block(), F.monotonically_increasing_id().alias(AT))
     blocks = lines.groupBy(FILE, BLOCK).agg(F.min(AT).alias("first"), F.count("*").alias("lines")).collect()
     done: dict[str, int] = {}
     found: list[dict[str, Any]] = []

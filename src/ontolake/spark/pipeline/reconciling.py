@@ -12,13 +12,13 @@ from ontolake.model.types import TypeInfo
 from ontolake.spark.pipeline import quarantine
 from ontolake.spark.pipeline.checking import PLACE, PROBLEM
 from ontolake.spark.pipeline.declaring import Target
-from ontolake.spark.pipeline.sources import AT, RAW
+from ontolake.spark.pipeline.places import AT, RAW
 from ontolake.spark.pipeline.validation import same
 
 STATE = "_state"
 STATES = ("bad", "repeated", "insert", "update", "unchanged", "vanished")
 _KEY, _OLD, _TURN = "$key:", "$old:", "$turn"
-_REPEATED = "the key is there more than once; the last row counts"
+REPEATED = "the key is there more than once; the last row counts"
 
 
 def slim(checked: DataFrame) -> DataFrame:
@@ -26,19 +26,22 @@ def slim(checked: DataFrame) -> DataFrame:
     return checked.withColumn(RAW, F.when(F.col(PROBLEM).isNotNull(), F.col(RAW)))
 
 
-def reconciled(target: Target, checked: DataFrame, latest: DataFrame | None, order: Sequence[str]) -> DataFrame:
+def reconciled(
+    target: Target, checked: DataFrame, latest: DataFrame | None, order: Sequence[str], along: Sequence[str] = ()
+) -> DataFrame:  # fmt: skip
     """The fields of checked rows, and what becomes of each: one of `STATES`. Of rows with one key the last counts.
 
-    Rows meet their likes and the latest ones after one shuffle, by key. Bad rows come along without one.
+    Rows meet their likes and the latest ones after one shuffle, by key. Bad rows come along without one. `along` are
+    columns of checked rows that stay.
     """
     info = target.info
     keys = [_named(_KEY + column.stored) for column in info.keys]
     rest = [_named(column.stored) for column in info.columns]
     good = F.col(PROBLEM).isNull()
     typed = checked.select(*[F.when(good, _named(column.stored)).alias(_KEY + column.stored) for column in info.keys],
-                           *rest, *order)
+                           *rest, *dict.fromkeys((*order, *along)))
     turn = F.row_number().over(Window.partitionBy(*keys).orderBy(*[F.desc(name) for name in order]))
-    found = typed.select(*keys, *rest, turn.alias(_TURN))
+    found = typed.select(*keys, *rest, *along, turn.alias(_TURN))
     state = F.when(keys[0].isNull(), "bad").when(_named(_TURN) > 1, "repeated")
     if latest is None:
         state = state.otherwise("insert")
@@ -53,7 +56,7 @@ def reconciled(target: Target, checked: DataFrame, latest: DataFrame | None, ord
             state.when(_named(_OLD + info.keys[0].stored).isNull(), "insert").when(alike, "unchanged").otherwise(
                 "update"))
     return found.select(*[key.alias(column.stored) for key, column in zip(keys, info.keys, strict=True)], *rest,
-                        state.alias(STATE))
+                        *along, state.alias(STATE))
 
 
 def counting() -> list[Expression]:
@@ -81,7 +84,7 @@ def rejected(target: Target, checked: DataFrame, order: Sequence[str], *, repeat
     else:
         values = F.to_json(F.struct(*[_named(column.stored) for column in target.info.all_columns]))
         again = good.withColumn(_TURN, turn).where(_named(_TURN) > 1).withColumn(RAW, values)
-    return bad.unionByName(again.select(F.lit(_REPEATED).alias(PROBLEM), *PLACE))
+    return bad.unionByName(again.select(F.lit(REPEATED).alias(PROBLEM), *PLACE))
 
 
 def _named(name: str) -> Expression:

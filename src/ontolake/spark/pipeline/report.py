@@ -79,8 +79,17 @@ class Report:
     def rows(self) -> int:
         return sum(table.rows for table in self.tables)
 
+    def examples(self, count: int = 3) -> list[str]:
+        """Some rejected rows, each with where it is and what is wrong with it."""
+        return [_place(one) + one["reason"] for one in self.samples[:count]]
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _place(sample: dict[str, Any]) -> str:
+    file = (sample["file"] or "").rpartition("/")[2] or sample["source"]
+    return f"{file}, line {sample['line']:,}: " if sample["line"] else f"{file}: "
 
 
 def now() -> str:

@@ -12,25 +12,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pyspark import StorageLevel, inheritable_thread_target
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
 
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
-from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
+from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, new_job, open_parallel
 from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedError
-from ontolake.spark.frames import stage_frame, writes_beside
 from ontolake.spark.pipeline import quarantine
 from ontolake.spark.pipeline import report as reports
 from ontolake.spark.pipeline.alive import alive
 from ontolake.spark.pipeline.auditing import PREFIX, audited, check_graph, start_graph
 from ontolake.spark.pipeline.checking import checked, own_columns
-from ontolake.spark.pipeline.declaring import Pipeline, Target, unused
+from ontolake.spark.pipeline.declaring import Pipeline, Target, optional, unused
 from ontolake.spark.pipeline.expecting import expect
-from ontolake.spark.pipeline.reconciling import changed, counting, reconciled, rejected, slim
 from ontolake.spark.pipeline.report import Report, TableReport
-from ontolake.spark.pipeline.sources import AT, FILE, SPARK_ERRORS, spark_says
-from ontolake.spark.pipeline.tables import Tables, staging
+from ontolake.spark.pipeline.sources import SPARK_ERRORS, spark_says
+from ontolake.spark.pipeline.staging import Stage
+from ontolake.spark.pipeline.tables import Tables
+from ontolake.spark.quiet import told_once
 from ontolake.spark.starting import session
 
 if TYPE_CHECKING:
@@ -44,10 +44,17 @@ _T = TypeVar("_T")
 _U = TypeVar("_U")
 
 
+class Read(NamedTuple):
+    """The rows of a source, its files, and how many bytes they have, if that is known."""
+
+    rows: DataFrame
+    files: Sequence[str]
+    size: int | None
+
+
 class Loaded(NamedTuple):
     """The rows for a table: those that are new or changed, those that were rejected, and what is to be told of them."""
 
-    target: Target
     fragments: Sequence[Fragment]
     rejected: pa.Table | None
     told: TableReport
@@ -71,12 +78,11 @@ class Run:
         self.graph = graph or audit
         self.parameters = {**pipeline.parameters, **(parameters or {})}
         self._progress = progress or (lambda step, done, total: None)
-        self._kept: list[DataFrame] = []
         self._tables: list[Tables] = []
         self.report = Report(new_job(), pipeline.name, url, branch, reports.now())
 
     def go(self, spark: SparkSession | None = None) -> Report:
-        with alive(self.url, self.report.run):
+        with alive(self.url, self.report.run), told_once():
             return self._go(spark)
 
     def _go(self, spark: SparkSession | None) -> Report:
@@ -111,11 +117,8 @@ class Run:
 
     def _release(self) -> None:
         with contextlib.suppress(Exception):
-            for one in self._kept:
-                one.unpersist()
             for tables in self._tables:
                 tables.release()
-        self._kept.clear()
         self._tables.clear()
 
     @contextlib.contextmanager
@@ -174,66 +177,35 @@ class Run:
             return None  # a dry run does not start a store
 
     # 1: read
-    def _read(self) -> dict[str, tuple[DataFrame, list[str]]]:
-        """The rows of each source that is loaded, and its files."""
+    def _read(self) -> dict[str, Read]:
+        """What there is to read of each source that is loaded."""
         sources = list({target.source.name: target.source for target in self.pipeline.targets}.values())
-        found: dict[str, tuple[DataFrame, list[str]]] = {}
+        found: dict[str, Read] = {}
         for source in sources:
             with self._step(f"read {source.name}"):
-                rows = source.read(self.spark, self.pipeline.folder, self.parameters)
+                rows = source.read(self.spark, self.pipeline.folder, self.parameters, optional(self.pipeline, source))
                 files = list(rows.inputFiles()) if source.path else []
                 told = source.fingerprint(self.pipeline.folder, self.parameters, files)
                 spare = unused(self.pipeline, source, own_columns(rows))
                 self.report.sources[source.name] = {**told, **({"unused": spare} if spare else {})}
-                found[source.name] = rows, files
+                known = source.is_file and files and told["files"] == len(files)
+                found[source.name] = Read(rows, files, told["bytes"] if known else None)
         return found
 
     # 2, 3, 4: validate, reconcile and stage, in one go over the rows
-    def _load(self, tables: Tables, target: Target, read: tuple[DataFrame, list[str]]) -> Loaded:
-        rows, files = read
+    def _load(self, tables: Tables, target: Target, read: Read) -> Loaded:
         source, info = target.source, target.info
         with self._step(f"validate {info.name}"), self._explained(target):
-            found = checked(target, rows)
-            if not source.is_file:  # reading it again might find something else
-                found = self._keep(slim(found))
-            order: tuple[str, ...] = (AT,)
-            counts, fragments = self._stage(tables, target, found, order)
-            if counts["repeated"] and len(files) > 1:  # their names say which of them is the last
-                forget(fragments)
-                order = (FILE, AT)
-                counts, fragments = self._stage(tables, target, found, order)
-            bad = counts["bad"] + counts["repeated"]
-            told = TableReport(tables.name(info), source.name, sum(counts.values()) - counts["vanished"], bad,
-                               counts["insert"], counts["update"], counts["unchanged"])
-            told.vanished = counts["vanished"] if target.vanished else None
-            kept = None
-            if bad:
-                path = source.located(self.pipeline.folder, self.parameters)
-                kept = quarantine.rejected(rejected(target, found, order, repeats=bool(counts["repeated"])),
-                                           told.table, source, path, files)
-        return Loaded(target, fragments, kept, told)
-
-    def _stage(
-        self, tables: Tables, target: Target, found: DataFrame, order: Sequence[str]
-    ) -> tuple[Mapping[str, int], Sequence[Fragment]]:  # fmt: skip
-        """How many rows there are of each state, and those that are to be published."""
-        info, table = target.info, tables.name(target.info)
-        compared = reconciled(target, found, tables.latest(info), order)
-        if writes_beside(self.spark, self.url):
-            seen = Observation()  # of the tasks that write, each of which counts once, however often it was tried
-            fragments = stage_frame(changed(info, compared.observe(seen, *counting())), self.url, table,
-                                    job=self.report.run)
-            return seen.get, fragments
-        compared = self._keep(compared)
-        counts = compared.agg(*counting()).collect()[0].asDict()
-        rows = counts["insert"] + counts["update"]
-        return counts, staging(changed(info, compared), rows, self.url, table, job=self.report.run) if rows else []
-
-    def _keep(self, found: DataFrame) -> DataFrame:
-        """What is looked at several times is worked out once."""
-        found = found.persist(StorageLevel.MEMORY_AND_DISK)
-        self._kept.append(found)
-        return found
+            staged = Stage(self.url, self.report.run, tables)(
+                target, checked(target, read.rows), read.files, read.size)
+            counts = staged.counts
+            told = TableReport(tables.name(info), source.name, sum(counts.values()) - counts["vanished"],
+                               counts["bad"] + counts["repeated"], counts["insert"], counts["update"],
+                               counts["unchanged"], counts["vanished"] if target.vanished else None)
+            kept = None if staged.rejected is None else quarantine.rejected(
+                staged.rejected, told.table, source, source.located(self.pipeline.folder, self.parameters), read.files,
+                self.spark)
+        return Loaded(staged.fragments, kept, told)
 
     @contextlib.contextmanager
     def _explained(self, target: Target) -> Iterator[None]:
@@ -264,7 +236,8 @@ class Run:
         if rejected > (limit * rows if isinstance(limit, float) and limit < 1 else limit):
             allowed = f"{limit:.0%}" if isinstance(limit, float) and limit < 1 else f"{limit:,}"
             raise TooManyRejectedError(f"{rejected:,} of {rows:,} rows are bad, and {allowed} may be",
-                                       hint=f"they are in {self.report.quarantine}")
+                                       hint="\n  ".join(["such as", *self.report.examples(),
+                                                         f"all of them are in {self.report.quarantine}"]))
 
     # 5: expectations
     def _expect(self, tables: Tables, fragments: Mapping[str, Sequence[Fragment]]) -> None:

@@ -1,6 +1,6 @@
 """Sources of a pipeline: files of any format that Spark reads, tables of other stores, or a DataFrame of your own.
 
-Lines of CSV and JSON are read as text first, so that a bad one can be shown as it is, with its file and line.
+What becomes of lines of CSV and JSON is in `lines`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from urllib.parse import unquote, urlparse
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ontolake.spark.errors import SourceError
+from ontolake.spark.pipeline.lines import csv_lines, json_lines
+from ontolake.spark.pipeline.places import MALFORMED, placed, unplaced
 
-FILE, BLOCK, AT, LINE, RAW, MALFORMED = "_file", "_block", "_at", "_line", "_raw", "_malformed"
-OURS = (FILE, BLOCK, AT, LINE, RAW, MALFORMED)
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What actions raise: some errors of Java have a form in Python, others have not."""
-_LOOKED_AT = 1000
+_HINTS = {"PARQUET_TYPE_ILLEGAL": "Spark has microseconds: pandas and pyarrow write them with coerce_timestamps='us'"}
 _HASHED = 64 << 20
 
 
@@ -42,7 +42,8 @@ class Source:
     @property
     def is_lines(self) -> bool:
         """Whether each row is a line of text."""
-        return self.format in ("csv", "json") and self.options.get("multiLine", "false").lower() != "true"
+        whole = any(key.lower() == "multiline" and value == "true" for key, value in self.options.items())
+        return self.format in ("csv", "json") and not whole
 
     @property
     def is_file(self) -> bool:
@@ -60,52 +61,53 @@ class Source:
                               hint="give it with --set NAME=VALUE") from None
         return path if "://" in path or path.startswith("/") else str(folder / path)
 
-    def read(self, spark: SparkSession, folder: Path, parameters: Mapping[str, str]) -> DataFrame:
-        """The rows, with where they come from. Raises `SourceError` for what is missing or cannot be read."""
+    def read(
+        self, spark: SparkSession, folder: Path, parameters: Mapping[str, str], optional: Sequence[str] = ()
+    ) -> DataFrame:  # fmt: skip
+        """The rows, with where they come from; `optional` columns may be in some rows of JSON alone.
+
+        Raises `SourceError` for what is missing or cannot be read.
+        """
         path = self.located(folder, parameters)
         try:
             if self.make is not None:
-                return _unplaced(self.make(spark))
+                return unplaced(self.make(spark))
             if self.is_lines:
-                return self._csv(spark, str(path)) if self.format == "csv" else self._json(spark, str(path))
-            reader = spark.read.format(self.format).options(**self.options)
-            found = reader.load(path) if path is not None else reader.load()
-            return _placed(found) if self.format == "parquet" else _unplaced(found)
+                if self.format == "csv":
+                    return csv_lines(spark, self.name, str(path), self.options, self.columns)
+                return json_lines(spark, self.name, str(path), self.options, self.columns, optional)
+            if self.format == "csv":
+                return self._records(spark, str(path))
+            if self.format == "parquet":
+                return placed(self._parquet(spark, str(path)))
+            own = {"primitivesAsString": "true"} if self.format == "json" else {}  # checks are those of lines
+            reader = spark.read.format(self.format).options(**own, **self.options)
+            return unplaced(reader.load(path) if path is not None else reader.load())
         except SPARK_ERRORS as error:
             condition, said = spark_says(error)
             if condition.startswith("PATH_NOT_FOUND"):
                 raise SourceError(self.name, f"there is nothing at {path!r}", hint="check the path") from None
             if self.make is not None and not isinstance(error, AnalysisException):
                 raise
-            raise SourceError(self.name, f"cannot be read: {said}") from error
+            raise SourceError(self.name, f"cannot be read: {said}", hint=_HINTS.get(condition)) from error
 
-    def _csv(self, spark: SparkSession, path: str) -> DataFrame:
-        given = {"escape": '"', **self.options}  # a quote inside quotes is written twice, as almost everybody does
-        header = given.get("header", "true").lower() == "true"
-        names = list(self.columns or spark.read.options(**{**given, "header": str(header)}).csv(path).columns)
-        fields = ", ".join(f"`{name}` string" for name in names)
-        options = {key: value for key, value in given.items() if key != "header"}
-        parsed = F.from_csv("value", f"{fields}, `{MALFORMED}` string",
-                            {**options, "columnNameOfCorruptRecord": MALFORMED})
-        told = f"the line does not have the {len(names)} columns of the header"
-        row = F.col("row")
-        found = _lines(spark, path, parsed, {name: row.getField(name) for name in names},
-                       F.when(row.getField(MALFORMED).isNotNull(), F.lit(told)))
-        if header:
-            title: Column = F.col(BLOCK) == 0
-            for name in names:
-                title = title & F.col(f"`{name}`").eqNullSafe(F.lit(name))
-            found = found.where(~title)
-        return found
+    def _records(self, spark: SparkSession, path: str) -> DataFrame:
+        """Rows of CSV with line breaks inside quotes, all text."""
+        given = {"header": "true", "escape": '"', "enforceSchema": "false", **self.options}
+        names = list(self.columns or spark.read.options(**given).csv(path).columns)
+        found = spark.read.options(**given).schema(
+            ", ".join(f"`{name}` string" for name in (*names, MALFORMED))).option(
+            "columnNameOfCorruptRecord", MALFORMED).csv(path)
+        return unplaced(found, F.col("_metadata.file_path"), MALFORMED)
 
-    def _json(self, spark: SparkSession, path: str) -> DataFrame:
-        parsed, row = F.from_json("value", "map<string,string>"), F.col("row")
-        names = self.columns
-        if names is None:
-            some = spark.read.text(path).limit(_LOOKED_AT).select(F.explode(F.map_keys(parsed)).alias("name"))
-            names = sorted(found.name for found in some.distinct().collect())
-        return _lines(spark, path, parsed, {name: row.getItem(name) for name in names},
-                      F.when(row.isNull(), F.lit("the line is not a JSON object")))
+    def _parquet(self, spark: SparkSession, path: str) -> DataFrame:
+        """Rows of all columns that the files have, also of those that only some of them have."""
+        try:
+            return spark.read.options(**{"mergeSchema": "true", **self.options}).parquet(path)
+        except SPARK_ERRORS as error:
+            if not spark_says(error)[0].startswith("CANNOT_MERGE_SCHEMAS"):
+                raise
+            return spark.read.options(**self.options).parquet(path)  # reading tells which file has another type
 
     def fingerprint(self, folder: Path, parameters: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]:
         """What tells this delivery from another: files with their sizes and a hash."""
@@ -123,45 +125,6 @@ class Source:
             digest.update(f"{local.name}:{stat.st_size}".encode())
             size, count = size + stat.st_size, count + 1
         return {**found, "files": count, "bytes": size, "sha256": digest.hexdigest()}
-
-
-def _lines(
-    spark: SparkSession, path: str, row: Column, columns: Mapping[str, Column], malformed: Column
-) -> DataFrame:  # fmt: skip
-    """Lines of text as rows; `row` is what a line is parsed to, of which the columns are made.
-
-    The number that each line gets keeps filters above it, so that no line is parsed again for a filter.
-    """
-    lines = spark.read.text(path).select(
-        "value", F.col("_metadata.file_path").alias(FILE), F.col("_metadata.file_block_start").alias(BLOCK),
-        row.alias("row"))  # fmt: skip
-    found = lines.select(
-        *[column.alias(name) for name, column in columns.items()], FILE, BLOCK,
-        F.monotonically_increasing_id().alias(AT), F.lit(None).cast("bigint").alias(LINE), F.col("value").alias(RAW),
-        malformed.alias(MALFORMED))  # fmt: skip
-    return found.where(F.trim(RAW) != "")
-
-
-def _placed(found: DataFrame) -> DataFrame:
-    """Rows of Parquet, which knows where each row is."""
-    names = found.columns
-    return found.select(
-        *[F.col(f"`{name}`") for name in names], F.col("_metadata.file_path").alias(FILE),
-        F.col("_metadata.file_block_start").alias(BLOCK), F.monotonically_increasing_id().alias(AT),
-        (F.col("_metadata.row_index") + 1).alias(LINE), _whole(names), F.lit(None).cast("string").alias(MALFORMED))
-
-
-def _unplaced(found: DataFrame) -> DataFrame:
-    """Rows of which nobody knows where they were."""
-    names = found.columns
-    return found.select(
-        *[F.col(f"`{name}`") for name in names], F.lit(None).cast("string").alias(FILE),
-        F.lit(0).cast("bigint").alias(BLOCK), F.monotonically_increasing_id().alias(AT),
-        F.lit(None).cast("bigint").alias(LINE), _whole(names), F.lit(None).cast("string").alias(MALFORMED))
-
-
-def _whole(names: Sequence[str]) -> Column:
-    return F.to_json(F.struct(*[F.col(f"`{name}`") for name in names])).alias(RAW)
 
 
 def spark_says(error: Exception) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from ontolake import urls
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.versioned import table_of
-from ontolake.parallel import Fragment, Parallel, View, stage
-from ontolake.spark.frames import frame, local_path, stage_frame, staged_frame
+from ontolake.parallel import Fragment, Parallel, View
+from ontolake.spark.frames import frame, local_path, staged_frame
 from ontolake.spark.native import one_machine
 from ontolake.spark.pipeline.auditing import holds_graph
 from ontolake.spark.pipeline.validation import spark_type
@@ -96,9 +96,12 @@ class Tables:
         return found
 
     def _once(self, found: DataFrame) -> DataFrame:
-        if self._again:
-            found = found.persist(StorageLevel.MEMORY_AND_DISK)
-            self._kept.append(found)
+        return self.keep(found) if self._again else found
+
+    def keep(self, found: DataFrame) -> DataFrame:
+        """What is looked at several times is worked out once."""
+        found = found.persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept.append(found)
         return found
 
     def release(self) -> None:
@@ -119,10 +122,3 @@ def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schem
     rows = pa.Table.from_batches([fitted(batch, wanted) for batch in batches], arrow_schema(wanted))
     return spark.createDataFrame(rows, wanted)
 
-
-def staging(df: DataFrame, rows: int, url: str, table: str, *, job: str) -> list[Fragment]:
-    """Stage rows beside a store where Spark cannot write by itself: through the driver if they are few."""
-    if rows > FEW:
-        return stage_frame(df, url, table, job=job)
-    fragment = stage(url, table, df.toArrow().to_batches(), job=job)
-    return [] if fragment is None else [fragment]
