@@ -290,6 +290,7 @@ def test_bad_options_are_named(spark: SparkSession, native: str) -> None:
         ({"url": native, "table": "entity/Thing", "colour": "x"}, "no option"),
         ({"url": native, "table": "entity/Thing", "mode": "x"}, "no mode"),
         ({"url": native + "x.db", "table": "entity/Thing"}, "there is nothing at"),
+        ({"url": native, "table": "entity/Thing", "option.url": native}, "TEMPORARY VIEW"),
     ):  # fmt: skip
         with pytest.raises(Exception, match=told):
             read(**options)  # type: ignore[arg-type]
@@ -299,3 +300,45 @@ def test_bad_options_are_named(spark: SparkSession, native: str) -> None:
         table(spark, native, "entity/Thing", columns=["colour"])
     with pytest.raises(Invalid, match="memory"):
         table(spark, "memory://x", "entity/Thing")
+    with pytest.raises(Invalid, match="parts"):
+        table(spark, native, "entity/Thing", parts=-1)
+
+
+def test_what_would_be_of_no_effect_is_refused(spark: SparkSession, native: str) -> None:
+    where = {"url": native, "table": "entity/Thing"}
+    with pytest.raises(Invalid, match="mode is 'latest'"):
+        table(spark, native, "entity/Thing", since=1)
+    with pytest.raises(Exception, match="mode is 'history'") as told:
+        spark.read.format("ontolake").options(**where, mode="history", since="1").load().count()
+    assert str(told.value).count("File ") <= 1, "the way that an error took is no part of what is wrong"
+    with pytest.raises(Exception, match="a read has no option 'stream'"):
+        spark.read.format("ontolake").options(**where, stream="s").load().count()
+    with pytest.raises(Exception, match="a write has no option 'as_of'"):
+        spark.range(1).write.format("ontolake").mode("append").options(**where, as_of="1").save()
+
+
+def test_columns_that_do_not_fit_are_refused_before_a_task_runs(spark: SparkSession, native: str) -> None:
+    for columns, said in (("'a' AS id, 'b' AS name, 1 AS colour", "colour: there is no such field"),
+                          ("'a' AS id", "the DataFrame has no such column"),
+                          ("'a' AS id, 'b' AS name, 'c' AS name", "name: the DataFrame has this column twice")):
+        wrong = spark.sql(f"SELECT {columns}")
+        with pytest.raises(SchemaValidationError, match=said):
+            save(wrong, native, "entity/Thing")
+        with pytest.raises(Exception, match=said):
+            wrong.write.format("ontolake").mode("append").option("url", native).option("table", "entity/Thing").save()
+    assert parallel.clean(native, older=0).items == 0, "nothing was staged"
+
+
+class Novel(Entity):
+    id: Field[int] = Field(primary_key=True)
+    Name: Field[str | None] = Field(default=None)
+    name: Field[str | None] = Field(default=None)
+
+
+def test_a_table_is_empty_until_something_is_written_and_names_differ_by_case(spark: SparkSession, url: str) -> None:
+    new = table(spark, url, "entity/Novel", columns=["Name"], filters=[("id", ">", 1)], types=[Novel])
+    assert (new.columns, new.collect()) == (["Name"], [])
+    with Session(url, entity_types=[Novel]) as session:
+        session.ensure([Novel(id=1, Name="A", name="a"), Novel(id=2, Name="B")])
+    for found in (table(spark, url, "entity/Novel"), table(spark, url, "entity/Novel", mode="history")):
+        assert sorted(tuple(row) for row in found.collect()) == [(1, "A", "a", 4), (2, "B", None, 4)]

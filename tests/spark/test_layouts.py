@@ -230,6 +230,18 @@ def test_a_catalog_shows_graphs_and_sql_tables(spark: SparkSession, tmp_path: Pa
             table(spark, place.url, "other")
 
 
+def test_names_of_columns_and_tables_may_have_anything_in_them(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"{tmp_path}/odd.db"
+    with open_database(url) as database:
+        database.execute('CREATE TABLE "a `b`" ("i d" BIGINT PRIMARY KEY, "a.b" TEXT, "q`t" TEXT, change TEXT)')
+    name = "main.public.a `b`"
+    rows = spark.sql("SELECT 1L AS `i d`, 'x' AS `a.b`, 'y' AS `q``t`, 'z' AS change")
+    assert save(rows, url, name).written == {name: 1}
+    assert table(spark, url, name, columns=["a.b", "q`t"], filters=[("q`t", "==", "y")]).collect() == [("x", "y")]
+    assert catalog(url).views(spark) == {"main_public_a `b`": name}
+    assert spark.sql("SELECT `a.b`, change FROM `main_public_a ``b```").collect() == [("x", "z")]
+
+
 def test_documents_at_every_moment(spark: SparkSession, tmp_path: Path) -> None:
     with open_space(f"{tmp_path}/", "orders") as space:
         space.transact("s", 1, [Set(f"o{n:03}", {"value": {"n": n, "none": None}}) for n in range(50)])

@@ -11,13 +11,15 @@ from marking import slow_after
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from ontolake.documents import Set, open_space
+from ontolake.documents import Delete, Set, open_space
+from ontolake.errors import Invalid, NotFound
 from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.parallel import open_parallel
-from ontolake.spark.source import Options
+from ontolake.spark.options import Options
 from ontolake.spark.streams import StreamReader
+from ontolake.spark.types import spark_schema
 from ontolake.sql import open_database
 
 pytestmark = pytest.mark.xdist_group("spark")  # all in one worker, so that Spark starts once
@@ -120,6 +122,62 @@ def test_both_limits_hold(place: tuple[str, str]) -> None:
     assert max(map(len, batches(place, max_rows=100, max_commits=2))) <= 2
     both = batches(place, max_rows=3, max_commits=1)
     assert both == [[3], [1], [1], [5], [2], [1]]
+
+
+def followed(url: str, table: str, **more: str) -> list[tuple[Any, ...]]:
+    """All that a stream from the start reads."""
+    options = Options({"url": url, "table": table, **more})
+    with open_parallel(url) as store:
+        schema = spark_schema(store.schema(table, options.mode))
+        reader = StreamReader(options, schema)
+        parts = reader.partitions(reader.initialOffset(), {"commit": store.head()})
+    return sorted(tuple(row.values()) for part in parts for batch in reader.read(part) for row in batch.to_pylist())
+
+
+def deleted(kind: str, folder: Path) -> tuple[str, str]:
+    """A place where `b` is written, and `a` is written and deleted."""
+    _, where, table = LAYOUTS[kind]
+    url = where.format(folder)
+    if kind == "graph":
+        with Graph.init(url, [Thing]) as graph:
+            graph.load(Thing, [{"id": "a", "size": 1}, {"id": "b", "size": 1}])
+            graph.delete(Thing, ["a"])
+    elif kind == "sql":
+        with open_database(url) as database:
+            database.execute("CREATE TABLE thing (id TEXT PRIMARY KEY, size INT); "
+                             "INSERT INTO thing VALUES ('a', 1), ('b', 1); DELETE FROM thing WHERE id = 'a'")
+    else:
+        with open_space(f"{folder}/", "orders") as space:
+            space.transact("s", 1, [Set("a", {}), Set("b", {})])
+            space.transact("s", 2, [Delete("a")])
+    return url, table
+
+
+@pytest.mark.parametrize("kind", ["graph", "sql", "documents"])
+def test_rows_that_are_deleted_come_only_where_they_can_be_told_from_others(kind: str, tmp_path: Path) -> None:
+    url, table = deleted(kind, tmp_path)
+    assert [row[0] for row in followed(url, table)] == ["a", "b"]
+    assert [row[:2] for row in followed(url, table, mode="changes")] == [
+        ("delete", "a"), ("insert", "a"), ("insert", "b")]
+
+
+def test_a_stream_begins_and_goes_on_only_where_there_are_commits(tmp_path: Path) -> None:
+    url = f"{tmp_path}/shop.db"
+    typed(url)
+    options = {"url": url, "table": "entity/Thing"}
+    with pytest.raises(NotFound, match="99"):
+        StreamReader(Options({**options, "since": "99"}), StructType())
+    with pytest.raises(Invalid, match="read up to 99"):  # as of a checkpoint from before the store was replaced
+        StreamReader(Options(options), StructType()).latestOffset({"commit": 99}, ReadAllAvailable())
+
+
+def test_a_stream_of_a_graph_begins_behind_a_commit_by_its_name(tmp_path: Path) -> None:
+    url = f"{tmp_path}/graph/"
+    graph(url)
+    with Graph.open(url, read_only=True) as found:
+        first = str(list(found.commits())[-2].id)
+    reader = StreamReader(Options({"url": url, "table": "node/Thing", "since": first}), StructType())
+    assert reader.initialOffset() == {"commit": 1}
 
 
 @pytest.mark.slow

@@ -17,9 +17,11 @@ from ontolake.documents import open_space
 from ontolake.errors import Invalid
 from ontolake.graph import Graph
 from ontolake.model import Entity, Field
+from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
 from ontolake.parallel import Fragment, clean, new_job, open_parallel, stage
-from ontolake.spark.source import OntolakeSource, Options
+from ontolake.spark.options import Options
+from ontolake.spark.source import OntolakeSource
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.streams import Mark, StreamReader, StreamWriter, last_batch, publish_batch
 from ontolake.sql import open_database
@@ -252,9 +254,10 @@ def test_options_of_a_source_are_checked(url: str, options: dict[str, str], told
 
 
 def test_what_a_stream_has_left_is_cleaned_up_while_it_goes_on(url: str) -> None:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import LongType, StringType, StructType
 
-    sink = StreamWriter(Options({"url": url, "table": "entity/Thing", "stream": "s"}), StructType())
+    columns = StructType().add("id", StringType()).add("size", LongType())
+    sink = StreamWriter(Options({"url": url, "table": "entity/Thing", "stream": "s"}), columns)
     batch = pa.record_batch({"id": ["a"], "size": pa.array([1], pa.int64())})
     (left,), (new,) = sink.write(iter([batch])).fragments, sink.write(iter([batch])).fragments
     old = Path(left.place.removeprefix("file://"), left.key)
@@ -269,3 +272,15 @@ def test_a_sink_needs_a_name(url: str) -> None:
 
     with pytest.raises(Invalid, match="option stream"):
         StreamWriter(Options({"url": url, "table": "entity/Thing"}), StructType())
+
+
+def test_a_sink_refuses_columns_that_do_not_fit_before_it_stages_any(url: str) -> None:
+    from pyspark.sql.types import StringType, StructType
+
+    options = Options({"url": url, "table": "entity/Thing", "stream": "s"})
+    with pytest.raises(SchemaValidationError, match="colour"):
+        StreamWriter(options, StructType().add("id", StringType()).add("colour", StringType()))
+    with pytest.raises(SchemaValidationError, match="size"):
+        StreamWriter(options, StructType().add("id", StringType()))
+    with pytest.raises(Invalid, match="max_rows"):
+        StreamWriter(Options({"url": url, "table": "entity/Thing", "stream": "s", "max_rows": "3"}), StructType())

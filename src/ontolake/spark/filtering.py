@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.parallel import Filter
+from ontolake.spark.types import named
 
 Given = Sequence[Any]
 """A column, an operator, and a value where the operator takes one."""
@@ -104,4 +104,4 @@ def _value(raw: Any, type: pa.DataType, name: str) -> Any:
 
 def condition(filters: Sequence[Filter]) -> Column:
     """What Spark asks of every row that the store has not skipped."""
-    return reduce(lambda a, b: a & b, [_CONDITIONS[op](F.col(f"`{name}`"), value) for name, op, value in filters])
+    return reduce(lambda a, b: a & b, [_CONDITIONS[op](named(name), value) for name, op, value in filters])

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from ontolake.errors import NotFound
-from ontolake.model.errors import SchemaValidationError
+from ontolake.errors import Invalid, NotFound
 from ontolake.parallel import (
     Fragment,
     Mode,
@@ -32,10 +31,11 @@ from ontolake.parallel import (
     stage_shaped,
     staged,
 )
+from ontolake.spark.asking import accepted, check_since
 from ontolake.spark.filtering import Given, condition, decoded, encoded
-from ontolake.spark.native import native_frame, one_machine
+from ontolake.spark.native import is_new, native_frame, one_machine
 from ontolake.spark.starting import register
-from ontolake.spark.types import spark_schema
+from ontolake.spark.types import named, quoted, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,9 @@ def table(
     hold for every row, and the store skips what it can by them. Raises `NotFound` for a store, table, column or commit
     that is not there.
     """
+    check_since(mode, since)
+    if parts is not None and parts < 0:
+        raise Invalid(f"parts is about how many splits to read in parallel, not {parts}")
     with open_parallel(url, branch=branch, types=types) as store:
         view = store.view(as_of=as_of, mode=mode, since=since)
         return frame(spark, store, name, view, columns, filters=filters, branch=branch, parts=parts)
@@ -71,9 +74,11 @@ def frame(
     wanted = chosen(schema, columns, asked, name)
     read = list(dict.fromkeys((*wanted, *(one.column for one in asked))))
     found = native_frame(spark, store, name, view, read)
-    if found is None:
+    if found is None and is_new(store, name):
+        found = spark.createDataFrame([], _pruned(schema, read))
+    elif found is None:
         found = _by_python(spark, store, schema, name, view, read, told, branch, parts)
-    return found.where(condition(asked)).select(*[F.col(f"`{column}`") for column in wanted]) if asked else found
+    return found.where(condition(asked)).select(*[named(column) for column in wanted]) if asked else found
 
 
 def _by_python(
@@ -81,15 +86,18 @@ def _by_python(
     branch: str | None, parts: int | None,
 ) -> DataFrame:  # fmt: skip
     register(spark)
-    pruned = spark_schema(schema)
-    pruned.fields = [pruned[column] for column in columns]
-    pruned.names = columns
+    pruned = _pruned(schema, columns)
     reader = spark.read.format("ontolake").schema(pruned).option("url", store.url).option("table", name)
     reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts or 0).option(
         "filters", filters)
     if view.mode == "changes":
         reader = reader.option("since", view.since)
     return (reader if branch is None else reader.option("branch", branch)).load()
+
+
+def _pruned(schema: pa.Schema, columns: Sequence[str]) -> StructType:
+    found = spark_schema(schema)
+    return StructType([found[column] for column in columns])
 
 
 def save(
@@ -114,18 +122,7 @@ def save(
 
 def fitting(df: DataFrame, store: Parallel, name: str) -> DataFrame:
     """The columns of a DataFrame that a table takes. Raises `SchemaValidationError` for one too many or too few."""
-    takes = store.takes(name)
-    added = set(store.schema(name, "changes").names) - takes.keys()
-    own = [column for column in df.columns if column not in added]
-    for column in own:
-        if column not in takes:
-            raise SchemaValidationError("there is no such field", type_name=name, field=column,
-                                        hint=f"select from {', '.join(takes)}")
-    for column, must in takes.items():
-        if must and column not in own:
-            raise SchemaValidationError("the DataFrame has no such column, and there is no default",
-                                        type_name=name, field=column)
-    return df.select(*[F.col(f"`{column}`") for column in own])
+    return df.select(*[named(column) for column in accepted(df.columns, store, name)])
 
 
 def local_path(place: str) -> str | None:
@@ -205,7 +202,7 @@ class Catalog:
                     found = frame(spark, store, name, view, branch=self.branch)
                 except NotFound:  # migrated after that commit: there is nothing of it to see
                     continue
-                found.createOrReplaceTempView(f"`{called}`")
+                found.createOrReplaceTempView(quoted(called))
                 made[called] = name
         return made
 

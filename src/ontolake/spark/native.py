@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,15 +10,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ontolake import urls
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.parallel import TypedParallel
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.layout import DataFile
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, physical_type, place
 from ontolake.ontology.repository.s3.scan import Span, relevant
 from ontolake.parallel import Parallel, View
-from ontolake.spark.types import spark_schema
-
-if TYPE_CHECKING:
-    from ontolake.ontology.parallel import TypedParallel
+from ontolake.spark.types import named, spark_schema
 
 
 def one_machine(spark: SparkSession) -> bool:
@@ -30,20 +27,29 @@ def one_machine(spark: SparkSession) -> bool:
         return False
 
 
+def is_new(store: Parallel, table: str) -> bool:
+    """Whether a typed store knows a table by the classes alone that it was opened with: workers would not find it."""
+    if not isinstance(store, TypedParallel):
+        return False
+    info = store.info(table)
+    return (info.kind, info.name) not in store.repository.schemas()
+
+
 def native_frame(
     spark: SparkSession, store: Parallel, table: str, view: View, columns: Sequence[str]
 ) -> DataFrame | None:  # fmt: skip
     """The rows of a view, read by Spark alone; None where only Python can."""
-    repository = getattr(store, "repository", None)
-    location = urls.parse(store.url)
-    if (not isinstance(repository, S3Repository) or not repository.versions_apart or view.mode == "changes"
-            or location.place is not urls.Place.DIRECTORY
-            or not one_machine(spark)):  # fmt: skip
+    if not isinstance(store, TypedParallel):
         return None
-    typed: TypedParallel = store  # type: ignore[assignment]
-    info = typed.info(table)
+    repository, location, info = store.repository, urls.parse(store.url), store.info(table)
+    if (not isinstance(repository, S3Repository) or not repository.versions_apart or view.mode == "changes"
+            or location.place is not urls.Place.DIRECTORY or not one_machine(spark)):  # fmt: skip
+        return None
+    names = {column.stored.lower() for column in info.all_columns}
+    if len(names) < len(info.all_columns):  # which Spark's own reader cannot tell from each other
+        return None
     with repository.reading():
-        if not typed.splits(table, view, columns, parts=1):  # refuses what is migrated, and knows when there is nothing
+        if not store.splits(table, view, columns, parts=1):  # refuses what is migrated, and knows when there is nothing
             return None
         state = repository.moment().state(info.kind, info.name)
     runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
@@ -62,9 +68,9 @@ def native_frame(
             found = found.join(newer.select(*files.keys), files.keys, "left_anti").select(*newer.columns)
             found = found.unionByName(newer)
     public = spark_schema(store.schema(table))
-    shown = [F.col(f"`{place(column)}`").cast(public[column.stored].dataType).alias(column.stored)
+    shown = [named(place(column)).cast(public[column.stored].dataType).alias(column.stored)
              for column in info.all_columns] + [F.col(COMMIT).alias(public.names[-1])]
-    return found.select(*shown).select(*[F.col(f"`{name}`") for name in columns])
+    return found.select(*shown).select(*[named(name) for name in columns])
 
 
 class _Files:
@@ -89,12 +95,12 @@ class _Files:
         if until is not None:
             found = found.where(F.col(COMMIT) <= until)
             if past:
-                found = found.where(F.col(f"`{SUPERSEDED}`") > until).drop(SUPERSEDED)
+                found = found.where(named(SUPERSEDED) > until).drop(SUPERSEDED)
         return found
 
     def newest(self, rows: DataFrame) -> DataFrame:
         """Of every key the row that was written last."""
         names = rows.columns
-        whole = F.max_by(F.struct(*[F.col(f"`{name}`") for name in names]), F.col(ROW)).alias("$row")
-        found = rows.groupBy(*[F.col(f"`{key}`").alias(f"$key:{key}") for key in self.keys]).agg(whole)
+        whole = F.max_by(F.struct(*[named(name) for name in names]), F.col(ROW)).alias("$row")
+        found = rows.groupBy(*[named(key).alias(f"$key:{key}") for key in self.keys]).agg(whole)
         return found.select(*[F.col("`$row`").getField(name).alias(name) for name in names])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import datasource as ds
@@ -18,39 +19,44 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
-from ontolake.parallel import Fragment, Parallel, Published, beside, new_job, stage_shaped
+from ontolake.parallel import Fragment, Parallel, Published, Split, View, beside, new_job, stage_shaped
+from ontolake.spark.asking import accepted, plainly
+from ontolake.spark.filtering import decoded
+from ontolake.spark.options import FOLLOW, SINK, Options
 from ontolake.spark.stream_errors import StreamError
-from ontolake.spark.types import fitted
+from ontolake.spark.types import arrow_schema, fitted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.spark.source import Options, Part, Staged
+    from ontolake.spark.source import Part, Staged
 
 _TRIES = 20
 
 
 class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a table: an offset is a commit, a batch the changes of `(start, end]`."""
+    """Follows a table: an offset is a commit, a batch the changes of `(start, end]`, without deletions unless asked."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        if options.as_of is not None:
-            raise Invalid("a stream has no option as_of: it goes on with every commit",
-                          hint="since says behind which commit it begins")
+        options.only(FOLLOW, "a stream that reads")
         for name in ("max_commits", "max_rows"):
             if getattr(options, name) == 0:
                 raise Invalid(f"{name} is 0: such a stream would never read anything", hint="give 1 or more")
         self._options = options
         self._schema = schema
         self._until: int | None = None
+        self._since = 0
+        if options.since is not None:
+            with options.open() as store:
+                self._since = store.view(mode="changes", since=options.since).since
 
     def initialOffset(self) -> dict[str, int]:
-        return {"commit": self._options.since or 0}
+        return {"commit": self._since}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark knows one limit and only hands it back: whether there is any is what counts here."""
@@ -66,20 +72,26 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._options.open() as store:
             return store.head()
 
+    @plainly
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         options, since = self._options, start["commit"]
         end = self._head() if self._until is None else self._until
+        if end < since:
+            raise Invalid(f"{options.url!r} has commits up to {end}, and this stream has read up to {since} already: "
+                          "it was replaced, or restored to an earlier state",
+                          hint="begin with another checkpoint, and let since say where")
         if not isinstance(limit, ReadAllAvailable):
             if options.max_commits:
                 end = min(end, since + options.max_commits)
             if options.max_rows and end > since + 1:
                 with options.open() as store:
                     end = within(store, options.table, since, end, options.max_rows)
-        return {"commit": max(end, since)}
+        return {"commit": end}
 
     def reportLatestOffset(self) -> dict[str, int]:
         return {"commit": self._head()}
 
+    @plainly
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
         from ontolake.spark.source import Part
 
@@ -88,13 +100,31 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         with options.open() as store:
             view = store.view(as_of=end["commit"], mode="changes", since=start["commit"])
-            return [Part(split) for split in store.splits(options.table, view, self._schema.names, parts=options.parts)]
+            change, names = store.schema(options.table, "changes").names[0], self._schema.names
+            if options.mode == "changes" or change in names:
+                return [Part(split) for split in splits(options, store, view, self._schema)]
+            told = StructType([*self._schema.fields, StructField(change, StringType())])
+            return [Part(Standing(split, change)) for split in splits(options, store, view, told)]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._schema)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to let go of: what was read stays for ever."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A split of changes without rows that were deleted, of which there is only the key: nobody could tell them."""
+
+    split: Split
+    change: str
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow.compute as pc
+
+        for batch in self.split.read():
+            yield batch.filter(pc.not_equal(batch.column(self.change), "delete"))
 
 
 def within(store: Parallel, table: str, since: int, until: int, rows: int) -> int:
@@ -124,6 +154,15 @@ def within(store: Parallel, table: str, since: int, until: int, rows: int) -> in
     return until
 
 
+def splits(options: Options, store: Parallel, view: View, schema: StructType) -> Sequence[Split]:
+    """The splits of what a schema has of a table, without what the filters of the options let the store skip."""
+    import pyarrow as pa
+
+    asked = {field.name: field for field in arrow_schema(schema)}
+    known = pa.schema([asked.get(field.name, field) for field in store.schema(options.table, view.mode, view)])
+    return store.splits(options.table, view, schema.names, decoded(options.filters, known), parts=options.parts)
+
+
 def read_part(partition: ds.InputPartition | Part | None, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The batches of a split, as Spark wants them."""
     if partition is None or partition.value is None:  # Spark reads once even where there is nothing
@@ -139,8 +178,9 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
         if not options.stream:
             raise Invalid('a stream that writes to format("ontolake") needs the option stream',
                           hint="give it a name of its own, which stays the same when it is started again")
+        options.only(SINK, "a stream that writes")
         with options.open(write=bool(options.types())) as store:
-            store.schema(options.table)
+            accepted(schema.names, store, options.table)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -149,6 +189,7 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
         job = f"{new_job()}-stream"  # one each: a stream that goes on for ever would never count as given up
         return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=job, shape=None))
 
+    @plainly
     def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
         from ontolake.spark.source import fragments_of
 
@@ -220,4 +261,4 @@ def _batch_of(commit: Commit[Any], stream: str) -> int | None:
     return None
 
 
-__all__ = ["Mark", "StreamReader", "StreamWriter", "last_batch", "publish_batch", "read_part", "within"]
+__all__ = ["Mark", "StreamReader", "StreamWriter", "last_batch", "publish_batch", "read_part", "splits", "within"]

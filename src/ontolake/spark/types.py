@@ -1,10 +1,12 @@
-"""Types of Arrow and Spark: batches made to fit to the letter what Spark expects."""
+"""Names and types of columns in Spark: batches made to fit to the letter what it expects."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -15,6 +17,16 @@ if TYPE_CHECKING:
 def spark_schema(schema: pa.Schema) -> StructType:
     """The columns as Spark calls them. All may be null."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+
+
+def named(name: str) -> Column:
+    """The column of exactly this name, whatever is in it: a dot alone would mean a part of a column."""
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

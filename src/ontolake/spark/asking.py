@@ -1,0 +1,57 @@
+"""What is asked of a store through Spark, checked before any task runs, and refused in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from ontolake.errors import Invalid, OntolakeError
+from ontolake.model.errors import SchemaValidationError
+from ontolake.parallel import Mode, Parallel
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def accepted(columns: Sequence[str], store: Parallel, table: str) -> list[str]:
+    """Those of the columns of a DataFrame that a table takes: all but what reading had added to them.
+
+    Raises `SchemaValidationError` for one too many, too few or twice.
+    """
+    takes = store.takes(table)
+    added = set(store.schema(table, "changes").names) - takes.keys()
+    own = [column for column in columns if column not in added]
+    for place, column in enumerate(own):
+        if column not in takes:
+            raise SchemaValidationError("there is no such field", type_name=table, field=column,
+                                        hint=f"select from {', '.join(takes)}")
+        if column in own[:place]:
+            raise SchemaValidationError("the DataFrame has this column twice", type_name=table, field=column,
+                                        hint="select one, or give the other a name of its own")
+    for column, must in takes.items():
+        if must and column not in own:
+            raise SchemaValidationError("the DataFrame has no such column, and there is no default",
+                                        type_name=table, field=column,
+                                        hint="add it; defaults of typed stores are known where the classes are given")
+    return own
+
+
+def check_since(mode: Mode, since: int | str | None) -> None:
+    """Raise `Invalid` where `since` would be of no effect."""
+    if since is not None and mode != "changes":
+        raise Invalid(f"since={since} says after which commit changes are read, and mode is {mode!r}",
+                      hint='give mode "changes", or leave since out')
+
+
+def plainly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """Let our own errors come without the way they took: Spark shows all of it, before it says what is wrong."""
+
+    @wraps(method)
+    def told(*args: _Given.args, **options: _Given.kwargs) -> _Found:
+        try:
+            return method(*args, **options)
+        except OntolakeError as error:
+            raise error.with_traceback(None) from None
+
+    return told
