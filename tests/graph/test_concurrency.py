@@ -131,20 +131,10 @@ def test_branches_deleted_under_a_live_reader(graph: Graph, url: str) -> None:
 def test_eight_disjoint_writer_processes_make_one_chain(tmp_path: Path) -> None:
     url, each = f"{tmp_path}/many/", 5
     with Graph.init(url, [entity(f"T{number}") for number in range(8)]) as graph:
-        writers = [start("graph_writer.py", url, f"T{number}", f"w{number}", str(each), stdin=-1)
-                   for number in range(8)]
-        for writer in writers:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-        for writer in writers:
-            assert writer.stdin is not None
-            writer.stdin.write("\n")
-            writer.stdin.flush()
-        acknowledged = set()
-        for writer in writers:
-            out, err = writer.communicate(timeout=200)
-            assert writer.returncode == 0, err
-            acknowledged |= set(out.split())
+        writers = start("graph_writer.py", url, str(each), *(f"T{number}" for number in range(8)))
+        out, err = writers.communicate(timeout=200)
+        assert writers.returncode == 0, err
+        acknowledged = set(out.split())
         chain = list(graph.commits())
         assert len(acknowledged) == 8 * each
         assert {commit.id for commit in chain[:-1]} == acknowledged

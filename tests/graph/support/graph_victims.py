@@ -1,6 +1,5 @@
 """Children that run a scenario and die at a given step. One parent prepares what is slow, then forks for each.
 
-Lance must not be loaded before a fork, so the parent imports only what Lance needs.
 Usage: graph_victims.py SCENARIO URL… with one URL per fault point; prints "n step" for each child that died.
 """
 
@@ -12,11 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pandas  # noqa: F401
-import pyarrow.dataset  # noqa: F401
+import graph_forking  # noqa: F401
 from graph_scenarios import RECOVERIES, SCENARIOS
 
-import ontolake.graph  # noqa: F401
 from ontolake import faults
 from ontolake.graph import Graph
 
