@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from tests.ontology.shop import ENTITIES, RELATIONS, Customer, Order, Placed, Ra
 from tests.ontology.test_migration import SPLIT, filled, migrated, opened, second
 from tests.ontology.test_oracle import MAKERS
 
+from ontolake.cli import main
 from ontolake.errors import OntolakeError
 from ontolake.objects import open_store
 from ontolake.objects.testing import Fault, FaultyStore
@@ -120,16 +119,14 @@ def test_nothing_is_copied_over_something_else(memory: str) -> None:
     new.close()
 
 
-def onto(*arguments: str, code: int = 0) -> Any:
-    done = subprocess.run([sys.executable, "-m", "ontolake", *arguments, "--json"], capture_output=True, text=True,
-                          timeout=250, check=False)
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout or done.stderr)
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_commands_look_after_a_store(tmp_path: Path) -> None:
+def test_commands_look_after_a_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def onto(*arguments: str, code: int = 0) -> Any:
+        capfd.readouterr()
+        assert main([*arguments, "--json"]) == code
+        out, err = capfd.readouterr()
+        return json.loads(out or err)
+
     source, target = str(tmp_path / "shop.db"), (tmp_path / "lake").as_uri()
     shop(source, "v2")
     assert onto("convert", source, target)["engine"] == "s3/v2"
