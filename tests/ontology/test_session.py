@@ -22,6 +22,7 @@ from ontolake.ontology import (
     QueryError,
     SchemaOutdatedError,
     Session,
+    StorageBackendError,
     TypeDroppedError,
     UnknownCommitError,
     count,
@@ -165,6 +166,24 @@ def test_an_error_while_working_out_the_difference_frees_the_lock_and_keeps_the_
     assert other.commit() == 1
     assert session.commit() == 2
     other.close()
+    session.close()
+
+
+def test_a_full_disk_is_told_and_leaves_all_as_it_was(native: str, engine: str) -> None:
+    session = opened(native, engine)
+    session.ensure(Customer(id="0", name="Ada"))
+    assert session.commit() == 1
+    (pages,) = session.repository.db.execute("PRAGMA page_count").fetchone()
+    session.repository.db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    session.ensure(Customer(id=str(n), name="Eve") for n in range(5000))
+    with pytest.raises(StorageBackendError, match="the disk is full") as raised:
+        session.commit()
+    assert native in raised.value.message
+    assert raised.value.hint == "make room and try again: nothing was written"
+    assert session.query().entities(Customer).first().name == "Ada"
+    session.repository.db.execute(f"PRAGMA max_page_count = {pages + 5000}")
+    assert session.commit() == 2  # what was declared was kept
+    assert session.query().entities(Customer).count() == 5000
     session.close()
 
 

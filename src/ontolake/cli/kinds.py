@@ -105,7 +105,9 @@ def _tables(url: str) -> set[str]:
             db.close()
     except (apsw.CorruptError, apsw.NotADBError, apsw.IOError) as error:
         raise Corruption(f"{url!r} cannot be read: {error}", hint="restore it from a copy") from error
-    except (Invalid, NotFound):
+    except (Invalid, NotFound) as error:
+        if isinstance(error.__cause__, apsw.ReadOnlyError | apsw.CantOpenError):
+            raise
         return set()
 
 
@@ -114,7 +116,8 @@ def opened(store: Store, *, write: bool = False, branch: str | None = None) -> I
     """The store itself. Raises `Invalid` if there is no model for it, and tells what SQLite finds damaged."""
     import apsw
 
-    from ontolake.errors import Corruption
+    from ontolake.engine.failing import told
+    from ontolake.errors import Corruption, OntolakeError
 
     if store.model is None:
         raise Invalid(f"{store.url!r} holds {store.described}, which keeps no history that this could tell",
@@ -123,6 +126,10 @@ def opened(store: Store, *, write: bool = False, branch: str | None = None) -> I
     try:
         with getattr(import_module(module), function)(exact_url(store.found), write, branch) as found:
             yield found
+    except (apsw.FullError, apsw.ReadOnlyError, apsw.BusyError) as error:
+        raise told(error, repr(store.url)) from error
     except apsw.Error as error:
+        if isinstance(error, OntolakeError):
+            raise
         raise Corruption(f"{store.url!r} cannot be read: {error}",
                          hint="onto verify tells what is damaged; restore it from a copy") from error

@@ -11,7 +11,7 @@ import typer
 
 from ontolake.cli.output import Column, Json, Out
 from ontolake.cli.safety import Token
-from ontolake.cli.typed_options import Db, Models, StorageUri, damage_told, named, place
+from ontolake.cli.typed_options import Db, Models, StorageUri, named, place
 
 if TYPE_CHECKING:
     from ontolake.ontology.migration import MigrationPreview, MigrationResult, TypeMigration
@@ -34,10 +34,11 @@ def init(
     from ontolake.errors import AlreadyExists
     from ontolake.ontology.errors import UninitializedStorageError
     from ontolake.ontology.repository import open_repository
+    from ontolake.ontology.repository.sqlite.failing import ours
 
     url = place(db, storage_uri)
     classes = () if models is None else load(models)
-    with damage_told(url):
+    with ours(url):
         try:
             with closing(open_repository(url, config={"readonly": True, "create": False})) as known:
                 version = known.engine_version
@@ -85,11 +86,12 @@ def migrate(
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.ontology.migration import Migration
     from ontolake.ontology.repository import open_repository
+    from ontolake.ontology.repository.sqlite.failing import ours
 
     url, out = place(db, storage_uri), Out(json)
     types = [type_info(cls) for cls in load(models)]
     apply = token is not None or force
-    with damage_told(url), closing(open_repository(url, config={"create": False, "readonly": not apply})) as repository:
+    with ours(url), closing(open_repository(url, config={"create": False, "readonly": not apply})) as repository:
         migration = Migration(repository, types)
         if apply:
             tell(out, url, migration.apply("onto migrate", token, force=force))

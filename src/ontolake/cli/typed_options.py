@@ -69,6 +69,7 @@ def open_typed(url: str, models: str | None = None, *, write: bool = False, **se
     Raises what `open_repository` raises, and tells what SQLite finds damaged as `StorageBackendError`.
     """
     from ontolake.ontology.config import Config
+    from ontolake.ontology.repository.sqlite.failing import ours
     from ontolake.ontology.typed_store import TypedStore
 
     classes = ()
@@ -77,19 +78,5 @@ def open_typed(url: str, models: str | None = None, *, write: bool = False, **se
 
         classes = load(models)
     config = Config(create=False, readonly=not write, **settings)
-    with damage_told(url), TypedStore(url, classes=classes, config=config) as store:
+    with ours(url), TypedStore(url, classes=classes, config=config) as store:
         yield store
-
-
-@contextmanager
-def damage_told(url: str) -> Iterator[None]:
-    """What SQLite finds damaged inside the block is raised as `StorageBackendError`."""
-    import apsw
-
-    from ontolake.ontology.errors import StorageBackendError
-
-    try:
-        yield
-    except apsw.Error as error:
-        raise StorageBackendError(f"{url!r} cannot be read: {error}",
-                                  hint="onto verify tells what is damaged; restore it from a copy") from error

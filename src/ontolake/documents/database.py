@@ -19,7 +19,8 @@ from ontolake import urls
 from ontolake.documents.errors import FutureSeqError, ProtocolError, UnknownBranchError
 from ontolake.documents.names import is_seq
 from ontolake.documents.schema import LAYOUT
-from ontolake.errors import Contended, Corruption, Invalid, OntolakeError, StorageError
+from ontolake.engine.failing import told
+from ontolake.errors import Invalid, OntolakeError
 
 View = tuple[tuple[str, int], ...]
 """What a branch sees at a moment: itself and its ancestors, nearest first, each up to a seq of its own."""
@@ -182,15 +183,7 @@ def _raise_ours(error: BaseException, url: str) -> None:
     """Raise our error for one of SQLite's; return if it is none, or is ours already."""
     if not isinstance(error, apsw.Error) or isinstance(error, OntolakeError):
         return
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        raise Contended(f"{url} is being written to by somebody else: {error}", hint="try again") from error
-    if isinstance(error, apsw.ReadOnlyError):
-        raise Invalid(f"{url} cannot be written to: {error}", hint="open the space without readonly=True") from error
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        raise Corruption(f"{url} is damaged: {error}", hint="restore it from a copy") from error
     if isinstance(error, apsw.TooBigError):
         raise Invalid(f"{url}: that is more than one commit can hold",
                       hint="make several transactions of it") from error
-    if isinstance(error, apsw.FullError):
-        raise StorageError(f"{url}: {error}", hint="make room and try again: nothing was written") from error
-    raise StorageError(f"{url}: {error}") from error
+    raise told(error, url) from error

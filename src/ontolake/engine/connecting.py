@@ -75,7 +75,7 @@ def _connect_native(path: str, readonly: bool) -> apsw.Connection:
         connection = apsw.Connection(path, _READ if readonly else _WRITE)
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("PRAGMA schema_version").fetchall()
-    except (apsw.CantOpenError, apsw.IOError) as error:
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:
         if isinstance(error, apsw.IOError) and not os.path.isdir(path):
             raise
         raise _unopened(path, readonly) from error

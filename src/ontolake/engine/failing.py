@@ -1,7 +1,8 @@
-"""Our errors as SQLite wants them: an error that is also an I/O error makes SQLite forget what it has cached.
+"""Our errors as SQLite wants them, and its own as ours.
 
-So `except Fenced` and `except apsw.IOError` both catch it, and the connection goes on from what is stored. An error
-of any other class would leave SQLite believing that what it failed to write is there.
+An error of ours that is also an I/O error makes SQLite forget what it has cached. So `except Fenced` and
+`except apsw.IOError` both catch it, and the connection goes on from what is stored. An error of any other class would
+leave SQLite believing that what it failed to write is there.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from types import TracebackType
 
 import apsw
+
+from ontolake.errors import Contended, Corruption, Invalid, StorageError
 
 _types: dict[type[BaseException], type[BaseException]] = {}
 
@@ -35,6 +38,22 @@ def as_raised(error: apsw.IOError) -> BaseException:
             return found
         found = found.__context__
     return error
+
+
+def told(error: apsw.Error, where: str) -> StorageError:
+    """What SQLite reports of a database, as an error of ours that says what to do."""
+    if isinstance(error, apsw.FullError):
+        return StorageError(f"{where} cannot be written to: the disk is full",
+                            hint="make room and try again: nothing was written")
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
+        return Invalid(f"{where} cannot be written to: {error}",
+                       hint="open it without readonly=True, and check the rights to it and to its folder")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return Corruption(f"{where} is damaged: {error}",
+                          hint="onto verify tells what is damaged; restore it from a copy")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Contended(f"{where} is being written to by somebody else: {error}", hint="try again")
+    return StorageError(f"{where}: {error}", hint="onto verify tells whether it is damaged")
 
 
 class PageConnection(apsw.Connection):

@@ -105,5 +105,6 @@ class Layout(NamedTuple):
                                  hint="open it with a newer version of Ontolake")
             return True
         if application or version or filled:
-            raise self.error(name, f"is a database, but not {self.what}", hint="choose another place")
+            raise self.error(name, f"is a database, but not {self.what}",
+                             hint="onto info tells what it is; choose another place")
         return False

@@ -18,7 +18,8 @@ import apsw
 import numpy as np
 
 from ontolake import faults
-from ontolake.errors import Corruption, Invalid, OntolakeError, StorageError
+from ontolake.engine.failing import told
+from ontolake.errors import Corruption, Invalid, OntolakeError
 from ontolake.sql import ranges
 from ontolake.sql.caching import Columns
 from ontolake.sql.catalog import Catalog
@@ -426,8 +427,6 @@ class ours:
                                      hint="roll back and try again") from error
         if isinstance(error, apsw.ReadOnlyError):
             raise TransactionError(f"{url} cannot be written to: {error}", sqlstate="25006") from error
-        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-            raise Corruption(f"{url} is damaged: {error}", hint="restore it from a copy") from error
         if isinstance(error, apsw.TooBigError):
             raise SqlError(f"a value is too long to be stored: {error}", sqlstate="54000") from error
-        raise StorageError(f"{url}: {error}") from error
+        raise told(error, url) from error

@@ -18,6 +18,7 @@ from ontolake.ontology.errors import StorageBackendError, UninitializedStorageEr
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.control import create_control_tables
+from ontolake.ontology.repository.sqlite.failing import ours
 from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 from ontolake.ontology.repository.versions import check_engine
@@ -85,13 +86,11 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
             write_ahead(db)
             db.execute("PRAGMA synchronous = FULL")
         return SQLITE_ENGINES[found](db, uri, config)
-    except apsw.Error as error:
-        db.close()
-        raise StorageBackendError(f"{uri!r} cannot be read: {error}", hint="restore it from a copy") from error
-    except OntolakeError:
+    except (OntolakeError, apsw.Error):
         with contextlib.suppress(apsw.Error):
             db.close()
-        raise
+        with ours(uri):
+            raise
 
 
 def _connecting(location: urls.Location, config: Config) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def _stamp(db: apsw.Connection, uri: str) -> str | None:
         if {"commits", "entity_history"} <= tables:
             return "v1"
         raise StorageBackendError(f"{uri!r} holds other tables, such as {min(tables)!r}, and no typed store",
-                                  hint="choose another path")
+                                  hint="onto info tells what it is; choose another path for typed data")
     meta = {str(key): value for key, value in db.execute("SELECT key, value FROM storage_meta")}
     backend, version = meta.get("backend"), meta.get("engine_version")
     if backend != "sqlite" or version not in SQLITE_ENGINES:

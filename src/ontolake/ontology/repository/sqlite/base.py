@@ -26,6 +26,7 @@ from ontolake.ontology.repository.sqlite import checks as sqlite_checks
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.arrow import arrow_table
 from ontolake.ontology.repository.sqlite.events import SqliteEventStore
+from ontolake.ontology.repository.sqlite.failing import ours
 from ontolake.ontology.repository.sqlite.functions import install
 from ontolake.ontology.repository.sqlite.lock import WriteLock
 from ontolake.ontology.repository.sqlite.statements import Statement, columns_of, compile_plan, key_columns
@@ -202,16 +203,17 @@ class SqliteRepository(ABC):
     # writing
     @contextlib.contextmanager
     def transaction(self, owner: str) -> Iterator[SqliteTransaction]:
-        self._begin(owner)
-        try:
-            self._look()
-            current = self._transaction = SqliteTransaction(self)
-            yield current
-        finally:
-            self._transaction = None
-            if not self.db.get_autocommit():
-                self.db.execute("ROLLBACK")
-                self.forget()
+        with ours(self.uri):
+            self._begin(owner)
+            try:
+                self._look()
+                current = self._transaction = SqliteTransaction(self)
+                yield current
+            finally:
+                self._transaction = None
+                if not self.db.get_autocommit():
+                    self.db.execute("ROLLBACK")
+                    self.forget()
 
     def _begin(self, owner: str) -> None:
         """Begin a write transaction while nobody else holds the write lock."""

@@ -11,6 +11,7 @@ from ontolake import urls
 from ontolake.engine import connect
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import LockContentionError
+from ontolake.ontology.repository.sqlite.failing import ours
 
 ENDLESS = 10 * 365 * 86400.0
 """How long holds last where nobody else can come, so that nothing has to be renewed."""
@@ -58,13 +59,14 @@ class Beside:
 @contextlib.contextmanager
 def write_transaction(db: apsw.Connection, uri: str) -> Iterator[None]:
     """A write transaction of its own, which leaves the write lock alone: it makes no commit of the store."""
-    begin_immediate(db, uri)
-    try:
-        yield
-        db.execute("COMMIT")
-    finally:
-        if not db.get_autocommit():
-            db.execute("ROLLBACK")
+    with ours(uri):
+        begin_immediate(db, uri)
+        try:
+            yield
+            db.execute("COMMIT")
+        finally:
+            if not db.get_autocommit():
+                db.execute("ROLLBACK")
 
 
 def begin_immediate(db: apsw.Connection, uri: str) -> None:
