@@ -280,6 +280,7 @@ def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
         return Stamp("graph", "lance")
     for info in store.list():
         if not info.key.startswith("."):  # what file managers leave behind does not count
+            is_file = info.key.endswith(SQLITE_SUFFIXES)
             raise Invalid(f"{url!r} holds things that are not ours, such as {info.key!r}",
-                          hint="choose an empty place")
+                          hint="a space of documents is a file: name that" if is_file else "choose an empty place")
     return None

@@ -34,6 +34,18 @@ def pages(tmp_path: Path) -> str:
     return url
 
 
+def test_a_directory_needs_no_slash_and_a_space_is_named_by_its_file(onto, tmp_path: Path) -> None:
+    with Session(f"file://{tmp_path}/lake/"):
+        pass
+    assert onto("info", f"{tmp_path}/lake", "--json").document["model"] == "typed"
+    with open_space(f"{tmp_path}/docs/", "shop") as space:
+        space.transact(*space.next_request(), [Set("a", {"n": 1})])
+    told = onto("info", f"{tmp_path}/docs")
+    assert told.code == 2
+    assert "'shop.sqlite'" in told.err
+    assert "a space of documents is a file" in told.err
+
+
 def test_info(onto, native, space: str, pages: str) -> None:
     assert onto("info", native.url, "--json").document["model"] == "typed"
     assert "a typed store in a native SQLite database" in onto("info", native.url).out

@@ -49,6 +49,16 @@ def test_put_and_get(docs: Docs) -> None:
     assert docs("get", "a", "--seq", "1").document == {"value": {"n": 1}}
 
 
+def test_list(docs: Docs) -> None:
+    for id, document in (("b", '{"n": 1}'), ("a", '{"n": 2}'), ("b", '{"n": 3}')):
+        docs("put", id, document)
+    assert docs("list").out == 'id\tdocument\na\t{"n":2}\nb\t{"n":3}\n'
+    assert docs("list", "--seq", "1", "--json").document == {
+        "branch": "", "seq": 1, "documents": [{"id": "b", "document": {"n": 1}}]}
+    assert docs("list", "--limit", "1").out.count("\n") == 2
+    assert "see onto docs list" in docs("get", "c").err
+
+
 def test_patch_and_delete(docs: Docs) -> None:
     docs("put", "a", '{"n": 1}')
     done = docs("patch", "a", '[{"op": "increment", "path": "/n", "by": 2}]', "--json")

@@ -16,7 +16,7 @@ def shop(native_place: str, capsys: pytest.CaptureFixture[str]) -> str:
     sql = ("CREATE TABLE item (id BIGINT PRIMARY KEY, name TEXT, price DECIMAL(8, 2), at TIMESTAMP, raw BYTEA); "
            "INSERT INTO item VALUES (1, 'tea', 2.5, '2026-01-01 10:00', '\\x00ff'), (2, NULL, NULL, NULL, NULL)")
     assert main(["sql", native_place, sql]) == 0
-    assert capsys.readouterr().out == "INSERT 2\n"
+    assert capsys.readouterr().out == "CREATE TABLE\nINSERT 2\n"
     return native_place
 
 
@@ -55,7 +55,7 @@ def test_a_talk(shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
              "BEGIN; DELETE FROM item;", "ROLLBACK;", "\\timing", "\\v", "\\?",
              "SELECT count(*) FROM item"]  # fmt: skip
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
-    assert main(["sql", shop]) == 0
+    assert main(["sql", shop]) == 4  # a script in which a statement failed did not go well
     said = capsys.readouterr()
     for expected in ("main.public.item\t5\t0", "price\tDECIMAL(8, 2)", "name\ntea", "DELETE 2", " ms", "timing is off",
                      "\\timing", "count\n2"):  # fmt: skip
@@ -67,18 +67,38 @@ def test_a_talk(shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 def test_a_talk_takes_statements_whole(
     shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = ["SELECT 'a;", "b' AS x;", "SELECT 2 -- not here;", "AS y;", "SELECT 3 AS z; -- done", "\\dt",
+    lines = ["SELECT 'a;", "b' AS x;", "SELECT 2 -- not here;", "AS y;", "SELECT 3 AS z; -- done", "\\dx",
              "ALTER TABLE item ADD CONSTRAINT cheap CHECK (price < 100);",
              "CREATE INDEX i ON item (name DESC) INCLUDE (at);", "\\d item", "\\d nothing"]  # fmt: skip
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
-    assert main(["sql", shop]) == 0
+    assert main(["sql", shop]) == 2
     said = capsys.readouterr()
     for expected in ("x\na;\\nb\n", "y\n2\n", "z\n3\n", "check cheap (price < 100)",
                      "index i (name DESC) with at, public"):  # fmt: skip
         assert expected in said.out
-    assert "there is no command \\dt" in said.err
+    assert "there is no command \\dx" in said.err
     assert "there is no table main.public.nothing\n" in said.err
     assert "at character" not in said.err
+
+
+def test_a_talk_knows_the_words_that_people_bring_along(
+    shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\\dt\nhelp\nquit;\nSELECT nothing;\n"))
+    assert main(["sql", shop]) == 0
+    said = capsys.readouterr()
+    assert "main.public.item\t5\t0" in said.out
+    assert "this help" in said.out
+    assert said.err == ""
+
+
+def test_several_statements_show_what_each_gives(shop: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", shop, "SELECT 1 AS a; SELECT 2 AS b"]) == 0
+    assert capsys.readouterr().out == "a\n1\nb\n2\n"
+    assert main(["sql", shop, "SELECT 1 AS a; SELECT nam FROM item; SELECT 2 AS b"]) == 4
+    assert capsys.readouterr().out == "a\n1\n"
+    assert main(["sql", shop, "SELECT 1 AS a; SELECT 2 AS b", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"] == ["b"]
 
 
 def test_the_verbs_of_any_store_know_tables(shop: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,8 +79,9 @@ def get(url: Url, space: SpaceName, id: Id, branch: OnBranch = "", seq: AtSeq = 
         found = opened.read(id, branch=branch, seq=seq)
     if found.document is None:
         gone = f"was deleted at seq {found.changed}" if found.deleted else "is not there"
-        raise NotFound(f"{id!r} {gone}", hint=f"onto docs history {quote(url)} {quote(space)} {quote(id)}"
-                       if found.deleted else None)  # fmt: skip
+        place = f"{quote(url)} {quote(space)}"
+        see = f"history {place} {quote(id)}" if found.deleted else f"list {place}"
+        raise NotFound(f"{id!r} {gone}", hint=f"see onto docs {see}")
     if json:
         out.document({"id": id, "branch": branch, "seq": found.seq, "changed": found.changed,
                       "document": found.document})  # fmt: skip
@@ -160,6 +161,22 @@ def history(
             out.stream(columns, ((each.seq, each.op, _shown_branch(each.branch),
                                   None if each.document is None else _compact(each.document))
                                  for each in revisions))  # fmt: skip
+
+
+@app.command("list")
+def list_documents(
+    url: Url, space: SpaceName, branch: OnBranch = "", seq: AtSeq = None, limit: Limit = None, json: Json = False,
+) -> None:  # fmt: skip
+    """Every document, by id, now or as it was."""
+    out = Out(json)
+    with _open(url, space) as opened:
+        moment = opened.snapshot(seq, branch=branch)
+        found = islice(moment.rows(), limit)
+        if json:
+            out.records({"branch": branch, "seq": moment.commit}, "documents", (
+                {"id": id, "document": document} for id, document in found))  # fmt: skip
+        else:
+            out.stream((Column("id", 24), Column("document")), ((id, _compact(document)) for id, document in found))
 
 
 @app.command()

@@ -33,7 +33,12 @@ class Found(NamedTuple):
 
 
 def find(url: str) -> Found:
-    """What is at `url`. Raises `NotFound` if nothing is, and what `urls.detect` raises."""
+    """What is at `url`. Raises `NotFound` if nothing is, and what `urls.detect` raises.
+
+    A directory that is there is taken for one, whether or not its name ends in a slash.
+    """
+    if url and "://" not in url and Path(url).is_dir():
+        url = f"{url.rstrip('/')}/"
     location, stamp = urls.parse(url), urls.detect(url)
     if stamp is None:
         hint = "check the path; a store is made by the first program that opens it for writing"

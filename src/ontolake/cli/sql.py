@@ -45,12 +45,13 @@ def sql(
         from ontolake.cli.sql_shell import Shell
 
         with _open(url, branch, database, readonly=False) as opened:
-            Shell(opened).run()
-        return
+            code = Shell(opened).run()
+        raise typer.Exit(code)
     text = sys.stdin.read() if statement == "-" else statement
     with _open(url, branch, database, readonly=_only_reads(text)) as opened:
-        result = _run(opened, text, as_of)
-    show(result, Out(json), csv=csv)
+        is_one = as_of is not None or json or csv  # a document or table of values has room for the last result only
+        for result in [_run(opened, text, as_of)] if is_one else each_result(opened, text):
+            show(result, Out(json), csv=csv)
 
 
 def _ranges(url: str, out: Out) -> None:
@@ -88,6 +89,14 @@ def _run(opened: Database, text: str, as_of: str | None) -> Result:
     moment: int | str = int(as_of) if as_of.isdigit() else as_of
     table = opened.query(text, as_of=moment)
     return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+
+
+def each_result(opened: Database, text: str) -> Iterator[Result]:
+    """What each statement of a text gives, as soon as it was run. Raises `SqlError`, also if there is no statement."""
+    from ontolake.sql.parsing import parse
+
+    statements = [statement.sql for statement in parse(text)]
+    yield from map(opened.execute, statements or [text])
 
 
 def show(result: Result, out: Out, *, csv: bool = False) -> None:

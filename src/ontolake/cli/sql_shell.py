@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ontolake.cli.output import Column, Out, Report, say_error
-from ontolake.cli.sql import show
+from ontolake.cli.sql import each_result, show
 from ontolake.errors import Invalid, OntolakeError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ontolake.sql.catalog import Table
 
 HELP = """\
-\\d            the tables              \\timing       show how long statements take
+\\d, \\dt       the tables              \\timing       show how long statements take
 \\d NAME       the columns of a table  \\v            the newest version
 \\?            this help               \\q            leave, as Ctrl-D does
 End a statement with a semicolon."""
@@ -29,6 +29,7 @@ WORDS = (
     "FOR", "SYSTEM_TIME", "AS", "OF", "RETURNING", "CONFLICT", "BIGINT", "TEXT", "BOOLEAN", "TIMESTAMP", "DECIMAL",
     "DATE",
 )  # fmt: skip
+_HABITS = {"help": "\\?", "quit": "\\q", "exit": "\\q"}
 _HISTORY = "ONTO_HISTORY"
 
 
@@ -39,10 +40,11 @@ class Shell:
         self._database = database
         self._out = Out(False)
         self._timing = False
+        self._failed = 0
         self._words: list[str] = []
 
-    def run(self) -> None:
-        """Talk. An error is shown and the talk goes on."""
+    def run(self) -> int:
+        """Talk. An error is shown and the talk goes on. Returns the exit code: that of the first error of a script."""
         from ontolake.sql.parsing import is_whole
 
         interactive = sys.stdin.isatty()
@@ -60,10 +62,11 @@ class Shell:
                 print()
                 pending = ""
                 continue
-            if not pending and line.strip().startswith("\\"):
-                if line.strip() in ("\\q", "\\quit"):
+            command = _HABITS.get(line.strip().rstrip(";").lower(), line.strip())
+            if not pending and command.startswith("\\"):
+                if command in ("\\q", "\\quit"):
                     break
-                self._guarded(lambda line=line: self._command(line.strip()))
+                self._guarded(lambda command=command: self._command(command))
                 continue
             pending += line + "\n"
             if ";" in line and is_whole(pending):
@@ -71,6 +74,7 @@ class Shell:
                 self._guarded(lambda text=text: self._statements(text))
         if pending.strip():
             self._guarded(lambda: self._statements(pending))
+        return 0 if interactive else self._failed
 
     def _guarded(self, action: Any) -> None:
         try:
@@ -80,24 +84,24 @@ class Shell:
             position = getattr(error, "position", None)
             if position is not None:
                 hint = f"at character {position}" + (f"; {hint}" if hint else "")
+            sys.stdout.flush()  # so that an error stands where it happened
             say_error(Report(type(error).__name__, error.message, hint, error.exit_code), as_json=False)
+            self._failed = self._failed or error.exit_code
         except KeyboardInterrupt:
             print()
 
     def _statements(self, text: str) -> None:
-        from ontolake.sql.parsing import parse
-
-        for statement in parse(text):
-            begun = time.perf_counter()
-            result = self._database.execute(statement.sql)
+        begun = time.perf_counter()
+        for result in each_result(self._database, text):
             took = time.perf_counter() - begun
             show(result, self._out)
             if self._timing:
                 print(f"{took * 1000:.2f} ms")
+            begun = time.perf_counter()
 
     def _command(self, line: str) -> None:
         name, _, argument = line.partition(" ")
-        if name == "\\d":
+        if name in ("\\d", "\\dt"):
             self._describe(argument.strip())
         elif name == "\\timing":
             self._timing = not self._timing

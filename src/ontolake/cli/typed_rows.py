@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import typer
 from ontolake.cli.output import Column as Shown
 from ontolake.cli.output import Out
 from ontolake.cli.typed_query import Format
+from ontolake.errors import StorageError
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.plain import plain, plain_key, record
 
@@ -27,7 +28,7 @@ _NUMBERS = ("int", "float", "Decimal")
 
 @contextmanager
 def redirected(output: str | None) -> Iterator[None]:
-    """Let standard output go to a file, which appears when all of it is written."""
+    """Let standard output go to a file, which appears when all of it is written. Raises `StorageError`."""
     if output is None:
         yield
         return
@@ -42,8 +43,12 @@ def redirected(output: str | None) -> Iterator[None]:
             finally:
                 sys.stdout = before
         partial.replace(target)
+    except OSError as error:
+        raise StorageError(f"{output!r} cannot be written: {error.strerror or error}",
+                           hint="check the path, the rights to its folder and the room on its disk") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 def write_rows(
