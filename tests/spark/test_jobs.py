@@ -388,7 +388,7 @@ def test_a_copy_that_was_interrupted_goes_on(shop: str, tmp_path: Path) -> None:
 
 
 def test_an_export_has_every_row_of_one_commit(store: str, tmp_path: Path) -> None:
-    done = jobs.export(store, f"{tmp_path}/out", parts=PARTS, as_of=1, tables=["entity/Thing"])
+    done = jobs.export(store, f"{tmp_path}/out", parts=PARTS, as_of=1, tables=["Thing"])
     told = json.loads((tmp_path / "out" / "export.json").read_text())
     assert (done.commit, told["commit"], list(done.tables)) == (1, 1, ["entity/Thing"])
     found = pd.dataset(sorted((tmp_path / "out" / "entity" / "Thing").iterdir())).to_table().sort_by("id")

@@ -164,6 +164,7 @@ def test_the_commands(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (done["commit_id"], done["types"][0]["rows"]) == (3, ROWS)
     assert onto("verify", lake)["ok"] is True
     assert onto("export", lake, "--output", f"{tmp_path}/out", "--as-of", "3")["tables"]["entity/Part"]["rows"] == ROWS
+    assert list(onto("export", lake, "--output", f"{tmp_path}/part", "--type", "Part")["tables"]) == ["entity/Part"]
     assert onto("convert", lake, f"{tmp_path}/copy.db")["copied"] == 3
     assert onto("reindex", lake)["made"] == []
     file = next(Path(lake.removeprefix("file://")).glob("commits/**/*.parquet"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out, progress
+from ontolake.cli.output import Column, Json, Out
+from ontolake.cli.spark import started
 from ontolake.errors import Invalid
 
 if TYPE_CHECKING:
@@ -33,15 +33,8 @@ def run(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Read, check and reconcile all sources, and publish one commit, or nothing."""
-    from ontolake.spark.quiet import quiet
-    from ontolake.spark.starting import lent
-
     pipeline, parameters = load(file), _parameters(given)
-    with progress(json) as told, ExitStack() as stack:
-        told("start Spark", 0, None)
-        with quiet():
-            spark = stack.enter_context(lent(pipeline.name))
-        told("start Spark", 1, 1)
+    with started(pipeline.name, json) as (spark, told):
         report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
                               parameters=parameters, progress=told)
     show(Out(json), report)
@@ -75,8 +68,8 @@ def status(store: Store, json: Json = False) -> None:
     if json:
         out.document(found)
         return
-    out.facts({name: found[name] for name in ("run", "pipeline", "state", "started", "seconds", "commit", "error",
-                                              "quarantine", "report")})
+    names = ("run", "pipeline", "state", "started", "seconds", "commit", "error", "quarantine", "report")
+    out.facts({name: found[name] for name in names} | {"seconds": f"{found['seconds']:.1f}"})
 
 
 @app.command("history")

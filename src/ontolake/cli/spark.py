@@ -6,14 +6,14 @@ The same commands without `spark` do the small case in this process.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ontolake.cli.objects_store import Engine
-from ontolake.cli.output import Column, Json, Out, Url, progress
+from ontolake.cli.output import Column, Json, Out, Progress, Url, progress
 from ontolake.cli.safety import Token, check_token, token_of
 
 if TYPE_CHECKING:
@@ -30,17 +30,33 @@ OnBranch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On th
 
 
 @contextmanager
-def _session(verb: str, master: str | None, settings: list[str] | None) -> Iterator[SparkSession]:
+def started(name: str, as_json: bool, **options: Any) -> Iterator[tuple[SparkSession, Progress]]:
+    """A session of Spark that leaves the terminal to us, and what shows how far the work is."""
+    from ontolake.spark.quiet import quiet, told_once
     from ontolake.spark.starting import lent
 
+    with progress(as_json) as told, ExitStack() as stack:
+        told("start Spark", 0, None)
+        with quiet():
+            spark = stack.enter_context(lent(name, **options))
+        told("start Spark", 1, 1)
+        with told_once():
+            yield spark, told
+
+
+@contextmanager
+def _session(
+    verb: str, master: str | None, settings: list[str] | None, as_json: bool
+) -> Iterator[tuple[SparkSession, Progress]]:  # fmt: skip
     given: dict[str, str] = {}
     for one in settings or ():
         name, equals, value = one.partition("=")
         if not equals or not name:
             raise typer.BadParameter(f"{one!r} is not NAME=VALUE", param_hint="--conf")
         given[name] = value
-    with lent(f"onto spark {verb}", master=master, settings=given) as spark:
-        yield spark
+    with started(f"onto spark {verb}", as_json, master=master, settings=given) as (spark, told):
+        told(verb, 0, None)
+        yield spark, told
 
 
 @app.command()
@@ -54,7 +70,7 @@ def export(
     """Tables as Parquet files, all of one commit. Workers must reach the place where they go."""
     from ontolake.spark import jobs
 
-    with _session("export", master, conf) as spark:
+    with _session("export", master, conf, json) as (spark, _):
         done = jobs.export(url, output, spark=spark, tables=type, as_of=as_of, branch=branch, parts=parts)
     out = Out(json)
     if json:
@@ -72,7 +88,7 @@ def verify(url: Url, master: Master = None, parts: Parts = None, conf: Setting =
     is any."""
     from ontolake.spark import jobs
 
-    with _session("verify", master, conf) as spark:
+    with _session("verify", master, conf, json) as (spark, _):
         done = jobs.verify(url, spark=spark, parts=parts)
     out = Out(json)
     if json:
@@ -105,7 +121,7 @@ def compact(
     done = planned
     if token is not None:
         check_token(token, expected)
-        with _session("compact", master, conf) as spark:
+        with _session("compact", master, conf, json) as (spark, _):
             done = jobs.compact(url, spark=spark, **settings)
     out = Out(json)
     if json:
@@ -145,11 +161,15 @@ def migrate(
     from ontolake.spark import jobs
 
     out, types = Out(json), load(models)
-    with _session("migrate", master, conf) as spark:
-        if token is not None or force:
-            tell(out, url, jobs.migrate(url, types, spark=spark, token=token, force=force, parts=parts))
-            return
-        preview = jobs.preview_migration(url, types, spark=spark, parts=parts)
+    apply = token is not None or force
+    with _session("migrate", master, conf, json) as (spark, _):
+        if apply:
+            done = jobs.migrate(url, types, spark=spark, token=token, force=force, parts=parts)
+        else:
+            preview = jobs.preview_migration(url, types, spark=spark, parts=parts)
+    if apply:
+        tell(out, url, done)
+        return
     again = f"onto spark migrate {quote(url)} --models {quote(models)}{_again(master, parts, conf)}"
     show_preview(out, url, preview, again)
     if preview.missing:
@@ -170,7 +190,7 @@ def convert(
     """
     from ontolake.spark import jobs
 
-    with _session("convert", master, conf) as spark, progress(json) as advance:
+    with _session("convert", master, conf, json) as (spark, advance):
         done = jobs.convert(source, target, spark=spark, progress=advance, parts=parts,
                             engine_version=None if engine_version is None else engine_version.value)
     out = Out(json)
@@ -188,7 +208,7 @@ def reindex(
     """Make indices anew where they differ from what they are made of. Rows are never touched."""
     from ontolake.spark import jobs
 
-    with _session("reindex", master, conf) as spark:
+    with _session("reindex", master, conf, json) as (spark, _):
         done = jobs.reindex(url, spark=spark, parts=parts, branch=branch)
     out = Out(json)
     if json:

@@ -11,7 +11,7 @@ import contextlib
 import io
 import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,17 +48,14 @@ def export(
 ) -> Exported:  # fmt: skip
     """Write tables, all unless some are named, into a new directory or prefix, all of one moment.
 
-    Raises `NotFound` for a table or commit that is not there, `AlreadyExists` if the place has anything in it.
+    A table of a typed store or a graph may be named by its type alone. Raises `NotFound` for a table or commit that is
+    not there, `AlreadyExists` if the place has anything in it.
     """
     where, _ = kind_of(url)
     place, job = _place(target), secrets.token_hex(4)
     workers = workers_of(spark, parts)
     with open_parallel(where, branch=branch) as store:
-        known = store.tables()
-        for name in tables or ():
-            if name not in known:
-                raise NotFound(f"there is no table {name!r} in {url!r}", hint=f"there are {', '.join(known) or 'none'}")
-        chosen = [name for name in known if tables is None or name in tables]
+        chosen = store.tables() if tables is None else _chosen(tables, store.tables(), url)
         view = store.view(as_of=as_of)
         items = [ExportPart(place, job, name, number, split) for name in chosen for number, split in enumerate(
             store.splits(name, view, parts=max(workers.parts, 1)))]
@@ -69,6 +66,18 @@ def export(
                                  {one.key: one.rows for one in written if one.table == name}) for name in chosen}
     _finish(place, job, url, view.commit, found)
     return Exported(view.commit, found)
+
+
+def _chosen(asked: Collection[str], known: Sequence[str], url: str) -> list[str]:
+    """Tables by their names, or by those of their types: `Book` is `entity/Book`, if there is but one."""
+    chosen = []
+    for name in asked:
+        alike = [one for one in known if name == one] or [one for one in known if one.rpartition("/")[2] == name]
+        if len(alike) != 1:
+            what = f"{name!r} could be {' or '.join(alike)}" if alike else f"there is no table {name!r}"
+            raise NotFound(f"{what} in {url!r}", hint=f"there are {', '.join(known) or 'none'}")
+        chosen += alike
+    return [name for name in known if name in chosen]
 
 
 def _place(target: str) -> str:
