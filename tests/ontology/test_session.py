@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ontolake import faults
+from ontolake.errors import Invalid
 from ontolake.history import ChangeKind
 from ontolake.model import Entity, Field, SchemaValidationError
 from ontolake.ontology import (
@@ -194,6 +195,13 @@ def test_a_bad_object_among_good_ones_declares_none(native: str) -> None:
         session.ensure([Customer(id="a", name="A"), bad])
     assert session.pending == 0
     session.close()
+
+
+def test_types_in_the_place_of_a_namespace_and_rows_in_that_of_objects_are_refused(native: str) -> None:
+    with pytest.raises(Invalid, match="types go into entity_types"):
+        Session(native, [Customer])  # type: ignore[arg-type]
+    with opened(native) as session, pytest.raises(SchemaValidationError, match=r"Type\(\*\*row\)"):
+        session.ensure({"id": "c", "name": "Ada"})  # type: ignore[arg-type]
 
 
 def test_types_that_were_not_named_are_refused(native: str) -> None:

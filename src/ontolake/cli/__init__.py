@@ -32,7 +32,7 @@ from ontolake.cli.typed_move import import_lines
 from ontolake.cli.typed_query import app as query
 from ontolake.cli.typed_schema import app as schema
 from ontolake.cli.verbs import diff, export, gc, log, verify
-from ontolake.cli.version import version
+from ontolake.cli.version import show_version, version
 from ontolake.errors import OntolakeError
 
 INTERRUPTED = 130
@@ -43,6 +43,7 @@ app = typer.Typer(
     name="onto", help="Data that keeps its history, on a file or a bucket.", no_args_is_help=True,
     rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
+app.callback()(show_version)
 app.command("version")(version)
 app.command("info")(info)
 app.command("log")(log)

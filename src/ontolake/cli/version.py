@@ -1,13 +1,29 @@
-"""`onto version`: which versions this build speaks."""
+"""`onto version` and `onto --version`: which versions this build speaks."""
 
 from __future__ import annotations
 
 import pkgutil
 import platform
 import re
+from typing import Annotated
+
+import typer
 
 from ontolake import __version__
 from ontolake.cli.output import Json, Out, titled
+
+
+def _say(wanted: bool) -> None:
+    if wanted:
+        Out(False).say(f"onto {__version__}")
+        raise typer.Exit
+
+
+def show_version(
+    wanted: Annotated[bool, typer.Option("--version", callback=_say, is_eager=True,
+                                         help="Show the version and exit.")] = False,
+) -> None:  # fmt: skip
+    """What `onto` itself takes, before any command."""
 
 
 def version(json: Json = False) -> None:

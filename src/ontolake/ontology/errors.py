@@ -144,7 +144,7 @@ class UnknownCommitError(OntologyError, NotFound):
     exit_code = 5
 
     def __init__(self, commit_id: Any) -> None:
-        super().__init__(f"there is no commit {commit_id!r}", hint="see list_commits()")
+        super().__init__(f"there is no commit {commit_id!r}", hint="see list_commits() or onto commits")
         self.commit_id = commit_id
 
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from ontolake.errors import Invalid
 from ontolake.history import Change, ChangeKind, Commit
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.schema import diff, schema_of
@@ -47,9 +48,12 @@ class Session(TypedHistory):
     ) -> None:  # fmt: skip
         """Open the store at `datastore_uri`, which is started where there is none.
 
-        `instance_metadata` goes into the metadata of every commit. Raises what `open_repository` raises, and
-        `SchemaValidationError` for types that are not well-formed.
+        `instance_metadata` goes into the metadata of every commit. Raises what `open_repository` raises,
+        `SchemaValidationError` for types that are not well-formed, and `Invalid` for a namespace that is no text.
         """
+        if not isinstance(namespace, str | None):
+            raise Invalid(f"a namespace is text, not {namespace!r}",
+                          hint="types go into entity_types and relation_types")
         self.config = Config.of(config)
         self.namespace = namespace
         self.session_id = uuid.uuid4().hex
@@ -79,8 +83,9 @@ class Session(TypedHistory):
     ) -> list[tuple[TypeInfo, Row]]:  # fmt: skip
         """Objects of this session's types as rows. Raises `SchemaValidationError`."""
         given = (objects,) if isinstance(objects, Entity | Relation) else objects
-        if isinstance(given, str | bytes | type) or not isinstance(given, Iterable):
-            raise SchemaValidationError(f"{given!r} is neither an object of a type nor an iterable of such")
+        if isinstance(given, str | bytes | type | Mapping) or not isinstance(given, Iterable):
+            hint = "make an object of it: Type(**row)" if isinstance(given, Mapping) else None
+            raise SchemaValidationError(f"{given!r} is neither an object of a type nor an iterable of such", hint=hint)
         rows: list[tuple[TypeInfo, Row]] = []
         cls: Any = None
         for obj in given:
