@@ -116,7 +116,10 @@ class OnFileOracle(StorageConformance):
 
 @pytest.mark.slow
 class TestFileOracle(OnFileOracle):
-    """So does one on a file, under real kills."""
+    """So does one on a file, under real kills; fewer than of a backend, which are the same tests."""
+
+    crash_runs = 64
+    history_examples = 10
 
 
 # Ways to be wrong

@@ -71,7 +71,7 @@ def test_readers_beside_a_writer_never_see_another_moment(
         check(get(lsn % PAGES, Lsn(lsn)), lsn)
 
     def tidy() -> None:
-        tidier.set_retention_floor(Lsn(max(tidier.pitr_floor(), tidier.durable_lsn() - 200)))
+        tidier.set_retention_floor(Lsn(max(tidier.pitr_floor(), tidier.durable_lsn() - 100)))
         tidier.compact()
 
     def again_and_again(action: Callable[[], None]) -> None:
@@ -85,7 +85,7 @@ def test_readers_beside_a_writer_never_see_another_moment(
     threads = [threading.Thread(target=again_and_again, args=(action,)) for action in actions]
     for thread in threads:
         thread.start()
-    for n in range(PAGES + 1, 400):
+    for n in range(PAGES + 1, 200):
         writer.append_wal(token, [write(n)])
     done.set()
     for thread in threads:
