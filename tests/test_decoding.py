@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 MODULES = [
     "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog",
     "ontolake.ontology.repository.s3.layout", "ontolake.ontology.repository.s3.queue_layout",
@@ -37,6 +39,7 @@ print(*late)
 """
 
 
+@pytest.mark.slow
 def test_types_are_learned_before_anything_is_decoded() -> None:
     """msgspec ends the process if two threads have it work out a type at the same time."""
     done = subprocess.run([sys.executable, "-c", LOOK, *MODULES], capture_output=True, text=True, check=False)

@@ -396,6 +396,7 @@ def test_files_of_new_keys_become_part_of_the_commit_as_they_are(tmp_path: Path)
         assert found.column("change").to_pylist() == ["update"]
 
 
+@pytest.mark.slow
 def test_long_pieces_that_are_in_order_become_files_of_their_own(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/lake"
     with parallel.open_parallel(url, write=True, types=[Plain]) as store:

@@ -178,6 +178,7 @@ def test_a_reader_that_goes_away_is_not_an_error(tmp_path: Path) -> None:
         assert process.wait(200) == 141
 
 
+@pytest.mark.slow
 @ONE
 def test_ctrl_c_ends_following_quietly(url: str) -> None:
     with subprocess.Popen([PROGRAM, "storage", "wal", url, "--follow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -122,6 +122,7 @@ def test_a_newer_format_is_refused(onto, tmp_path: Path, url: str) -> None:
     assert "version 99" in done.err
 
 
+@pytest.mark.slow
 def test_a_store_on_a_real_server(onto, ministack_url: str) -> None:
     assert onto("storage", "info", ministack_url).code == 5
     append(ministack_url, b"one", b"two")
@@ -184,6 +185,7 @@ def test_wal_below_the_floor_says_where_the_floor_is(onto, url: str) -> None:
     assert onto("storage", "wal", url).out.splitlines()[1].startswith("2\t")
 
 
+@pytest.mark.slow
 @ONE
 def test_following_shows_what_others_append(url: str) -> None:
     command = [PROGRAM, "storage", "wal", url, "--after", "3", "--follow", "--json", "--limit", "3"]

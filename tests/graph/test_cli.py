@@ -27,6 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], url: str, tmp_path: Path) -> Any:
     return call
 
 
+@pytest.mark.slow
 def test_the_whole_of_it(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("init", "--models", MODELS)
     (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, customers("a", "b", "c"))))

@@ -208,6 +208,7 @@ def add_one(store: ObjectStore, key: str) -> None:
             continue
 
 
+@pytest.mark.slow
 def test_processes_race_and_one_wins(shared_place: str, request: pytest.FixtureRequest) -> None:
     slow = "seaweed" in request.node.name
     processes, creates, increments = (2, 3, 2) if slow else (4, 25, 10)

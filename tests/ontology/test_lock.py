@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from clock import Clock
-from marking import slow_after
 from pausing import paused
 from waiting import wait_for
 
@@ -122,7 +121,8 @@ def test_a_holder_that_is_killed_is_out_when_its_time_is(native: str, engine: st
     session.close()
 
 
-@pytest.mark.parametrize("taken", slow_after(1, ["taken by another", "free", "taken and released"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("taken", ["taken by another", "free", "taken and released"])
 def test_a_writer_whose_hold_ran_out_never_commits(native: str, engine: str, taken: str) -> None:
     session = session_at(native, engine, lock_timeout=30)
     with process(HOLD, native, "0.5") as other:

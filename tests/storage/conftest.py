@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-SWEEPS = re.compile(r"::test_killed_at_every_write_step\[[1-9]|::test_(one_flipped_byte|the_log_is_read_right_while)"
+SWEEPS = re.compile(r"::test_(killed_at_every|killed_while|one_flipped_byte|the_log_is_read_right|reads_are_right)"
                     r"|::TestMemory::test_(a_flipped_byte|killed|random_histories|renewing_extends|a_writer_paused)")
 
 

@@ -66,6 +66,7 @@ def test_closing_one_handle_leaves_what_another_wrote_meanwhile(tmp_path: Path) 
         assert len(list(again.scan_wal(Lsn(0)))) == 5
 
 
+@pytest.mark.slow
 def test_compaction_gives_space_back_to_the_file_system(tmp_path: Path) -> None:
     storage = filled(tmp_path / "a.db", 2000)
     storage.set_retention_floor(Lsn(1990))

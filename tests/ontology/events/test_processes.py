@@ -293,6 +293,7 @@ def test_a_claim_is_kept_for_as_long_as_the_handler_works(native: str) -> None:
         assert stock(session) == {"x": 1}
 
 
+@pytest.mark.slow
 def test_a_handler_that_lost_its_claim_commits_nothing(shared: str, engine: str) -> None:
     with session_at(shared, engine) as session, process(SLOW, shared, "1", "0.3") as slow:
         session.commit(event=Ordered(item="x"))
