@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ontolake.sql import Database, SqlError, open_database
@@ -90,6 +91,20 @@ def test_values_are_those_of_postgresql(filled: Database, sql: str, values: list
 
 def test_a_series_among_what_is_shown_makes_rows(filled: Database) -> None:
     assert filled.execute("SELECT id, generate_series(1, id) AS g FROM t").fetchall() == [(1, 1), (2, 1), (2, 2)]
+
+
+def test_a_default_is_worked_out_for_each_row() -> None:
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (id TEXT PRIMARY KEY DEFAULT gen_random_uuid(), n BIGINT, r DOUBLE PRECISION "
+                   "DEFAULT random(), at TIMESTAMPTZ DEFAULT now(), s TEXT DEFAULT 'new')")
+        assert db.execute("INSERT INTO t (n) VALUES (1), (2)").count == 2
+        assert db.execute("INSERT INTO t (n) SELECT n + 2 FROM t").count == 2
+        assert db.bulk_load("t", pa.table({"n": [5, 6]})) == 2
+        counts = db.execute("SELECT count(DISTINCT id), count(DISTINCT r), count(at), min(s), count(s) FROM t")
+        assert counts.fetchall() == [(6, 6, 6, "new", 6)]
+        db.execute("UPDATE t SET r = DEFAULT")
+        assert db.execute("SELECT count(DISTINCT r) FROM t").fetchall() == [(6,)]
+        assert db.execute("INSERT INTO t (n) SELECT n FROM t WHERE false").count == 0
 
 
 def test_several_indexes_tables_or_schemas_are_dropped_together_or_not_at_all() -> None:

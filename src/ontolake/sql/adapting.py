@@ -27,7 +27,8 @@ _TYPED: tuple[type[exp.Expr], ...] = (
     exp.Cast, exp.Round, exp.Div, exp.Mod, exp.Add, exp.Sub, exp.AtTimeZone, *matching.CHOICES,
 )  # fmt: skip
 _REWRITTEN: tuple[type[exp.Expr], ...] = (
-    exp.SimilarTo, exp.Between, exp.Cast, exp.Exists, exp.ExplodingGenerateSeries, *functions.CHECKED, *_FORMATTED,
+    exp.SimilarTo, exp.Between, exp.Cast, exp.Exists, exp.ExplodingGenerateSeries, exp.Uuid,
+    *functions.CHECKED, *_FORMATTED,
 )  # fmt: skip
 _TIMES = {"DATE", "TIMESTAMP", "TIMESTAMPNTZ"}
 _BYTES = {"BINARY", "VARBINARY"}
@@ -74,6 +75,8 @@ def adapted(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
             _count(node)
         elif isinstance(node, exp.ExplodingGenerateSeries):
             _spread(node)
+        elif isinstance(node, exp.Uuid):
+            node.replace(_call("uuid"))
         elif isinstance(node, functions.CHECKED):
             functions.check(node)
         else:

@@ -13,7 +13,7 @@ from ontolake.sql.catalog import Check, ColumnMeta
 from ontolake.sql.errors import CheckError
 from ontolake.sql.parsing import DIALECT, NotConstant, constant, name_of, parse_expression
 from ontolake.sql.types import Stored
-from ontolake.sql.vectors import stored_list
+from ontolake.sql.vectors import stored_array, stored_list
 
 
 @lru_cache(maxsize=1024)
@@ -31,10 +31,28 @@ def value(column: ColumnMeta) -> Stored:
     known, found = _constant(column.default_expr)
     if known:
         return column.type.store(found)
+    return stored_list(column.type, _computed(column, 1))[0]
+
+
+def is_fixed(column: ColumnMeta) -> bool:
+    """Whether the default of a column is the same for all rows, and is none such as random()."""
+    return column.default_expr is None or _constant(column.default_expr)[0]
+
+
+def values(column: ColumnMeta, count: int) -> pa.Array:
+    """What a column gets in so many rows where no value is given. Raises what `value` raises."""
+    if not is_fixed(column):
+        return _computed(column, count)
+    one = stored_array(column.type, [value(column)])
+    return pa.repeat(one[0], count) if one.null_count == 0 else pa.nulls(count, column.type.arrow)
+
+
+def _computed(column: ColumnMeta, count: int) -> pa.Array:
     from ontolake.sql.coercing import coerced
 
-    table = executing.run(exp.select(parse_expression(column.default_expr)), {})
-    return stored_list(column.type, coerced(column, table.column(0)))[0]
+    assert column.default_expr is not None
+    wanted = exp.select(parse_expression(column.default_expr)).from_("t0")
+    return coerced(column, executing.run(wanted, {"t0": pa.table({"n": range(count)})}).column(0))
 
 
 @lru_cache(maxsize=1024)

@@ -181,13 +181,7 @@ class Changer:
         given = {column.column_id: coerced(column, found.column(n))
                  for n, column in enumerate(columns[: found.num_columns])}  # fmt: skip
         return Rows(table, columns=[given[column.column_id] if column.column_id in given else
-                                    self._repeated(column, found.num_rows) for column in table.columns])  # fmt: skip
-
-    def _repeated(self, column: ColumnMeta, count: int) -> pa.Array:
-        from ontolake.sql.vectors import stored_array
-
-        one = stored_array(column.type, [defaults.value(column)])
-        return pa.repeat(one[0], count) if one.null_count == 0 else pa.nulls(count, column.type.arrow)
+                                    defaults.values(column, found.num_rows) for column in table.columns])  # fmt: skip
 
     # ON CONFLICT
 
@@ -315,7 +309,8 @@ class Changer:
         """Run UPDATE."""
         table, _ = self._find(tree.this)
         assigned = self._assignments(table, tree.expressions)
-        extra = [] if all(_is_given(node) for _, node in assigned) else [node for _, node in assigned]
+        same = all(defaults.is_fixed(column) if node is None else _is_given(node) for column, node in assigned)
+        extra = [] if same else [node for _, node in assigned]
         found, several = self._matching(tree, table, extra, tree.args.get("from_"))
         if not extra:
             done = self._write_given(table, self._old(table, found), assigned)
@@ -404,7 +399,7 @@ class Changer:
         columns = list(old.columns)
         for n, (column, node) in enumerate(assigned):
             if node is None:
-                columns[table.place[column.column_id]] = self._repeated(column, len(old))
+                columns[table.place[column.column_id]] = defaults.values(column, len(old))
             else:
                 lenient = _is_given(node)
                 columns[table.place[column.column_id]] = coerced(column, found.column(skip + n), lenient=lenient)
@@ -474,9 +469,9 @@ def _is_default(node: exp.Expr) -> bool:
     return bool(word and inner.name.upper() == "DEFAULT")
 
 
-def _is_given(node: exp.Expr | None) -> bool:
+def _is_given(node: exp.Expr) -> bool:
     """Whether a value stands in the statement or its parameters."""
-    if node is None or isinstance(node, exp.Placeholder):
+    if isinstance(node, exp.Placeholder):
         return True
     try:
         constant(node)

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from ontolake import faults
 from ontolake.sql import defaults, keys, vectors
-from ontolake.sql.catalog import ColumnMeta, IndexMeta, Table
+from ontolake.sql.catalog import IndexMeta, Table
 from ontolake.sql.coercing import coerced
 from ontolake.sql.errors import TypeMismatchError, UniqueError
 from ontolake.sql.keyspace import Span
-from ontolake.sql.vectors import Strings, stored_array
+from ontolake.sql.vectors import Strings
 from ontolake.sql.writing import Rows, Writer, checked_keys, decoded, duplicate
 
 if TYPE_CHECKING:
@@ -95,14 +95,7 @@ def _columns(table: Table, data: pa.Table) -> list[pa.Array]:
     for name in data.column_names:
         table.column(name)
     return [coerced(column, data.column(column.name)) if column.name in data.column_names
-            else _filled(column, data.num_rows) for column in table.columns]  # fmt: skip
-
-
-def _filled(column: ColumnMeta, count: int) -> pa.Array:
-    value = defaults.value(column)
-    if value is None:
-        return pa.nulls(count, column.type.arrow)
-    return pa.repeat(stored_array(column.type, [value])[0], count)
+            else defaults.values(column, data.num_rows) for column in table.columns]  # fmt: skip
 
 
 def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:
