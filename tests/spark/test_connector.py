@@ -20,6 +20,7 @@ from ontolake.model import Entity, Field, Relation
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
 from ontolake.spark import catalog, save, table
+from ontolake.spark.types import in_pieces
 
 from .asking import together
 
@@ -327,6 +328,20 @@ def test_columns_that_do_not_fit_are_refused_before_a_task_runs(spark: SparkSess
         with pytest.raises(Exception, match=said):
             wrong.write.format("ontolake").mode("append").option("url", native).option("table", "entity/Thing").save()
     assert parallel.clean(native, older=0).items == 0, "nothing was staged"
+
+
+def test_long_rows_come_in_pieces_that_java_can_take(spark: SparkSession, tmp_path: Path) -> None:
+    batch = pa.record_batch({"n": pa.array(range(5), pa.int64()), "raw": [bytes(20 << 20)] * 5})
+    pieces = list(in_pieces(batch))
+    assert [piece.num_rows for piece in pieces] == [3, 2]
+    assert pa.Table.from_batches(pieces).column("n").to_pylist() == [0, 1, 2, 3, 4]
+    url = f"file://{tmp_path}/lake"
+    with Session(url, **TYPES) as session:
+        session.ensure(thing(n, raw=bytes(20_000)) for n in range(3))
+    assert table(spark, url, "entity/Thing", columns=["id", "name"]).inputFiles(), "these are short"
+    found = table(spark, url, "entity/Thing", columns=["id", "raw"])
+    assert not found.inputFiles(), "Spark's own reader would hold 4,096 of them at a time"
+    assert {row.id: len(row.raw) for row in found.collect()} == {f"t{n:05}": 20_000 for n in range(3)}
 
 
 class Novel(Entity):

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_python_gets_as_many_rows_at_a_time_as_spark_reads_whatever_their_size(spark: SparkSession) -> None:
+def test_python_gets_so_many_rows_at_a_time_whatever_their_size(spark: SparkSession) -> None:
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"rows": [batch.num_rows for batch in batches]})
 
-    wide = spark.range(0, 5000, 1, 1).selectExpr("repeat('x', 20000) AS text")  # more than Spark's own 64 MB
-    assert [row.rows for row in wide.mapInArrow(counted, "rows bigint").collect()] == [4096, 904]
-    assert spark.conf.get("spark.sql.parquet.columnarReaderBatchSize") == "4096"
+    wide = spark.range(0, 1500, 1, 1).selectExpr("repeat('x', 80000) AS text")  # more than Spark's own 64 MB
+    assert [row.rows for row in wide.mapInArrow(counted, "rows bigint").collect()] == [1024, 476]
+
+
+def test_java_has_memory_for_long_rows_on_their_way_to_python_however_small_its_heap(spark: SparkSession) -> None:
+    java = spark._jvm  # type: ignore[attr-defined]
+    assert java.io.netty.util.internal.PlatformDependent.maxDirectMemory() == 8 << 30
+    assert java.java.lang.Runtime.getRuntime().maxMemory() <= 2 << 30
 
 
 def test_python_processes_import_the_installed_spark_and_not_its_archive(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +17,12 @@ from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, physic
 from ontolake.ontology.repository.s3.scan import Span, relevant
 from ontolake.parallel import Parallel, View
 from ontolake.spark.types import named, spark_schema
+
+_LONG = 16 << 10
+"""Rows of so many bytes are too long for Spark's own reader: it holds thousands of them at a time, and Java ends where
+its memory does."""
+_PACKED = _LONG // 256
+"""They have at least so many bytes in a file: compression is never better."""
 
 
 def one_machine(spark: SparkSession) -> bool:
@@ -52,7 +58,10 @@ def native_frame(
         if not store.splits(table, view, columns, parts=1):  # refuses what is migrated, and knows when there is nothing
             return None
         state = repository.moment().state(info.kind, info.name)
-    runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
+        runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
+        read = {place(column) for column in info.all_columns if column.stored in columns}
+        if any(_long_rows(repository, file, read) for file in (*runs, *past)):
+            return None
     files = _Files(spark, location.path, info)
     if view.mode == "history":
         found = files.read([*past, *runs]).where(F.col(COMMIT) <= view.commit)
@@ -71,6 +80,16 @@ def native_frame(
     shown = [named(place(column)).cast(public[column.stored].dataType).alias(column.stored)
              for column in info.all_columns] + [F.col(COMMIT).alias(public.names[-1])]
     return found.select(*shown).select(*[named(name) for name in columns])
+
+
+def _long_rows(repository: S3Repository, file: DataFile, columns: Collection[str]) -> bool:
+    if file.size < _PACKED * file.row_count:
+        return False
+    meta = repository.files.statistics(file)
+    groups = map(meta.row_group, range(meta.num_row_groups))
+    chunks = (group.column(at) for group in groups for at in range(group.num_columns))
+    size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+    return bool(size > _LONG * file.row_count)
 
 
 class _Files:

@@ -28,9 +28,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Python gets as many rows at a time as Spark's own reader holds, whatever their size: Spark would look at it after
-    # every row, which takes as long as handing the row over.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+    # Python gets so many rows at a time, whatever their size: Spark would look at it after every row, which takes as
+    # long as handing the row over.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
     "spark.sql.execution.arrow.maxBytesPerBatch": f"{(1 << 31) - 1}",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -40,6 +40,9 @@ SETTINGS: Mapping[str, str] = {
 
 _ONE_MACHINE = ("spark.driver.host", "spark.driver.bindAddress")
 """Settings with which workers on other machines would not find the driver."""
+_DIRECT = "MaxDirectMemorySize"
+"""How much memory Java takes at most for rows on their way to Python: unless told, no more than its heap may have. Long
+rows exceed that, and then Java ends."""
 _DAEMON = "ontolake.spark.daemon"
 
 
@@ -65,6 +68,8 @@ def session(
         own = _for_this_machine() if master is None or master.startswith("local") else _for_a_cluster()
         chosen = {**own, **{key: str(value) for key, value in (settings or {}).items()}}
         options = chosen.get("spark.driver.extraJavaOptions", "")
+        if own.keys() >= {*_ONE_MACHINE} and _DIRECT not in options:
+            options = f"{options} -XX:{_DIRECT}=8g"
         if short_lived:
             options = f"{options} -XX:TieredStopAtLevel=1"
         if quick_start:

@@ -29,7 +29,7 @@ from ontolake.spark.asking import accepted, plainly
 from ontolake.spark.filtering import decoded
 from ontolake.spark.options import FOLLOW, SINK, Options
 from ontolake.spark.stream_errors import StreamError
-from ontolake.spark.types import arrow_schema, fitted
+from ontolake.spark.types import arrow_schema, fitted, in_pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,7 +168,7 @@ def read_part(partition: ds.InputPartition | Part | None, schema: StructType) ->
     if partition is None or partition.value is None:  # Spark reads once even where there is nothing
         return
     for batch in partition.value.read():
-        yield fitted(batch, schema)
+        yield from in_pieces(fitted(batch, schema))
 
 
 class StreamWriter(ds.DataSourceStreamArrowWriter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PIECE = 64 << 20
+"""A batch has about so many bytes at most, unless one row has more."""
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -52,3 +56,10 @@ def fitted(batch: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
     arrays = [column if column.type == field.type else column.cast(field.type)
               for column, field in zip(columns, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def in_pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch, no more at a time than Java may take at once: it ends where its memory does."""
+    rows = max(1, batch.num_rows * _PIECE // max(_PIECE, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
