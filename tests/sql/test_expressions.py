@@ -107,6 +107,18 @@ def test_a_default_is_worked_out_for_each_row() -> None:
         assert db.execute("INSERT INTO t (n) SELECT n FROM t WHERE false").count == 0
 
 
+@pytest.mark.parametrize(("sql", "hint"), [
+    ("COPY t FROM 'a.csv'", "bulk_load"), ("SHOW TABLES", "\\d"), ("SELECT * FROM information_schema.tables", "\\d"),
+    ("CREATE TABLE v (id SERIAL PRIMARY KEY)", "gen_random_uuid"),
+    ("MERGE INTO t USING t u ON t.id = u.id WHEN MATCHED THEN DELETE", "ON CONFLICT"),
+    ("CREATE TABLE v (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY)", "gen_random_uuid"),
+])  # fmt: skip
+def test_what_people_bring_along_is_refused_with_what_does_it_here(filled: Database, sql: str, hint: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        filled.execute(sql)
+    assert hint in (raised.value.hint or "")
+
+
 def test_several_indexes_tables_or_schemas_are_dropped_together_or_not_at_all() -> None:
     with open_database(":memory:") as db:
         db.execute("CREATE TABLE a (id BIGINT PRIMARY KEY, n BIGINT); CREATE TABLE b (id BIGINT PRIMARY KEY)")

@@ -15,7 +15,7 @@ import msgspec
 from ontolake.decoding import learn
 from ontolake.errors import Corruption
 from ontolake.sql import keys
-from ontolake.sql.errors import UnknownNameError, nearest
+from ontolake.sql.errors import LISTING, UnknownNameError, nearest
 from ontolake.sql.keyspace import Keyspace, Span
 from ontolake.sql.rows import LIVE, decode_row
 from ontolake.sql.types import Stored, Type
@@ -272,8 +272,9 @@ class Catalog:
         found = self.schemas.get((db.db_id, name))
         if found is None:
             names = [each for (db_id, each) in self.schemas if db_id == db.db_id]
+            hint = LISTING if name in ("information_schema", "pg_catalog") else nearest(name, names)
             raise UnknownNameError(f"there is no schema {database}.{name}", sqlstate="3F000", position=position,
-                                   hint=nearest(name, names))  # fmt: skip
+                                   hint=hint)  # fmt: skip
         return found
 
     def table(self, database: str, schema: str, name: str, position: int | None = None) -> Table:

@@ -219,8 +219,9 @@ class Definer:
             elif isinstance(rule, exp.CheckColumnConstraint):
                 found.checks.append((name_of(constraint.this) or None, rule.this))
             else:
+                counts = isinstance(rule, exp.GeneratedAsIdentityColumnConstraint) and not rule.expression
                 raise UnsupportedError(f"{constraint.sql(DIALECT)} is not supported",
-                                       position=position_of(node, self.statement))
+                                       position=position_of(node, self.statement), hint=types.IDS if counts else None)
         ordinal = id or len(found.columns) + 1
         column = ColumnMeta(id or len(found.columns) + 1, 0, name, types.from_sql(kind), nullable, default, ordinal)
         if default is not None:

@@ -11,6 +11,9 @@ from typing import ClassVar
 
 from ontolake.errors import AlreadyExists, Conflict, Invalid, NotFound, OntolakeError
 
+LISTING = "\\d in onto sql lists the tables; in Python Database.catalog() has them"
+"""What to do where PostgreSQL has tables of tables."""
+
 
 class SqlError(OntolakeError):
     """The root of all errors of SQL."""

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.errors import LISTING, SqlError, SqlSyntaxError, UnsupportedError
 from ontolake.sql.types import Kind, from_sql
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
@@ -52,6 +52,13 @@ _EXPLAIN_OPTIONS = re.compile(
     r"|ANALYZE\s+(?:FALSE|OFF|0)|FORMAT\s+TEXT", re.IGNORECASE)
 
 
+_INSTEAD = {
+    "COPY": "Database.bulk_load takes Arrow data, and onto sql --csv writes it",
+    "SHOW": LISTING, "MERGE": "use INSERT … ON CONFLICT DO UPDATE",
+    "VACUUM": "onto gc removes what nobody can read any more",
+    "SET": "options are arguments of open_database",
+}  # fmt: skip
+"""What does the work of statements that people bring along."""
 _FORMS = {"ALTER", "CREATE", "DROP", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "USE"}
 
 
@@ -247,7 +254,8 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
             word = sql.split(None, 1)[0].upper()
             if not isinstance(tree, exp.Condition | exp.Alias | exp.Identifier | exp.Tuple):
                 what = f"this form of {word}" if word in _FORMS else word
-                raise UnsupportedError(f"{what} is not supported", position=_unshifted(begins, shifts) + 1)
+                raise UnsupportedError(f"{what} is not supported", position=_unshifted(begins, shifts) + 1,
+                                       hint=_INSTEAD.get(word))  # fmt: skip
             raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
                                  position=_unshifted(begins, shifts) + 1)
         found_kind = "select"

@@ -297,6 +297,10 @@ _NAMES = {
 }  # fmt: skip
 
 
+IDS = "give every row its id, or let it have one with TEXT DEFAULT gen_random_uuid()"
+"""What to do where PostgreSQL would count."""
+
+
 def decimal(precision: int, scale: int = 0) -> Type:
     """DECIMAL(precision, scale). Raises `DefinitionError` for what no column can have."""
     if not 1 <= precision <= 38 or not 0 <= scale <= precision:
@@ -311,6 +315,8 @@ def from_sql(node: exp.DataType) -> Type:
     found = _NAMES.get(name)
     if found is None or node.args.get("nested"):
         written = node.sql("postgres")
+        if name.endswith("SERIAL"):
+            raise UnsupportedError(f"columns of the type {written} are not supported", hint=IDS)
         raise UnsupportedError(f"columns of the type {written} are not supported",
                                hint="there are BOOLEAN, SMALLINT, INTEGER, BIGINT, DECIMAL(p, s), DOUBLE PRECISION, "
                                     "TEXT, VARCHAR(n), BYTEA, DATE, TIMESTAMP and TIMESTAMPTZ")  # fmt: skip
