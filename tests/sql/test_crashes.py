@@ -92,9 +92,10 @@ def test_a_kill_at_any_step_loses_nothing(
             assert list(db.verify()) == []
             if describe(db) != reference[done + 1]:  # the step in flight is repeated, as a user would
                 STEPS[done](db)
-            for step in STEPS[done + 1 :]:
+            after = min(done + 3, len(STEPS))  # from then on it is the same for every point of a step
+            for step in STEPS[done + 1 : after]:
                 step(db)
-            assert describe(db) == reference[-1], f"taken up again at {point}"
+            assert describe(db) == reference[after], f"taken up again at {point}"
             assert list(db.verify()) == []
             ids = [table.id for table in db.catalog().by_id.values()]
             assert len(set(ids)) == len(ids)
