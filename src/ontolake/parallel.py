@@ -271,7 +271,8 @@ def absolute(url: str) -> str:
 def beside(url: str) -> str:
     """Where work on a store keeps its files until they are published: next to the store, never inside it."""
     location = urls.parse(absolute(url))
-    if location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE, urls.Place.DIRECTORY):
+    files = (urls.Place.SQLITE, urls.Place.PAGE_FILE, urls.Place.DIRECTORY)
+    if location.place in files and location.path != ":memory:":
         return f"file://{quote(location.path)}-work"
     if location.place is urls.Place.BUCKET:
         return f"{location.scheme}://{location.bucket}/{location.path or 'store'}-work"

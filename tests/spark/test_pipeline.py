@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ontolake import parallel
-from ontolake.errors import Conflict
+from ontolake.errors import Conflict, Invalid
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.pipeline import report as reports
@@ -80,7 +80,7 @@ def test_small_files_take_one_job_and_one_for_their_header(
 ) -> None:
     """With bad and repeated rows, too; where rows turn out to be many, it is done as for big files."""
     (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "goods.csv").write_text("sku,price\ns1,1.5\ns2,much\ns1,2.5\n")
+    (tmp_path / "one" / "goods.csv").write_text("sku,price,`odd`\ns1,1.5,\ns2,1.5d,\ns1,2.5,\n")
     told = []
     for few, jobs in ((3, range(3)), (2, range(3, 20))):
         url = f"{tmp_path}/shop-{few}.db"
@@ -94,8 +94,8 @@ def test_small_files_take_one_job_and_one_for_their_header(
         assert priced(url) == {"s1": 2.5}
         told.append([(one["line"], one["reason"], one["raw"]) for one in report.samples])
     assert told[0] == told[1] == [
-        (2, "the key is there more than once; the last row counts", "s1,1.5"),
-        (3, "price: 'much' is not a number", "s2,much")]  # fmt: skip
+        (2, "the key is there more than once; the last row counts", "s1,1.5,"),
+        (3, "price: '1.5d' is not a number", "s2,1.5d,")]  # fmt: skip
 
 
 def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_path: Path) -> None:
@@ -106,6 +106,7 @@ def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_pat
     with pytest.raises(TooManyRejectedError, match="1 of 3 rows are bad, and 10% may be") as caught:
         stock(tmp_path, max_rejected=0.1).run(url, spark=spark)
     assert "goods.csv, line 4: price: 'much' is not a number" in str(caught.value.hint)
+    assert stock(tmp_path, max_rejected=1.0).run(url, spark=spark, dry_run=True).rejected == 1
     strict = stock(tmp_path)
     strict.expect("nothing is dear", "SELECT sku FROM Goods WHERE price > 2")
     strict.expect_rows(Goods, at_least=10)
@@ -125,6 +126,8 @@ def test_sources_that_are_wrong_are_named(
     url = f"{tmp_path}/shop.db"
     with pytest.raises(SourceError, match="there is nothing at"):
         shop(tmp_path).run(url, spark=spark)
+    with pytest.raises(Invalid, match="':memory:' is in the memory of one process"):
+        shop(tmp_path).run(":memory:", spark=spark)
     write(tmp_path / "one", GOOD, [
         '{"who": "p1", "what": "s1"}', "{oops", "[1]", '{"who": 1, "what": "s1", "count": "x"}'])
     report = shop(tmp_path).run(url, spark=spark)
@@ -148,6 +151,10 @@ def test_sources_that_are_wrong_are_named(
     part = Pipeline("part", types=[Goods, Bought], folder=tmp_path)
     with pytest.raises(PipelineError, match="'Person' is not one of the types"):
         part.load(Bought, part.parquet("bought", "one/bought.parquet"))
+    lost = Pipeline("lost", types=[Goods], folder=tmp_path)
+    lost.load(Goods, lost.format("old", "ontolake", url=url, table="entity/Bads"))
+    with pytest.raises(SourceError, match=r"source old: cannot be read: there is no .*'entity/Bads'"):
+        lost.run(url, spark=spark)
     asks = Pipeline("asks", types=[Goods], folder=tmp_path)
     asks.load(Goods, asks.parquet("goods", "{place}/goods.parquet"))
     with pytest.raises(SourceError, match="parameter 'place'"):

@@ -64,8 +64,8 @@ class Pipeline:
         self, name: str, *, types: Iterable[Any], parameters: Mapping[str, str] | None = None,
         max_rejected: float | int = REJECTED, folder: str | Path | None = None,
     ) -> None:  # fmt: skip
-        """`parameters` are defaults for `{names}` in paths. `max_rejected` is how many rows may be bad: a share below
-        1, or a number. Paths are relative to `folder`, that of the module unless given."""
+        """`parameters` are defaults for `{names}` in paths. `max_rejected` is how many rows may be bad: a share up
+        to 1.0, or a number. Paths are relative to `folder`, that of the module unless given."""
         if not name or not isinstance(name, str):
             raise PipelineError("a pipeline needs a name")
         if isinstance(max_rejected, bool) or max_rejected < 0:

@@ -37,7 +37,7 @@ def csv_lines(
                 raise SourceError(name, f"the header of {file} is {heads[file]!r}, and that of {min(heads)} "
                                   f"{heads[min(heads)]!r}", hint="files with other columns, or in another order, are "
                                   "another source")
-    fields = ", ".join(f"`{one}` string" for one in names)
+    fields = ", ".join(f"`{one.replace('`', '``')}` string" for one in names)
     parsed = F.from_csv("value", f"{fields}, `{MALFORMED}` string", {**given, "columnNameOfCorruptRecord": MALFORMED})
     told = f"the line does not have the {len(names)} columns of the header"
     row = F.col("row")

@@ -233,8 +233,9 @@ class Run:
             for table in bad:
                 self.report.samples += table.slice(0, reports.SAMPLE - len(self.report.samples)).to_pylist()
         limit = self.pipeline.max_rejected
-        if rejected > (limit * rows if isinstance(limit, float) and limit < 1 else limit):
-            allowed = f"{limit:.0%}" if isinstance(limit, float) and limit < 1 else f"{limit:,}"
+        share = isinstance(limit, float) and limit <= 1
+        if rejected > (limit * rows if share else limit):
+            allowed = f"{limit:.0%}" if share else f"{limit:,}"
             raise TooManyRejectedError(f"{rejected:,} of {rows:,} rows are bad, and {allowed} may be",
                                        hint="\n  ".join(["such as", *self.report.examples(),
                                                          f"all of them are in {self.report.quarantine}"]))

@@ -130,9 +130,13 @@ class Source:
 def spark_says(error: Exception) -> tuple[str, str]:
     """What Spark calls an error, such as `PATH_NOT_FOUND`, and the sentence that goes with it.
 
-    What a library below Spark raises, such as the driver of a database, has no such name: then it is what Java says.
+    Of what a source in Python raises, such as ours, it is the sentence alone. What a library below Spark raises, such
+    as the driver of a database, has no such name: then it is what Java says.
     """
     text = str(error).strip()
+    python = re.search(r"Traceback \(most recent call last\):(?:\n .*)+\n(?:[\w.]+: )?([^\n]+)", text)
+    if python is not None:
+        return "PYTHON_DATA_SOURCE_ERROR", python[1]
     found = re.search(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\][^\n]*", text)
     if found is not None:
         return found[1], found[0]

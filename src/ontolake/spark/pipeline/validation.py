@@ -41,6 +41,8 @@ from ontolake.model.typespec import Spec
 _TRUE, _FALSE = r"^(?i:true|t|1|yes|y|on)\z", r"^(?i:false|f|0|no|n|off)\z"
 _UUID = "^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
 _MOMENT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?)?$"
+_DECIMAL = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
+_NUMBER = rf"{_DECIMAL}|^[+-]?(?i:nan|inf|infinity)$"
 _SHAPES = {"dict": "OBJECT", "typed_dict": "OBJECT", "list": "ARRAY"}
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
@@ -170,7 +172,7 @@ def _from_text(column: Column, text: Expression) -> tuple[Expression, Expression
         return value, plain.rlike(r"^[+-]?\d{1,19}$") & value.isNotNull()
     if scalar == "float":
         value = plain.try_cast("double")
-        return value, value.isNotNull() & plain.rlike(r"^[+-]?(\d|\.\d|(?i:nan|inf|infinity)$)")
+        return value, value.isNotNull() & plain.rlike(_NUMBER)
     if scalar == "bool":
         value = F.when(plain.rlike(_TRUE), F.lit(True)).when(plain.rlike(_FALSE), F.lit(False))
         return value, value.isNotNull()
@@ -188,7 +190,7 @@ def _from_text(column: Column, text: Expression) -> tuple[Expression, Expression
         parts = [F.substring(bare, start, size) for start, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
         return F.when(plain.isNotNull(), F.concat_ws("-", *parts)), plain.rlike(_UUID)
     if column.decimal is None:
-        return plain, plain.rlike(r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$")
+        return plain, plain.rlike(_DECIMAL)
     digits, places = column.decimal
     exact = rf"^[+-]?0*\d{{0,{digits - places}}}(\.\d{{0,{places}}}0*)?$"
     value = plain.try_cast(f"decimal({digits}, {places})")
