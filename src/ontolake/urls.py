@@ -280,7 +280,9 @@ def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
         return Stamp("graph", "lance")
     for info in store.list():
         if not info.key.startswith("."):  # what file managers leave behind does not count
-            is_file = info.key.endswith(SQLITE_SUFFIXES)
-            raise Invalid(f"{url!r} holds things that are not ours, such as {info.key!r}",
-                          hint="a space of documents is a file: name that" if is_file else "choose an empty place")
+            below, is_store = info.key.removesuffix("/root.json"), info.key.endswith("/root.json")
+            hint = (f"a store may lie below it: {url.rstrip('/')}/{below}" if is_store
+                    else "a space of documents is a file: name that" if info.key.endswith(SQLITE_SUFFIXES)
+                    else "choose an empty place")  # fmt: skip
+            raise Invalid(f"{url!r} holds things that are not ours, such as {info.key!r}", hint=hint)
     return None

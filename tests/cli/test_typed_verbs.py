@@ -44,6 +44,8 @@ def test_a_directory_needs_no_slash_and_a_space_is_named_by_its_file(onto, tmp_p
     assert told.code == 2
     assert "'shop.sqlite'" in told.err
     assert "a space of documents is a file" in told.err
+    open_storage(f"file://{tmp_path}/many/shop/").close()
+    assert f"a store may lie below it: {tmp_path}/many/shop\n" in onto("info", f"{tmp_path}/many").err
 
 
 def test_info(onto, native, space: str, pages: str) -> None:

@@ -78,7 +78,8 @@ class ObjectMedium:
             return self.load_root()[0]
         except NotFound:
             if not options.create:
-                raise NotFound(f"there is no database at {self.name}") from None
+                raise NotFound(f"there is no database at {self.name}",
+                               hint="check the URL; onto info tells what is there") from None
         foreign = next((info.key for info in self._store.list()), None)
         if foreign is not None and foreign != ROOT:
             raise Invalid(f"{self.name} holds things that are not ours, such as {foreign!r}",
