@@ -106,6 +106,10 @@ def test_walks_follow_edges_filters_and_depths(web: Graph) -> None:
         return dict(zip(found.column(0).to_pylist(), found["depth"].to_pylist(), strict=True))
 
     assert walk(Link) == {1: 1}
+    assert web.traverse(Page, [0], [Link]).equals(snapshot.traverse(Page, [0], [Link]))
+    web.delete(Link, [(0, 1)])
+    assert web.traverse(Page, [0], [Link]).num_rows == 0
+    assert web.traverse(Page, [0], [Link], commit=snapshot.commit).num_rows == 1
     assert walk(Hop(Link, max_depth=3)) == {1: 1, 2: 2, 3: 3}
     assert walk(Hop(Link, min_depth=2, max_depth=3)) == {2: 2, 3: 3}
     assert walk(Hop(Link, min_depth=0, max_depth=1)) == {0: 0, 1: 1}

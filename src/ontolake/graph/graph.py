@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ontolake.errors import Invalid
 from ontolake.graph.background import Background
@@ -42,6 +42,9 @@ from ontolake.graph.types import GraphType, check_types, graph_type
 from ontolake.graph.ulid import is_ulid, new_ulid
 from ontolake.graph.writing import Mode, Transaction, Writer
 from ontolake.history import Change, Commit, Damage, Garbage, Ref
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Graph:
@@ -182,6 +185,12 @@ class Graph:
         for newer, older in zip(line[-2::-1], line[:0:-1], strict=True):
             yield from diff_tables(self._tables, Snapshot(self._tables, branch, older, history),
                                    Snapshot(self._tables, branch, newer, history))
+
+    def traverse(
+        self, start: Any, roots: Any, hops: Sequence[Any], *, branch: str = MAIN, commit: str | None = None
+    ) -> pa.Table:  # fmt: skip
+        """`Snapshot.traverse` at the head of a branch, or as it was at a commit."""
+        return self.snapshot(commit, branch=branch).traverse(start, roots, hops)
 
     def recoveries(self) -> Iterator[Recovery]:
         """The audit: everything that was ever recovered, oldest first."""
