@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError
 from ontolake.spark.pipeline import staging
@@ -82,6 +84,28 @@ def test_a_column_that_changes_its_type_half_way_is_told_with_its_file(spark: Sp
         strict.run(f"{tmp_path}/shop.db", spark=spark)
     assert "try_cast" in str(caught.value.hint)
     assert made.run(f"{tmp_path}/shop.db", spark=spark).commit == 1
+
+
+class Book(Entity):
+    isbn: Field[str] = Field(primary_key=True)
+    title: Field[str | None] = Field(default=None, name="t")
+    pages: Field[int | None] = Field(default=None, name="p`n")
+
+
+@pytest.mark.parametrize("early", ["title", "t", "isbn"])
+def test_json_may_call_a_field_by_its_own_name_or_its_stored_one(
+    spark: SparkSession, tmp_path: Path, early: str
+) -> None:
+    """In the first lines, and where it comes first far behind them."""
+    lines = [{"isbn": "first", early: "first"}, *[{"isbn": f"b{n}"} for n in range(1000)],
+             {"isbn": "last", "t" if early == "t" else "title": "a title", "p`n": 7}]  # fmt: skip
+    (tmp_path / "books.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    made = Pipeline("books", types=[Book], folder=tmp_path)
+    made.load(Book, made.json("books", "books.jsonl"), where="isbn IN ('first', 'last')")
+    made.run(f"{tmp_path}/shop.db", spark=spark)
+    with Session(f"{tmp_path}/shop.db", entity_types=[Book]) as session:
+        found = {one.isbn: (one.title, one.pages) for one in session.query().entities(Book).collect()}
+    assert found == {"first": (None if early == "isbn" else "first", None), "last": ("a title", 7)}
 
 
 def rows_of(source: Source, spark: SparkSession, folder: Path, *columns: str) -> list[tuple[str | None, ...]]:

@@ -17,6 +17,7 @@ from ontolake.spark.pipeline.declaring import Target
 from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW
 from ontolake.spark.pipeline.sources import spark_says
 from ontolake.spark.pipeline.validation import field_of
+from ontolake.spark.types import named, quoted
 
 PROBLEM = "_problem"
 PLACE = (FILE, BLOCK, AT, LINE, RAW)
@@ -34,19 +35,19 @@ def checked(target: Target, rows: DataFrame) -> DataFrame:
         if target.where is not None:
             rows = rows.where(F.col(MALFORMED).isNotNull() | F.expr(target.where))
         given = _given(target, have)
-        named = rows.select(*[value.alias(name) for name, value in given.items()], *[F.col(name) for name in OURS])
-        kinds = {field.name: field.dataType for field in named.schema.fields}
+        taken = rows.select(*[value.alias(name) for name, value in given.items()], *[F.col(name) for name in OURS])
+        kinds = {field.name: field.dataType for field in taken.schema.fields}
         values, problems = [], [F.col(MALFORMED)]
         for column in info.all_columns:
-            one = F.col(f"`{column.name}`") if column.name in given else None
+            one = named(column.name) if column.name in given else None
             made = field_of(info, column, one, kinds.get(column.name) if one is not None else None)
             if made is None:
                 raise SourceError(target.source.name, f"nothing gives {info.name}.{column.name}: the source has no "
                                   "such column, and there is no default", hint=f"it has {', '.join(have)}")
             values.append(made.value.alias(f"$value:{column.stored}"))
             problems.append(F.when(F.col(MALFORMED).isNull(), made.problem))
-        typed = named.select(*values, _joined(problems).alias(PROBLEM), *PLACE)
-        found = typed.select(*[F.col(f"`$value:{column.stored}`").alias(column.stored) for column in info.all_columns],
+        typed = taken.select(*values, _joined(problems).alias(PROBLEM), *PLACE)
+        found = typed.select(*[named(f"$value:{column.stored}").alias(column.stored) for column in info.all_columns],
                              PROBLEM, *PLACE)
         failed = [F.when(~F.coalesce(F.expr(sql), F.lit(False)), F.lit(name)) for name, sql in target.checks.items()]
         return found.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _joined(failed))) if failed else found
@@ -74,7 +75,7 @@ def _given(target: Target, have: Sequence[str]) -> dict[str, Expression]:
     for column in target.info.all_columns:
         sql = target.columns.get(column.name, target.columns.get(column.stored))
         if sql is None:
-            sql = next((f"`{name}`" for name in (column.stored, column.name) if name in have), None)
+            sql = next((quoted(name) for name in (column.stored, column.name) if name in have), None)
         if sql is not None:
             given[column.name] = F.expr(sql)
     return given

@@ -19,6 +19,7 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.versioned import table_of
 from ontolake.spark.errors import PipelineError
 from ontolake.spark.pipeline.sources import Source
+from ontolake.spark.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,10 +158,10 @@ class Pipeline:
         if unknown or not fields:
             raise PipelineError(f"{info.name} has no field {unknown[0]!r}" if unknown else "name the fields",
                                 hint=f"it has {', '.join(info.by_name)}")
-        names = ", ".join(f"`{info.by_name[name].stored}`" for name in fields)
-        given = " AND ".join(f"`{info.by_name[name].stored}` IS NOT NULL" for name in fields)
+        names = ", ".join(quoted(info.by_name[name].stored) for name in fields)
+        given = " AND ".join(f"{quoted(info.by_name[name].stored)} IS NOT NULL" for name in fields)
         self.expect(f"{' and '.join(fields)} of {info.name} are unique",
-                    f"SELECT {names}, count(*) AS times FROM `{info.name}` WHERE {given} "
+                    f"SELECT {names}, count(*) AS times FROM {quoted(info.name)} WHERE {given} "
                     f"GROUP BY {names} HAVING count(*) > 1")
 
     # running
@@ -183,9 +184,10 @@ class Pipeline:
                    parameters=parameters, progress=progress).go(spark)
 
 
-def optional(pipeline: Pipeline, source: Source) -> list[str]:
-    """The columns of a source that targets take by their names if there are any, and else a default or nothing."""
-    return [column.stored for target in pipeline.targets if target.source is source
+def optional(pipeline: Pipeline, source: Source) -> list[tuple[str, str]]:
+    """The columns of a source that targets take if there are any, and else a default or nothing: the two names that
+    each may have."""
+    return [(column.stored, column.name) for target in pipeline.targets if target.source is source
             for column in target.info.columns if column.default is not UNSET
             and not {column.name, column.stored} & target.columns.keys()]  # fmt: skip
 

@@ -17,6 +17,7 @@ from ontolake.spark.pipeline.declaring import Expectation, Pipeline
 from ontolake.spark.pipeline.report import Report
 from ontolake.spark.pipeline.sources import spark_says
 from ontolake.spark.pipeline.tables import Tables
+from ontolake.spark.types import named, quoted
 
 _SHOWN = 3
 """So many violations of an expectation are shown."""
@@ -44,7 +45,7 @@ def expect(pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[
     try:
         for info in map(type_info, pipeline.types):
             views[table_of(info)] = found = tables.after(info, fragments.get(tables.name(info), ()))
-            found.createOrReplaceTempView(f"`{info.name}`")
+            found.createOrReplaceTempView(quoted(info.name))
         questions = [question for info in relations
                      for question in _endpoints(info, tables.staged(info, fragments[tables.name(info)]), views)]
         questions += [_question(one, tables.spark, views) for one in pipeline.expectations]
@@ -64,8 +65,8 @@ def expect(pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[
 def _endpoints(info: TypeInfo, new: DataFrame, views: Mapping[str, DataFrame]) -> Iterator[Question]:
     for side, end in (("left", info.left), ("right", info.right)):
         of, key = type_info(end), info.keys[0 if side == "left" else 1].stored
-        known = views[table_of(of)].select(F.col(f"`{of.keys[0].stored}`").alias("key"))
-        wanted = new.select(F.col(f"`{key}`").alias("key")).join(known, "key", "left_anti")
+        known = views[table_of(of)].select(named(of.keys[0].stored).alias("key"))
+        wanted = new.select(named(key).alias("key")).join(known, "key", "left_anti")
         missing = wanted.distinct().select(F.format_string("'%s'", "key").alias("found"))
         yield Question(f"the {side} ends of {info.name} exist", missing, says=f"there is no {of.name} ")
 
@@ -79,7 +80,7 @@ def _question(one: Expectation, spark: SparkSession, views: Mapping[str, DataFra
         raise PipelineError(f"the expectation {one.name!r} is not a query over the types: "
                             f"{spark_says(error)[1]}") from None
     names = [f"column {number}" for number in range(len(found.columns))]  # a query may call two alike
-    values = [F.coalesce(F.col(f"`{name}`").cast("string"), F.lit("null")) for name in names]
+    values = [F.coalesce(named(name).cast("string"), F.lit("null")) for name in names]
     shown = F.concat_ws(", ", *[F.concat(F.lit(f"{name} "), value)
                                 for name, value in zip(found.columns, values, strict=True)])
     return Question(one.name, found.toDF(*names).select(shown.alias("found")))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from ontolake.spark.errors import SourceError
 from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, MALFORMED, RAW, file_and_block
+from ontolake.spark.types import named, quoted
 
 _LOOKED_AT = 1000
 _FITS = "$fits"
@@ -37,7 +38,7 @@ def csv_lines(
                 raise SourceError(name, f"the header of {file} is {heads[file]!r}, and that of {min(heads)} "
                                   f"{heads[min(heads)]!r}", hint="files with other columns, or in another order, are "
                                   "another source")
-    fields = ", ".join(f"`{one.replace('`', '``')}` string" for one in names)
+    fields = ", ".join(f"{quoted(one)} string" for one in names)
     parsed = F.from_csv("value", f"{fields}, `{MALFORMED}` string", {**given, "columnNameOfCorruptRecord": MALFORMED})
     told = f"the line does not have the {len(names)} columns of the header"
     row = F.col("row")
@@ -49,10 +50,10 @@ def csv_lines(
 
 def json_lines(
     spark: SparkSession, name: str, path: str, options: Mapping[str, str], columns: Sequence[str] | None,
-    optional: Sequence[str],
+    optional: Sequence[tuple[str, ...]],
 ) -> DataFrame:  # fmt: skip
-    """Rows of JSON objects, their values as text. What is `optional` is looked for in all lines, whether or not the
-    first of them have it. Raises `SourceError` if none of those is an object."""
+    """Rows of JSON objects, their values as text. What is `optional`, under one of some names, is looked for in all
+    lines, whether or not the first of them have it. Raises `SourceError` if none of those is an object."""
     parsed, row = F.from_json("value", "map<string,string>"), F.col("row")
     text = _text(spark, name, path, options)
     names = columns
@@ -63,8 +64,11 @@ def json_lines(
             raise SourceError(name, f"none of the first lines of {path!r} is a JSON object",
                               hint="a list over all of a file is read with multiLine=True; for a file without lines "
                               "name the columns=[…]")
-        names += [one for one in optional if one not in names]
-    found = _rows(text, parsed, {one: row.getItem(one) for one in names},
+    values = {one: row.getItem(one) for one in names}
+    for alike in optional if columns is None else ():
+        if values.keys().isdisjoint(alike):
+            values[alike[0]] = F.coalesce(*[row.getItem(one) for one in alike])
+    found = _rows(text, parsed, values,
                   F.when(row.isNull(), F.lit("the line is not a JSON object")), _encoding(options))
     return found.where(_counts(F.col(RAW)))
 
@@ -75,7 +79,7 @@ def _text(spark: SparkSession, name: str, path: str, options: Mapping[str, str])
     lines = spark.read.options(**options).text(path)
     value, fits = _decoded(name, F.col("value"), _encoding(options))
     return lines.select(value.alias("value"), fits.alias(_FITS), *file_and_block(),
-                        *[F.col(f"`{one}`").cast("string").alias(one) for one in lines.columns if one != "value"])
+                        *[named(one).cast("string").alias(one) for one in lines.columns if one != "value"])
 
 
 def _counts(line: Column, comment: str | None = None) -> Column:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ontolake.spark.types import named
+
 FILE, BLOCK, AT, LINE, RAW, MALFORMED = "_file", "_block", "_at", "_line", "_raw", "_malformed"
 OURS = (FILE, BLOCK, AT, LINE, RAW, MALFORMED)
 
@@ -29,7 +31,7 @@ def unplaced(found: DataFrame, file: Column | None = None, malformed: str | None
 
 
 def _with(found: DataFrame, file: Column, block: Column, line: Column, malformed: str | None = None) -> DataFrame:
-    own = [F.col(f"`{name}`") for name in found.columns if name != malformed]
+    own = [named(name) for name in found.columns if name != malformed]
     raw, wrong = _whole(own), F.lit(None).cast("string")
     if malformed is not None:
         raw = F.coalesce(F.col(malformed), raw)

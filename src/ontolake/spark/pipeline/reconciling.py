@@ -14,6 +14,7 @@ from ontolake.spark.pipeline.checking import PLACE, PROBLEM
 from ontolake.spark.pipeline.declaring import Target
 from ontolake.spark.pipeline.places import AT, RAW
 from ontolake.spark.pipeline.validation import same
+from ontolake.spark.types import named
 
 STATE = "_state"
 STATES = ("bad", "repeated", "insert", "update", "unchanged", "vanished")
@@ -35,25 +36,25 @@ def reconciled(
     columns of checked rows that stay.
     """
     info = target.info
-    keys = [_named(_KEY + column.stored) for column in info.keys]
-    rest = [_named(column.stored) for column in info.columns]
+    keys = [named(_KEY + column.stored) for column in info.keys]
+    rest = [named(column.stored) for column in info.columns]
     good = F.col(PROBLEM).isNull()
-    typed = checked.select(*[F.when(good, _named(column.stored)).alias(_KEY + column.stored) for column in info.keys],
+    typed = checked.select(*[F.when(good, named(column.stored)).alias(_KEY + column.stored) for column in info.keys],
                            *rest, *dict.fromkeys((*order, *along)))
     turn = F.row_number().over(Window.partitionBy(*keys).orderBy(*[F.desc(name) for name in order]))
     found = typed.select(*keys, *rest, *along, turn.alias(_TURN))
-    state = F.when(keys[0].isNull(), "bad").when(_named(_TURN) > 1, "repeated")
+    state = F.when(keys[0].isNull(), "bad").when(named(_TURN) > 1, "repeated")
     if latest is None:
         state = state.otherwise("insert")
     else:
-        old = latest.select(*[_named(column.stored).alias(_OLD + column.stored) for column in info.all_columns])
-        on = [key == _named(_OLD + column.stored) for key, column in zip(keys, info.keys, strict=True)]
+        old = latest.select(*[named(column.stored).alias(_OLD + column.stored) for column in info.all_columns])
+        on = [key == named(_OLD + column.stored) for key, column in zip(keys, info.keys, strict=True)]
         alike = F.lit(True)
         for column in info.columns:
-            alike = alike & same(column, _named(column.stored), _named(_OLD + column.stored))
+            alike = alike & same(column, named(column.stored), named(_OLD + column.stored))
         found = found.join(old, on, "full" if target.vanished else "left")
-        state = F.when(_named(_TURN).isNull(), "vanished").otherwise(
-            state.when(_named(_OLD + info.keys[0].stored).isNull(), "insert").when(alike, "unchanged").otherwise(
+        state = F.when(named(_TURN).isNull(), "vanished").otherwise(
+            state.when(named(_OLD + info.keys[0].stored).isNull(), "insert").when(alike, "unchanged").otherwise(
                 "update"))
     return found.select(*[key.alias(column.stored) for key, column in zip(keys, info.keys, strict=True)], *rest,
                         *along, state.alias(STATE))
@@ -67,7 +68,7 @@ def counting() -> list[Expression]:
 def changed(info: TypeInfo, found: DataFrame) -> DataFrame:
     """The reconciled rows that are to be published."""
     return found.where(F.col(STATE).isin("insert", "update")).select(
-        *[_named(column.stored) for column in info.all_columns])
+        *[named(column.stored) for column in info.all_columns])
 
 
 def rejected(target: Target, checked: DataFrame, order: Sequence[str], *, repeats: bool) -> DataFrame:
@@ -75,17 +76,13 @@ def rejected(target: Target, checked: DataFrame, order: Sequence[str], *, repeat
     bad = checked.where(F.col(PROBLEM).isNotNull()).select(PROBLEM, *PLACE)
     if not repeats:
         return bad
-    keys = [_named(column.stored) for column in target.info.keys]
+    keys = [named(column.stored) for column in target.info.keys]
     turn = F.row_number().over(Window.partitionBy(*keys).orderBy(*[F.desc(name) for name in order]))
     good = checked.where(F.col(PROBLEM).isNull())
     if target.source.is_file:  # what such rows look like is asked of the source, not taken along by all of them
-        places = good.select(*keys, *order).withColumn(_TURN, turn).where(_named(_TURN) > 1).select(AT)
+        places = good.select(*keys, *order).withColumn(_TURN, turn).where(named(_TURN) > 1).select(AT)
         again = checked.join(F.broadcast(places.limit(quarantine.KEPT)), AT)
     else:
-        values = F.to_json(F.struct(*[_named(column.stored) for column in target.info.all_columns]))
-        again = good.withColumn(_TURN, turn).where(_named(_TURN) > 1).withColumn(RAW, values)
+        values = F.to_json(F.struct(*[named(column.stored) for column in target.info.all_columns]))
+        again = good.withColumn(_TURN, turn).where(named(_TURN) > 1).withColumn(RAW, values)
     return bad.unionByName(again.select(F.lit(REPEATED).alias(PROBLEM), *PLACE))
-
-
-def _named(name: str) -> Expression:
-    return F.col(f"`{name}`")

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from ontolake.spark.errors import SourceError
 from ontolake.spark.pipeline.lines import csv_lines, json_lines
 from ontolake.spark.pipeline.places import MALFORMED, placed, unplaced
+from ontolake.spark.types import quoted
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What actions raise: some errors of Java have a form in Python, others have not."""
@@ -62,9 +63,11 @@ class Source:
         return path if "://" in path or path.startswith("/") else str(folder / path)
 
     def read(
-        self, spark: SparkSession, folder: Path, parameters: Mapping[str, str], optional: Sequence[str] = ()
+        self, spark: SparkSession, folder: Path, parameters: Mapping[str, str],
+        optional: Sequence[tuple[str, ...]] = (),
     ) -> DataFrame:  # fmt: skip
-        """The rows, with where they come from; `optional` columns may be in some rows of JSON alone.
+        """The rows, with where they come from; `optional` columns, under one of some names, may be in some rows of
+        JSON alone.
 
         Raises `SourceError` for what is missing or cannot be read.
         """
@@ -96,7 +99,7 @@ class Source:
         given = {"header": "true", "escape": '"', "enforceSchema": "false", **self.options}
         names = list(self.columns or spark.read.options(**given).csv(path).columns)
         found = spark.read.options(**given).schema(
-            ", ".join(f"`{name}` string" for name in (*names, MALFORMED))).option(
+            ", ".join(f"{quoted(name)} string" for name in (*names, MALFORMED))).option(
             "columnNameOfCorruptRecord", MALFORMED).csv(path)
         return unplaced(found, F.col("_metadata.file_path"), MALFORMED)
 

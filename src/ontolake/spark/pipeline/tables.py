@@ -16,7 +16,7 @@ from ontolake.spark.frames import frame, local_path, staged_frame
 from ontolake.spark.native import one_machine
 from ontolake.spark.pipeline.auditing import holds_graph
 from ontolake.spark.pipeline.validation import spark_type
-from ontolake.spark.types import arrow_schema, fitted, spark_schema
+from ontolake.spark.types import arrow_schema, fitted, quoted, spark_schema
 
 FEW = 250_000
 """Up to so many rows go through the driver where Spark cannot read or write by itself: starting workers takes long."""
@@ -70,14 +70,14 @@ class Tables:
     def after(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame:
         """The rows of a type as they will be."""
         latest = self.latest(info)
-        names = [f"`{column.stored}`" for column in info.all_columns]
+        names = [quoted(column.stored) for column in info.all_columns]
         if not fragments:
             return latest.select(*names) if latest is not None else self.spark.createDataFrame([], _columns(info))
         new = self.staged(info, fragments).select(*names)
         if latest is None:
             return new
         keys = [column.stored for column in info.keys]
-        return latest.select(*names).join(new.select(*[f"`{key}`" for key in keys]), keys, "left_anti").select(
+        return latest.select(*names).join(new.select(*[quoted(key) for key in keys]), keys, "left_anti").select(
             *names).unionByName(new)
 
     def staged(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame:
@@ -113,7 +113,7 @@ class Tables:
 
 def _columns(info: TypeInfo) -> str:
     """The columns of a type, as Spark writes them down."""
-    return ", ".join(f"`{column.stored}` {spark_type(column)}" for column in info.all_columns)
+    return ", ".join(f"{quoted(column.stored)} {spark_type(column)}" for column in info.all_columns)
 
 
 def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
@@ -121,4 +121,3 @@ def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schem
     wanted = spark_schema(schema)
     rows = pa.Table.from_batches([fitted(batch, wanted) for batch in batches], arrow_schema(wanted))
     return spark.createDataFrame(rows, wanted)
-
