@@ -15,13 +15,22 @@ from typing import Any
 
 
 class Report:
-    """Collects ratios and prints them as a table, or as JSON with `--json`. `--small` asks for a short run."""
+    """Collects ratios and prints them as a table, or as JSON with `--json`. `--small` asks for a short run.
+
+    A script has two parts. `as_users_do` measures defaults: it sets nothing and calls no upkeep; it is what runs unless
+    the command line says otherwise. `tuned` measures stores with settings and upkeep of their own. Both flags together
+    run both parts.
+    """
 
     def __init__(self, subject: str) -> None:
         parser = argparse.ArgumentParser(description=f"Benchmark of {subject}")
         parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
         parser.add_argument("--small", action="store_true", help="a short run with little data")
+        parser.add_argument("--as-users-do", action="store_true", help="default settings, no upkeep (the default)")
+        parser.add_argument("--tuned", action="store_true", help="chosen settings, upkeep between the measurements")
         options = parser.parse_args()
+        self.tuned = bool(options.tuned)
+        self.as_users_do = bool(options.as_users_do) or not self.tuned
         self.subject, self.small, self._json = subject, bool(options.small), bool(options.json)
         self.rows: list[dict[str, Any]] = []
 
