@@ -131,3 +131,24 @@ def _read(cls: Any, fields: dict[str, Any]) -> Any:
     missing = {column.name: None for column in type_info(cls).columns
                if column.name not in fields and column.nullable}  # fmt: skip
     return cls(**{**missing, **{name: value for name, value in fields.items() if name in cls.model_fields}})
+
+
+class Step(NamedTuple):
+    """One step of a traversal: over a relation type, from left to right or the other way."""
+
+    relation: Any
+    forward: bool
+
+
+def ways(store: NaiveStore, starts: list[Any], steps: list[Step], until: int | None = None) -> list[tuple[Any, ...]]:
+    """Every way from these entities: entity, relation, entity and so on, by looking at all relations for each step."""
+    found = [(start,) for start in starts]
+    for relation, forward in steps:
+        left, right = relation.__ontolake_ends__
+        there = store.latest(right if forward else left, until)
+        links = [(link.left_key, link.right_key, link) for link in store.latest(relation, until).values()]
+        if not forward:
+            links = [(right_key, left_key, link) for left_key, right_key, link in links]
+        found = [(*way, link, there[end]) for way in found for near, end, link in links
+                 if near == key_of(way[-1]) and end in there]  # fmt: skip
+    return found

@@ -12,6 +12,7 @@ import pytest
 from marking import slow_after
 from tests.ontology.test_machine import play
 from tests.ontology.test_oracle import run
+from tests.ontology.test_paths import run_paths
 
 from ontolake.ontology.repository.s3 import datafusion as s3_datafusion
 from ontolake.ontology.repository.s3 import execute as s3_execute
@@ -70,6 +71,17 @@ def test_every_query_answers_so_without_datafusion(seed: int, monkeypatch: pytes
     monkeypatch.setattr(s3_execute, "MANY", 0)
     monkeypatch.setattr(s3_datafusion, "available", lambda: False)
     run(fresh_memory(), "v2", seed, 10)
+
+
+@pytest.mark.parametrize("seed", slow_after(1, range(80, 84)))
+def test_every_traversal_finds_the_ways_of_a_naive_store(engine: str, seed: int) -> None:
+    run_paths(fresh_memory(), engine, seed, 4 if seed == 80 else 10)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_tiny")
+def test_every_traversal_does_so_in_small_files(engine: str) -> None:
+    run_paths(fresh_memory(), engine, 90, 12)
 
 
 PROGRAMS = (1, 9)

@@ -149,22 +149,17 @@ def traverse(
     from ontolake.cli.typed_rows import write_paths
     from ontolake.errors import NotFound
     from ontolake.model.filters import FieldRef, Ref
-    from ontolake.model.restoring import restore
-    from ontolake.model.schema import schema_of
     from ontolake.model.types import type_info
     from ontolake.ontology.wheretext import parse_where, read_value
 
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
         info = store.find(type, "entity")
-        column = info.keys[0]
-        # A path may come by the type again, and a filter means the last of its type: the start is one of its own.
-        start: Any = restore([schema_of(info.cls)])[info.kind, info.name]
-        key_is = FieldRef[Any](Ref(start, type_info(start).keys[0].name)) == read_value(column, key)
-        if _bounded(store, store.query().entities(start).where(key_is), as_of).first() is None:
+        cls: Any = info.cls
+        key_is = FieldRef[Any](Ref(cls, info.keys[0].name)) == read_value(info.keys[0], key)
+        query: Query[Any] = _bounded(store, store.query().entities(cls).where(key_is), as_of)
+        if query.first() is None:
             raise NotFound(f"there is no {info.name} {key!r}" + (f" as of commit {as_of}" if as_of is not None else ""),
                            hint=f"see onto query entities {info.name}")
-        cls: Any = info.cls
-        query: Query[Any] = _bounded(store, store.query().entities(cls), as_of)
         for step in via:
             name, _, way = step.partition(":")
             if way not in ("", "forward", "reverse"):
@@ -173,10 +168,9 @@ def traverse(
             relation: Any = store.find(name, "relation").cls
             query = query.via(relation, direction=direction)
         end = type_info(query.asked[0].types[-1])
-        query = query.where(*(parse_where(text, end) for text in where or ()), key_is)
+        query = query.where(*(parse_where(text, end) for text in where or ()))
         if limit is not None:
             query = query.limit(limit)
-        query = query.starting_from(start)
         diagnostics = _diagnostics(store, query)
         if count:
             number = query.count()

@@ -7,7 +7,7 @@ Missing values follow SQL: a comparison with one is neither true nor false, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
 
 from ontolake.model.errors import SchemaValidationError
@@ -19,7 +19,8 @@ Side = Literal["left", "right"]
 class Ref(NamedTuple):
     """A value of a row: a field of `owner`, of an endpoint if there is a `side`, at a path inside it if there is one.
 
-    `path` goes through objects; `any_path` goes through lists too, and means any of the values that it finds.
+    `path` goes through objects; `any_path` goes through lists too, and means any of the values that it finds. `at` is
+    the position of the row on the path of a traversal; without it, the last row of `owner` is meant.
     """
 
     owner: Any
@@ -27,6 +28,7 @@ class Ref(NamedTuple):
     side: Side | None = None
     path: tuple[str | int, ...] = ()
     any_path: tuple[str, ...] | None = None
+    at: int | None = None
 
 
 class Compare(NamedTuple):
@@ -94,6 +96,19 @@ def refs_of(shape: Shape) -> Iterator[Ref]:
         yield shape.ref
         if isinstance(shape, Compare) and shape.other is not None:
             yield shape.other
+
+
+def with_refs(shape: Shape, change: Callable[[Ref], Ref]) -> Shape:
+    """The same filter with other fields. Aggregates in it stay as they are."""
+    if isinstance(shape, Junction):
+        return Junction(shape.op, with_refs(shape.left, change), with_refs(shape.right, change))
+    if isinstance(shape, Negation):
+        return Negation(shape.op, with_refs(shape.part, change))
+    if isinstance(shape.ref, Measure):
+        return shape
+    if isinstance(shape, Compare) and shape.other is not None:
+        return Compare(shape.op, change(shape.ref), change(shape.other))
+    return shape._replace(ref=change(shape.ref))
 
 
 class Condition:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from ontolake.model.filters import Measure, Order, Ref, Shape
+from ontolake.model.filters import Measure, Order, Ref, Shape, with_refs
 
 
 class Hop(NamedTuple):
@@ -48,6 +48,23 @@ class Plan(NamedTuple):
         for hop in self.hops:
             found += [hop.relation, end_of(hop)]
         return tuple(found)
+
+
+def with_hop(plan: Plan, hop: Hop) -> Plan:
+    """The plan with one more step.
+
+    Filters and orders so far mean the rows that the path has so far, also if it comes by their types again.
+    """
+    types = plan.types
+
+    def placed(ref: Ref) -> Ref:
+        if ref.at is not None or ref.owner not in types:
+            return ref
+        return ref._replace(at=len(types) - 1 - types[::-1].index(ref.owner))
+
+    where = None if plan.where is None else with_refs(plan.where, placed)
+    order = tuple(Order(placed(one.ref), one.descending) for one in plan.order)
+    return plan._replace(hops=(*plan.hops, hop), where=where, order=order)
 
 
 def end_of(hop: Hop) -> Any:

@@ -11,7 +11,7 @@ from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.hydrating import hydrator
-from ontolake.ontology.plan import Hop, Plan, Values, with_limit, with_where
+from ontolake.ontology.plan import Hop, Plan, Values, with_hop, with_limit, with_where
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.results import Path, Results
 
@@ -67,12 +67,6 @@ class Query(Generic[T]):
         """What the repository is asked, as data, for tools that want rows as they are stored."""
         return self._plan, self._values
 
-    def starting_from(self, cls: Any) -> Self:
-        """The same with another class of the same schema at its start, which filters can tell from later ones."""
-        if type_info(cls).schema_hash != type_info(self._plan.root).schema_hash:
-            raise QueryError(f"{cls!r} has another schema than {self._plan.root.__name__}")
-        return self._with(self._plan._replace(root=cls))
-
     # what to read
     def where(self, *conditions: Condition) -> Self:
         """Only rows that fulfil all of these, and what was asked for before."""
@@ -100,7 +94,9 @@ class Query(Generic[T]):
             ) -> Query[Path]:
         """Go on over a relation: from its left end to its right one, or `reverse`; from where we are if that is clear.
 
-        Results are `Path`s from then on.
+        Results are `Path`s from then on. A filter or order names the last row of its type on the path so far:
+        `entities(Person).where(Person.id == "ann").via(Follows)` starts from ann, and a `where` behind `via` is about
+        whom she follows.
         """
         info = type_info(relation)
         if info.kind != "relation":
@@ -116,8 +112,7 @@ class Query(Generic[T]):
                              f"and cannot be taken {direction or 'either way'} from {here.__name__}")
         hop = Hop(relation, fitting[0] == "forward")
         self._check(info.right if hop.forward else info.left)
-        plan = self._plan._replace(hops=(*self._plan.hops, hop))
-        return Query(self._repository, self._check, plan, self._values)
+        return Query(self._repository, self._check, with_hop(self._plan, hop), self._values)
 
     def without_relations(self) -> Self:
         """Paths with their entities only."""

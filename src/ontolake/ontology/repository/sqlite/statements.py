@@ -114,7 +114,8 @@ class _Compiler:
         return self._sources.key(row.alias, column.column) if indexed != column.column else None
 
     def _row_of(self, ref: Ref) -> _Row:
-        for position in range(len(self._rows) - 1, -1, -1):
+        places = range(len(self._rows) - 1, -1, -1) if ref.at is None else (ref.at,)
+        for position in places:
             row = self._rows[position]
             if row.cls is ref.owner:
                 return row if ref.side is None else self._end(position, ref.side)
@@ -205,7 +206,8 @@ class _Compiler:
         root = self._rows[0]
         if (
             root.info.kind == "entity" and isinstance(shape, Compare) and shape.op == "==" and shape.other is None
-            and shape.ref == Ref(root.cls, root.info.keys[0].name) and self._row_of(shape.ref) is root
+            and isinstance(shape.ref, Ref) and self._row_of(shape.ref) is root
+            and shape.ref == Ref(root.cls, root.info.keys[0].name, at=shape.ref.at)
         ):  # fmt: skip
             self._known_key = f"?{len(self._slots)}"
         return sql
