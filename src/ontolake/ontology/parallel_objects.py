@@ -92,7 +92,8 @@ class FileParts(KeyRange):
         if not tables:
             return empty_table(info, columns)
         found = within(concat(tables), span)
-        plain = len(tables) < 2 or not any(file.updates or file.superseded for file, _ in self.files)
+        past = any(file.superseded is not None for file, _ in self.files)
+        plain = not past and (len(tables) < 2 or not any(file.updates for file, _ in self.files))
         return found if history or plain else last_of_each(info, found)
 
     def _kinds(self, repository: S3Repository, info: TypeInfo, table: pa.Table) -> pa.Array:

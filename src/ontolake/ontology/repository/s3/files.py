@@ -26,6 +26,7 @@ from ontolake.ontology.repository.s3.access import Access
 from ontolake.ontology.repository.s3.layout import DataFile
 from ontolake.ontology.repository.s3.rows import (
     COMMIT,
+    FIRST,
     ROW,
     SUPERSEDED,
     VERSION,
@@ -75,7 +76,7 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
     # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
     split = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
     pq.write_table(table, sink, row_group_size=GROUP, write_batch_size=BATCH, compression="lz4",
-                   write_page_checksum=True, use_dictionary=[COMMIT, VERSION], write_statistics=told,
+                   write_page_checksum=True, use_dictionary=[COMMIT, VERSION, FIRST, SUPERSEDED], write_statistics=told,
                    column_encoding={ROW: "DELTA_BINARY_PACKED", **split}, store_schema=False)
     data = sink.getvalue().to_pybytes()
     found = described(info, table, path, version)

@@ -8,13 +8,15 @@ only reads of the past look at.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ontolake.ontology.repository.s3.files import Files, write_file
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
-from ontolake.ontology.repository.s3.rows import COMMIT, SUPERSEDED, Type, by_key, concat
+from ontolake.ontology.repository.s3.rows import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat
 from ontolake.ontology.repository.s3.scan import same_keys
 
 FAN = 12
@@ -62,12 +64,30 @@ def merge_all(info: Type, state: TypeState, files: Files, place: Place) -> Merge
 
 
 def parted(info: Type, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Of rows of several runs the last of every key, and the others with the commits that replaced them."""
+    """Split rows of neighbouring runs into the last row of every key, and the others with their successors' commits.
+
+    A merged run has only the last state of a key; `FIRST` says when its first one was, which is the successor.
+    """
     rows = by_key(info, rows)
     replaced = same_keys(info, rows)
-    successors = rows.column(COMMIT).to_numpy()[1:][replaced[:-1]] if len(rows) else []
-    old = rows.filter(pa.array(replaced)).append_column(SUPERSEDED, pa.array(successors, pa.int64()))
-    return (rows.filter(pa.array(~replaced)) if len(old) else rows), old
+    if not replaced.any():
+        return rows, rows.slice(0, 0)
+    first = _first(rows)
+    if FIRST in rows.column_names:
+        rows = rows.drop_columns([FIRST])
+    old = rows.filter(pa.array(replaced)).append_column(SUPERSEDED, pa.array(first[1:][replaced[:-1]], pa.int64()))
+    begins = np.append(True, ~replaced[:-1])
+    kept = rows.filter(pa.array(~replaced))
+    return kept.append_column(FIRST, pa.array(first[begins], pa.int64())), old
+
+
+def _first(rows: pa.Table) -> np.ndarray[Any, Any]:
+    """For each row the commit of the first state of its key within its run."""
+    commits = rows.column(COMMIT)
+    if FIRST in rows.column_names:
+        commits = pc.coalesce(rows.column(FIRST), commits)
+    found: np.ndarray[Any, Any] = commits.to_numpy()
+    return found
 
 
 def mergeable(state: TypeState) -> bool:

@@ -23,6 +23,13 @@ from ontolake.ontology.repository.sqlite.arrow import arrow_schema, typed_array
 
 COMMIT, VERSION, ROW = "commit_id", "schema_version_id", "row_id"
 SUPERSEDED = "$superseded_by"
+"""In files of replaced rows: the commit of the successor, or of a later state. Earlier releases took it from the runs
+they merged alone, and missed states between them."""
+
+FIRST = "$first_commit"
+"""In merged runs: the commit of the key's first state within the commits of the run. Absent where every row has its
+own commit."""
+
 _OURS = "$"
 _ZONED = 32
 """How long the text of a moment with a zone is: 26 characters up to the microseconds, 6 for the zone."""
