@@ -97,7 +97,6 @@ class Changer:
             raise UnsupportedError("this form of INSERT is not supported")
         conflict = tree.args.get("conflict")
         if conflict is None:
-            self._check(table, new)
             self._writer.insert(new)
             done = new
         else:
@@ -123,7 +122,6 @@ class Changer:
         row = [defaults.value(column) if place is None else store(parameters[place])
                for place, store, column in given.cells]  # fmt: skip
         new = Rows(given.table, tuples=[row])
-        self._check(given.table, new)
         self._writer.insert(new)
         return Result("INSERT 1", 1)
 
@@ -134,6 +132,9 @@ class Changer:
             single = node.this if isinstance(node, exp.Paren) else node
             cells = node.expressions if isinstance(node, exp.Tuple) else [single]
             self._check_width(columns, len(cells), explicit)
+            if given and len(cells) != len(given[0]):
+                raise SqlSyntaxError("the rows of VALUES have different lengths", position=self._statement.position(0),
+                                     hint="give every row as many values as the first; DEFAULT stands for a default")
             row: list[Any] = []
             for place, cell in enumerate(cells):
                 if isinstance(cell, exp.Placeholder):
@@ -149,7 +150,7 @@ class Changer:
             given.append(row)
         if computed:
             self._compute(columns, given, computed)
-        if columns == table.columns and not any(_DEFAULT in row for row in given):
+        if columns == table.columns and all(len(row) == len(columns) and _DEFAULT not in row for row in given):
             return Rows(table, tuples=given)
         return Rows(table, tuples=[self._filled(table, columns, row) for row in given])
 
@@ -187,8 +188,7 @@ class Changer:
 
     def _insert_or(self, table: Table, new: Rows, conflict: exp.OnConflict, target: exp.Table) -> Rows:
         """Insert the rows that are new, and leave or change the others. Returns those that were written."""
-        self._check(table, new)
-        new.check_not_null()
+        new.check()
         indexes = self._arbiters(table, conflict)
         nothing = "NOTHING" in str(conflict.args.get("action") or "").upper()
         if not nothing and len(indexes) != 1:
@@ -387,7 +387,6 @@ class Changer:
                  for column, node in assigned}  # fmt: skip
         new = Rows(table, tuples=[[given.get(column.column_id, cell)
                                    for column, cell in zip(table.columns, row, strict=True)] for row in old.tuples])
-        self._check(table, new)
         self._writer.update(old, new)
         return new
 
@@ -404,7 +403,6 @@ class Changer:
                 lenient = _is_given(node)
                 columns[table.place[column.column_id]] = coerced(column, found.column(skip + n), lenient=lenient)
         new = Rows(table, columns=columns)
-        self._check(table, new)
         self._writer.update(old, new)
         return new
 
@@ -417,10 +415,6 @@ class Changer:
 
     def _query(self, tree: exp.Expr) -> Result:
         return Plan(self._statement, tree, self._find).run(self._session, self._parameters)
-
-    def _check(self, table: Table, new: Rows) -> None:
-        if table.meta.checks and len(new):
-            defaults.check(table.full_name, table.meta.checks, new.arrow())
 
     def _returned(
         self, verb: str, table: Table, done: Rows, returning: exp.Returning | None, target: exp.Table

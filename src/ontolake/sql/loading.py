@@ -32,11 +32,9 @@ def load(
     if not len(rows):
         return 0
     if rows.few:
-        defaults.check(table.full_name, table.meta.checks, rows.arrow())
         Writer(session.keyspace, transaction).insert(rows)
         return len(rows)
-    rows.check_not_null()
-    defaults.check(table.full_name, table.meta.checks, rows.arrow())
+    rows.check()
     found, rows = _sorted(rows.key_strings(), rows)
     written = checked_keys(table, found.to_list())
     _insert(session, transaction, rows, written, rows.values())
@@ -57,7 +55,7 @@ def upsert(session: Session, transaction: Transaction, table: Table, data: pa.Ta
     if not len(rows):
         return 0
     keyspace = session.keyspace
-    rows.check_not_null()
+    rows.check()
     found = rows.key_strings()
     if len(rows) > 1:
         found, rows = _sorted(found, rows)
@@ -69,9 +67,8 @@ def upsert(session: Session, transaction: Transaction, table: Table, data: pa.Ta
     known = [n for n, key in enumerate(written) if key in there]
     count = load(session, transaction, table, rows.take(new).arrow())
     old, now = decoded(table, [there[written[n]] for n in known]), rows.take(known)
-    pairs = zip(old.values(), now.values(), strict=True) if known else ()
+    pairs = zip(old.encoded(), now.encoded(), strict=True) if known else ()
     changed = [n for n, (before, after) in enumerate(pairs) if before != after]
-    defaults.check(table.full_name, table.meta.checks, now.take(changed).arrow())
     Writer(keyspace, transaction).update(old.take(changed), now.take(changed))
     return count + len(changed)
 

@@ -11,10 +11,14 @@ from ontolake.history import Damage, Garbage
 from ontolake.sql import keys
 from ontolake.sql.catalog import PUBLIC, IndexMeta, Table
 from ontolake.sql.keyspace import Span
-from ontolake.sql.writing import decoded
+from ontolake.sql.rows import split_row
+from ontolake.sql.writing import Rows, decoded
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import Session
+
+_SHOWN = 20
+"""How many rows a report names at most."""
 
 
 def verify(session: Session) -> Iterator[Damage]:
@@ -40,7 +44,11 @@ def _verify_table(session: Session, table: Table) -> list[Damage]:
     for batch in session.keyspace.scan(table.span, keys=True):
         assert batch.keys is not None
         try:
-            rows = decoded(table, batch.values)
+            try:
+                rows = decoded(table, batch.values, whole=True)
+            except Corruption:
+                rows = decoded(table, batch.values)
+                found += _short(table, rows, batch.values.to_list())
             if rows.keys() != batch.keys.to_list():
                 found.append(Damage(table.full_name, "a row stands under another key than its own"))
             for index in table.indexes:
@@ -51,6 +59,26 @@ def _verify_table(session: Session, table: Table) -> list[Damage]:
     for index in table.indexes:
         if index.index_id in expected:
             found += _verify_index(session, table, index, expected[index.index_id])
+    return found
+
+
+def _short(table: Table, rows: Rows, values: list[bytes]) -> list[Damage]:
+    """Name the rows that were stored without their last columns, and the statement that gives them values."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, value in enumerate(values):
+        cells = split_row(value)
+        if cells.short is not None:
+            groups.setdefault((cells.short, len(cells.payloads)), []).append(number)
+    found: list[Damage] = []
+    for (short, count), numbers in groups.items():
+        columns = [column for column in table.columns if short < column.column_id <= count]
+        names = ", ".join(column.name for column in columns)
+        given = ", ".join(f"{column.name} = {'DEFAULT' if column.nullable or column.default_expr else '…'}"
+                          for column in columns)  # fmt: skip
+        shown = "; ".join(rows.describe_key(number) for number in numbers[:_SHOWN])
+        more = f"; and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+        found.append(Damage(table.full_name, f"rows were stored without {names}, which read as NULL: give them values "
+                            f"with UPDATE {table.full_name} SET {given} for {shown}{more}"))  # fmt: skip
     return found
 
 

@@ -158,7 +158,6 @@ def _migrate(definer: Definer, table: Table, old: ColumnMeta, new: ColumnMeta, c
         columns = [values if column.column_id == new.column_id else rows.columns[table.place[column.column_id]]
                    for column in changed.columns]  # fmt: skip
         after = Rows(changed, columns=columns)
-        defaults.check(table.full_name, table.meta.checks, after.arrow())
         if in_key:
             writer.insert(after)
         else:

@@ -3,15 +3,19 @@
 Column ids of a table start at 1 and are never used again, so a column's place in a row is its id less one: a dropped
 column is NULL there, and a row that is older than a column ends before it. These are the rules one row at a time;
 `vectors` has the same for whole columns.
+
+Earlier versions wrote rows that end before columns that their head counts, where INSERT gave fewer values than the
+table has columns. Such a row is short: what it lacks reads as NULL.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ontolake.errors import Corruption
-from ontolake.sql.types import Kind, Stored
+from ontolake.errors import Corruption, Invalid
+from ontolake.sql.types import WIDTHS, Kind, Stored
 
 VERSION = 1
 TOMBSTONE = bytes((VERSION, 1))
@@ -47,7 +51,9 @@ def head(columns: int) -> bytes:
 
 
 def encode_row(kinds: Sequence[int], values: Sequence[Stored]) -> bytes:
-    """The value of a row whose columns, by id, have these kinds and values."""
+    """The value of a row whose columns, by id, have these kinds and values. Raises `Invalid` unless all have one."""
+    if len(values) != len(kinds):
+        raise Invalid(f"a row has {len(values)} values for {len(kinds)} columns")
     width = (len(kinds) + 7) // 8
     nulls = 0
     parts = [b""]
@@ -70,14 +76,14 @@ def decode_row(kinds: Sequence[int], data: bytes, absent: Sequence[Stored] = ())
         if version != VERSION or flag:
             raise ValueError(f"it begins with {data[:2].hex()}")
         nulls = int.from_bytes(data[6 : 6 + width], "little")
-        at = 6 + width
+        at, end = 6 + width, len(data)
         values: list[Stored] = []
         number = -1
         for kind in kinds:
             number += 1
             if number >= count:
                 values.append(absent[number] if absent else None)
-            elif nulls >> number & 1:
+            elif nulls >> number & 1 or at == end:
                 values.append(None)
             else:
                 if kind == Kind.INT64 or kind == Kind.TIMESTAMP_NS:
@@ -93,6 +99,50 @@ def decode_row(kinds: Sequence[int], data: bytes, absent: Sequence[Stored] = ())
     except (ValueError, struct.error) as error:
         raise Corruption(f"a row value of {len(data)} bytes is not one: {error}") from error
     return values
+
+
+class Cells(NamedTuple):
+    """The payloads of a row, by column id, None for NULL, and the first column that the row is too short for."""
+
+    payloads: list[bytes | None]
+    short: int | None
+
+
+def split_row(data: bytes) -> Cells:
+    """The payloads of a row. Raises `Corruption` if it is not a live row."""
+    try:
+        version, flag, count, width = _head.unpack_from(data)
+        if version != VERSION or flag:
+            raise ValueError(f"it begins with {data[:2].hex()}")
+        nulls = int.from_bytes(data[6 : 6 + width], "little")
+        at, short = 6 + width, None
+        payloads: list[bytes | None] = []
+        for number in range(count):
+            if nulls >> number & 1:
+                payloads.append(None)
+            elif at == len(data):
+                short = number if short is None else short
+                payloads.append(None)
+            else:
+                (length,) = _length.unpack_from(data, at)
+                at += 4 + length
+                if at > len(data):
+                    raise ValueError("it ends too early")
+                payloads.append(data[at - length : at])
+    except (ValueError, struct.error) as error:
+        raise Corruption(f"a row value of {len(data)} bytes is not one: {error}") from error
+    return Cells(payloads, short)
+
+
+def decode_payload(kind: int, raw: bytes) -> Stored:
+    """The value of one column. Raises `Corruption` for a payload of another size."""
+    size = WIDTHS.get(Kind(kind))
+    if len(raw) != size if size is not None else len(raw) < 4 or int.from_bytes(raw[:4], "big") != len(raw) - 4:
+        raise Corruption(f"a row value has {len(raw)} bytes where {Kind(kind).name} belongs")
+    try:
+        return _decoded(kind, raw)
+    except UnicodeDecodeError as error:
+        raise Corruption(f"a row value has text that cannot be read: {error}") from error
 
 
 def _decoded(kind: int, raw: bytes) -> Stored:

@@ -325,8 +325,10 @@ class Wanted(NamedTuple):
     absent: Stored = None
 
 
-def decode_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type] = ()) -> list[pa.Array]:
-    """Columns of row values, in the order in which they are asked for. Raises `Corruption`.
+def decode_rows(
+    values: Strings, wanted: Sequence[Wanted], types: Sequence[Type] = (), *, whole: bool = False
+) -> list[pa.Array]:
+    """Columns of row values, in the order in which they are asked for. Raises `Corruption`; short rows only if `whole`.
 
     `types` may tell the types of all columns by id; then those of fixed width are passed over without a look.
     """
@@ -335,7 +337,28 @@ def decode_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type]
     try:
         return _decoded_rows(values, wanted, types)
     except IndexError:
-        raise Corruption("a row value ends too early") from None
+        error = Corruption("a row value ends too early")
+    except Corruption as raised:
+        error = raised
+    found = None if whole else _decoded_singly(values, wanted)
+    if found is None:
+        raise error
+    return found
+
+
+def _decoded_singly(values: Strings, wanted: Sequence[Wanted]) -> list[pa.Array] | None:
+    """The same one row at a time, where some are short; None if none is."""
+    cells = [rows.split_row(value) for value in values.to_list()]
+    if all(row.short is None for row in cells):
+        return None
+    columns = []
+    for place, type, absent in wanted:
+        raw = [row.payloads[place] if place < len(row.payloads) else None for row in cells]
+        found = [None if each is None else rows.decode_payload(type.kind, each) for each in raw]
+        if absent is not None:
+            found = [absent if place >= len(row.payloads) else each for row, each in zip(cells, found, strict=True)]
+        columns.append(stored_array(type, found))
+    return columns
 
 
 def _decoded_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type]) -> list[pa.Array]:

@@ -14,7 +14,8 @@ import apsw
 import pyarrow as pa
 
 from ontolake import faults
-from ontolake.sql import keys, rows, vectors
+from ontolake.errors import Invalid
+from ontolake.sql import defaults, keys, rows, vectors
 from ontolake.sql.catalog import IndexMeta, Table
 from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
 from ontolake.sql.keyspace import Keyspace, Span
@@ -38,6 +39,10 @@ class Rows:
         self._columns = None if columns is None else [_flat(column) for column in columns]
         self.count = len(tuples) if tuples is not None else len(columns[0]) if columns else 0
         self.few = self.count <= FEW
+        self._checked = False
+        widths = set(map(len, tuples)) if tuples is not None else {len(columns or ())}
+        if widths - {len(table.columns)}:
+            raise Invalid(f"a row of {table.full_name} does not have {len(table.columns)} values")
 
     def __len__(self) -> int:
         return self.count
@@ -87,7 +92,12 @@ class Rows:
         return vectors.encode_keys(table.prefix, table.key_types, [self.columns[n] for n in table.key_places])
 
     def values(self) -> list[bytes]:
-        """The row values."""
+        """The row values, to be written. Raises `NotNullError`, `CheckError`: no row that breaks a rule is encoded."""
+        self.check()
+        return self.encoded()
+
+    def encoded(self) -> list[bytes]:
+        """The row values, whatever the rules say: to be compared."""
         table = self.table
         places = table.places
         if self.few:
@@ -127,8 +137,15 @@ class Rows:
 
     # checking
 
-    def check_not_null(self) -> None:
-        """Raises `NotNullError`."""
+    def check(self) -> None:
+        """Check NOT NULL, then CHECK, unless that is done. Raises `NotNullError`, `CheckError`."""
+        if not self._checked:
+            self._check_not_null()
+            if self.table.meta.checks and self.count:
+                defaults.check(self.table.full_name, self.table.meta.checks, self.arrow())
+            self._checked = True
+
+    def _check_not_null(self) -> None:
         if self._tuples is not None and not any(None in row for row in self._tuples):
             return
         for n, column in self.table.required:
@@ -154,15 +171,15 @@ def _flat(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def decoded(table: Table, values: Sequence[bytes] | Strings) -> Rows:
-    """Rows from their stored values."""
+def decoded(table: Table, values: Sequence[bytes] | Strings, *, whole: bool = False) -> Rows:
+    """Rows from their stored values. Raises `Corruption`, with `whole` for short rows too."""
     strings = values if isinstance(values, Strings) else None
     if strings is None and len(values) <= FEW:
         order = [column.column_id - 1 for column in table.columns]
         found = [rows.decode_row(table.kinds, value, table.absent) for value in values]  # type: ignore[arg-type]
         return Rows(table, tuples=[[row[n] for n in order] for row in found])
     strings = strings or Strings.of(values)  # type: ignore[arg-type]
-    return Rows(table, columns=vectors.decode_rows(strings, [column.wanted for column in table.columns]))
+    return Rows(table, columns=vectors.decode_rows(strings, [column.wanted for column in table.columns], whole=whole))
 
 
 def checked_keys(table: Table, found: list[bytes]) -> list[bytes]:
@@ -181,10 +198,10 @@ class Writer:
         self._transaction = transaction
 
     def insert(self, new: Rows) -> None:
-        """Add rows whose keys are not there. Raises `UniqueError`, `NotNullError`."""
+        """Add rows whose keys are not there. Raises `UniqueError`, `NotNullError`, `CheckError`."""
         if not len(new):
             return
-        new.check_not_null()
+        new.check()
         found = new.keys()
         self._check_distinct(new, found)
         if len(found) > 1 and (taken := self._keyspace.get_many(found)):
@@ -204,10 +221,10 @@ class Writer:
             faults.reach("sql: index written")
 
     def update(self, old: Rows, new: Rows) -> None:
-        """Make rows others. Raises `UniqueError`, `NotNullError`."""
+        """Make rows others. Raises `UniqueError`, `NotNullError`, `CheckError`."""
         if not len(new):
             return
-        new.check_not_null()
+        new.check()
         before, after = old.keys(), new.keys()
         self._check_distinct(new, after)
         values = self._checked_values(new)
