@@ -261,7 +261,7 @@ class Machine(RuleBasedStateMachine):
         assert self.session.repository.head() == self.naive.head
 
     def compare(self, data: st.DataObject) -> None:
-        at = data.draw(st.none() | st.integers(0, self.naive.head + 1))
+        at = data.draw(st.none() | st.integers(0, self.naive.head))
         since = data.draw(st.integers(0, self.naive.head))
         number, word = data.draw(NUMBERS), data.draw(WORDS)
         self._compare_items(at, since, number, word, data.draw(st.sets(st.integers(0, 7), min_size=2, max_size=2)))

@@ -15,7 +15,7 @@ import pytest
 from marking import slow_after
 
 from ontolake.model import Condition
-from ontolake.ontology import Session, avg, count, count_where, left, max_, min_, right, sum_
+from ontolake.ontology import Session, UnknownCommitError, avg, count, count_where, left, max_, min_, right, sum_
 
 from .conftest import fresh_url
 from .naive import NaiveStore
@@ -165,7 +165,8 @@ def _any(value: Any, wanted: Any) -> bool:
 def check(session: Session, naive: NaiveStore, rng: random.Random) -> None:
     """Compare every form of query, with random filters and bounds in time."""
     head = len(naive.commits)
-    at = rng.choice([None, rng.randrange(head + 2)])
+    at = rng.choice([None, rng.randrange(head + 1)])
+    check_beyond(session, head, rng)
     for cls, make in ((Customer, customer_filter), (Order, order_filter)):
         condition, predicate = make(rng)
         query: Any = session.query().entities(cls).where(condition)
@@ -184,6 +185,18 @@ def check(session: Session, naive: NaiveStore, rng: random.Random) -> None:
         check_history(session, naive, cls, condition, predicate, at, rng)
     check_aggregates(session, naive, at, rng)
     check_relations(session, naive, at, rng)
+
+
+def check_beyond(session: Session, head: int, rng: random.Random) -> None:
+    """No form of query answers for a commit that is not there."""
+    beyond, start = head + rng.choice([1, 2, 1000, 2**63, 2**70]), session.query()
+    query: Any = rng.choice([start.entities(Customer), start.relations(Placed), start.entities(Customer).via(Placed),
+                             start.entities(Customer).where(Customer.id == "c1"), start.entities(Order).limit(1)])
+    query = rng.choice([query.as_of(beyond), query.history_since(beyond), query.as_of(0).history_since(beyond),
+                        query.as_of(beyond).with_history()])
+    with pytest.raises(UnknownCommitError, match=f"no commit {beyond}: ") as told:
+        rng.choice([query.collect, query.first])()
+    assert told.value.head == head
 
 
 def by_key(rows: Any) -> dict[Any, Any]:

@@ -16,6 +16,7 @@ from ontolake.model import Entity, Field, Relation, SchemaValidationError
 from ontolake.ontology import (
     QueryError,
     Session,
+    UnknownCommitError,
     avg,
     count,
     count_where,
@@ -339,3 +340,36 @@ def test_ends_and_own_fields_mix_in_every_form(session: Session) -> None:
         _ = left(Link).nope
     with pytest.raises(QueryError, match="not Link"):
         session.query().entities(Thing).where(Link.n == 1).count()
+
+
+@pytest.mark.parametrize("bound", [lambda q, at: q.as_of(at), lambda q, at: q.history_since(at),
+                                   lambda q, at: q.as_of(at).with_history()])  # fmt: skip
+def test_a_commit_beyond_the_head_is_refused_in_every_form(session: Session, bound: Any) -> None:
+    session.ensure([Thing(id="a", number=1), Odd(id="x", old=10), Link(left_key="a", right_key="x", n=1)])
+    session.commit()
+    start = session.query()
+    forms: list[Any] = [
+        lambda at: bound(start.entities(Thing), at).collect(), lambda at: bound(start.entities(Thing), at).first(),
+        lambda at: bound(start.entities(Thing).where(Thing.id == "a"), at).first(),
+        lambda at: bound(start.relations(Link), at).collect(), lambda at: bound(start.entities(Thing), at).to_arrow(),
+        lambda at: bound(start.relations(Link), at).where(left(Link).number == 1).to_arrow(),
+        lambda at: bound(start.entities(Thing), at).via(Link).collect(),
+        lambda at: bound(start.entities(Thing), at).via(Link).count(),
+        lambda at: bound(start.entities(Thing), at).count(), lambda at: bound(start.relations(Link), at).sum(Link.n),
+        lambda at: bound(start.entities(Thing), at).count_where(Thing.number > 0),
+        lambda at: bound(start.entities(Thing), at).group_by(Thing.level).agg(),
+    ]  # fmt: skip
+    for form in forms:
+        form(1)
+        with pytest.raises(UnknownCommitError, match="there is no commit 2: the newest is 1") as told:
+            form(2)
+        assert (told.value.commit_id, told.value.head) == (2, 1)
+        for wrong in (-1, "1", 1.0, True, None):
+            with pytest.raises(QueryError, match="takes a number from 0 on"):
+                form(wrong)
+
+
+def test_a_new_store_has_no_commit_but_its_beginning(session: Session) -> None:
+    assert session.query().entities(Thing).as_of(0).collect() == []
+    with pytest.raises(UnknownCommitError, match="nothing has been committed yet"):
+        session.query().entities(Thing).as_of(1).count()

@@ -83,9 +83,11 @@ def _query(
 
 
 def _bounded(store: TypedStore, query: Query[Any], as_of: int | None) -> Query[Any]:
+    from ontolake.ontology.bounds import check_commits
+
     if as_of is None:
         return query
-    store.snapshot(as_of)  # raises if there is no such commit
+    check_commits(store.repository, as_of)
     return query.as_of(as_of)
 
 
@@ -97,15 +99,9 @@ def _format(format: Format | None, json: bool) -> Format:
 
 def _diagnostics(store: TypedStore, query: Query[Any]) -> dict[str, Any]:
     """Why there may be less than expected: the moment lies before the current schema."""
-    from ontolake.model.types import type_info
+    from ontolake.ontology.query import diagnostics
 
-    plan, values = query.asked
-    if values.as_of is None:
-        return {}
-    activation = max(store.repository.activation(type_info(cls)) for cls in plan.types)
-    if values.as_of >= activation:
-        return {}
-    return {"reason": "commit_before_activation", "activation_commit_id": activation}
+    return diagnostics(store.repository, *query.asked)
 
 
 def _answer(

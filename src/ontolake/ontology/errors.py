@@ -139,13 +139,15 @@ class UninitializedStorageError(OntologyError, NotFound):
 
 
 class UnknownCommitError(OntologyError, NotFound):
-    """There is no such commit."""
+    """There is no such commit. `head` is the newest one, if that was looked at."""
 
     exit_code = 5
 
-    def __init__(self, commit_id: Any) -> None:
-        super().__init__(f"there is no commit {commit_id!r}", hint="see list_commits() or onto commits")
+    def __init__(self, commit_id: Any, head: int | None = None) -> None:
+        newest = "" if head is None else f": the newest is {head}" if head else ": nothing has been committed yet"
+        super().__init__(f"there is no commit {commit_id!r}{newest}", hint="see list_commits() or onto commits")
         self.commit_id = commit_id
+        self.head = head
 
 
 __all__ = [

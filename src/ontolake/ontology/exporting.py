@@ -16,6 +16,7 @@ from ontolake.errors import AlreadyExists
 from ontolake.model.filters import Order, Ref
 from ontolake.model.schema import canonical_json, schema_of
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.bounds import check_commits
 from ontolake.ontology.plain import text_of
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository
@@ -33,8 +34,12 @@ def _quietly(step: str, done: int, total: int | None) -> None:
 def lines(
     repository: Repository, types: Sequence[TypeInfo], *, as_of: int | None = None, progress: Progress = _quietly
 ) -> Iterator[str]:  # fmt: skip
-    """The lines of an export, all of one moment: schemas, then the rows of each type by key."""
+    """The lines of an export, all of one moment: schemas, then the rows of each type by key.
+
+    Raises `UnknownCommitError`.
+    """
     with repository.reading():
+        check_commits(repository, as_of)
         moment = repository.head() if as_of is None else as_of
         for info in types:
             yield f'{{"kind":"schema","schema":{canonical_json(schema_of(info.cls))}}}'
@@ -78,6 +83,7 @@ def write_parquet(
     directory.mkdir(parents=True, exist_ok=True)
     done = 0
     with repository.reading():
+        check_commits(repository, as_of)
         moment = repository.head() if as_of is None else as_of
         for info in types:
             order = tuple(Order(Ref(info.cls, column.name), False) for column in info.keys)

@@ -268,7 +268,7 @@ class TypedParallel:
         head = self.head()
         for commit in (as_of, since):
             if commit is not None and not 0 <= commit <= head:
-                raise UnknownCommitError(commit)
+                raise UnknownCommitError(commit, head)
         return View(head if as_of is None else as_of, mode, since or 0)
 
     def splits(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.filters import Aggregate, Condition, FieldRef, Junction, Measure, Order, refs_of
 from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
+from ontolake.ontology.bounds import check_commits, commit_number, natural
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.hydrating import hydrator
 from ontolake.ontology.plan import Hop, Plan, Values, with_hop, with_limit, with_where
@@ -120,24 +122,26 @@ class Query(Generic[T]):
 
     # when
     def as_of(self, commit_id: int) -> Self:
-        """As it was after this commit."""
-        return self._with(self._plan._replace(as_of=True), self._values._replace(as_of=natural(commit_id, "as_of")))
+        """As it was after this commit. Answers raise `UnknownCommitError` if it is not there by then."""
+        return self._with(self._plan._replace(as_of=True),
+                          self._values._replace(as_of=commit_number(commit_id, "as_of")))
 
     def with_history(self) -> Self:
         """Every state of every row, in the order of commits."""
         return self._with(self._plan._replace(history=True))
 
     def history_since(self, commit_id: int) -> Self:
-        """Every state that came after this commit."""
+        """Every state that came after this commit. Answers raise `UnknownCommitError` if it is not there by then."""
         return self._with(self._plan._replace(history=True, since=True),
-                          self._values._replace(since=natural(commit_id, "history_since")))
+                          self._values._replace(since=commit_number(commit_id, "history_since")))
 
     # answers
     def collect(self) -> Results[T]:
         """All results."""
         plan = self._plan
-        found = self._paths() if plan.hops else hydrator(plan.root)(self._repository.run(plan, self._values))
-        return Results(cast("list[T]", found), _diagnostics(self._repository, plan, self._values))
+        with bounded(self._repository, self._values):
+            found = self._paths() if plan.hops else hydrator(plan.root)(self._repository.run(plan, self._values))
+            return Results(cast("list[T]", found), diagnostics(self._repository, plan, self._values))
 
     def first(self) -> T | None:
         """The first result, or None."""
@@ -147,17 +151,19 @@ class Query(Generic[T]):
             values = Values(*self._values[:5], 1, self._values.offset)
         else:
             values = self._values._replace(limit=min(1, self._values.limit or 0))
-        if plan.hops:
-            found: Any = self._with(plan, values)._paths()
-        else:
-            found = hydrator(plan.root)(self._repository.run(plan, values))
+        with bounded(self._repository, values):
+            if plan.hops:
+                found: Any = self._with(plan, values)._paths()
+            else:
+                found = hydrator(plan.root)(self._repository.run(plan, values))
         return found[0] if found else None
 
     def to_arrow(self) -> pa.Table:
         """All results as an Arrow table: the fields under their stored names, and `commit_id`."""
         if self._plan.hops:
             raise QueryError("paths have no Arrow form", hint="query the relation, or collect() the paths")
-        return self._repository.run_arrow(self._plan, self._values)
+        with bounded(self._repository, self._values):
+            return self._repository.run_arrow(self._plan, self._values)
 
     def _paths(self) -> list[Path]:
         plan = self._plan
@@ -214,7 +220,8 @@ class Query(Generic[T]):
             raise QueryError(f"limit and offset mean nothing for {aggregate.ref.op}",
                              hint="collect() the results, or leave them out")
         plan = plan._replace(output="measures", measures=(aggregate.ref,), order=())
-        rows = list(self._repository.run(plan, self._values._replace(measures=aggregate.values)))
+        with bounded(self._repository, self._values):
+            rows = list(self._repository.run(plan, self._values._replace(measures=aggregate.values)))
         return decode_measure(plan, aggregate.ref, rows[0][0])
 
 
@@ -264,7 +271,9 @@ class Grouped:
         given: tuple[Any, ...] = ()
         for aggregate in measures.values():
             given += aggregate.values
-        rows = self._repository.run(plan, self._values._replace(measures=given))
+        with bounded(self._repository, self._values):
+            rows = list(self._repository.run(plan, self._values._replace(measures=given)))
+            told = diagnostics(self._repository, plan, self._values)
         width = len(keys)
         return Results((
             {
@@ -273,10 +282,21 @@ class Grouped:
                    for (name, one), value in zip(measures.items(), row[width:], strict=True)},
             }
             for row in rows
-        ), _diagnostics(self._repository, plan, self._values))  # fmt: skip
+        ), told)  # fmt: skip
 
 
-def _diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str, Any]:
+@contextlib.contextmanager
+def bounded(repository: Repository, values: Values) -> Iterator[None]:
+    """Read of one moment where a query has bounds in time. Raises `UnknownCommitError` for one beyond the head."""
+    if values.as_of is None and values.since is None:
+        yield
+        return
+    with repository.reading():
+        check_commits(repository, values.as_of, values.since)
+        yield
+
+
+def diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str, Any]:
     """Why there may be less than expected: the moment asked about lies before what typed reads can see."""
     if values.as_of is None:
         return {}
@@ -334,10 +354,3 @@ def _key_name(ref: Any, plan: Plan) -> str:
     name = ".".join([ref.name, *map(str, ref.path)])
     alike = [other for other in plan.groups if other.name == ref.name and other.path == ref.path]
     return name if len(alike) < 2 else f"{ref.side or ref.owner.__name__}.{name}"
-
-
-def natural(number: Any, what: str) -> int:
-    """A number of rows or commits that a caller gave. Raises `QueryError` for anything else."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
-        raise QueryError(f"{what} takes a number from 0 on, not {number!r}")
-    return number

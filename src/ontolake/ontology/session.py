@@ -13,6 +13,7 @@ from ontolake.history import Change, ChangeKind, Commit
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.bounds import natural
 from ontolake.ontology.changes import Changes
 from ontolake.ontology.committing import commit_difference
 from ontolake.ontology.config import Config
@@ -28,7 +29,7 @@ from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.events.store import EventStore
 from ontolake.ontology.intents import Intents, Row
 from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult
-from ontolake.ontology.query import QueryStart, natural
+from ontolake.ontology.query import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.upgraders import Given
 from ontolake.ontology.versioned import TypedHistory

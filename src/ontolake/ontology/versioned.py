@@ -20,6 +20,7 @@ from ontolake.model.codecs import json_text
 from ontolake.model.filters import Order
 from ontolake.model.filters import Ref as FieldOf
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.bounds import check_commits
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import UnknownCommitError
 from ontolake.ontology.plan import Plan, Values
@@ -125,8 +126,9 @@ class TypedHistory(ABC):
     def _commit_or(self, commit: int | None, otherwise: Any) -> Any:
         if commit is None:
             return otherwise
-        if isinstance(commit, bool) or not isinstance(commit, int) or not 0 <= commit <= self.repository.head():
+        if isinstance(commit, bool) or not isinstance(commit, int) or commit < 0:
             raise UnknownCommitError(commit)
+        check_commits(self.repository, commit)
         return commit
 
 
