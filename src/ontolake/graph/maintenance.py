@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
+from ontolake.graph.indexes import check_index, make_index, masked, refresh_indexes, wanted_indexes
 from ontolake.graph.lineage import first_parents, merge_base
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
 from ontolake.graph.staging import FRAGMENT_ROWS
-from ontolake.graph.types import LEFT, RIGHT, GraphType, resolve_table
+from ontolake.graph.types import GraphType, resolve_table
 from ontolake.history import Damage, Garbage
 
 if TYPE_CHECKING:
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
     from ontolake.graph.graph import Graph
 
-INDEX_ROWS = 10_000
-"""Rows from which on a table's keys get an index when it is optimized."""
-
 PASSIVE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
-INDEX_KINDS: Mapping[str, str] = {"btree": "BTREE", "text": "INVERTED", "vector": "IVF_PQ"}
 
 
 class Optimized(NamedTuple):
@@ -99,28 +96,14 @@ def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     return any(f"{column}_idx" not in described for column in wanted_indexes(kind, rows))
 
 
-def wanted_indexes(kind: GraphType, rows: int) -> list[str]:
-    """The columns that should have a BTREE."""
-    found = [field.name for field in kind.fields if field.index and field.type not in ("json", "vector", "blob")]
-    if rows >= INDEX_ROWS:
-        found += [kind.keys[0]] if kind.kind == "node" else [LEFT, RIGHT]
-    return list(dict.fromkeys(found)) if rows else []
-
-
 def _optimize_one(
     dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting, index_rows: int | None
 ) -> None:  # fmt: skip
+    before = masked(dataset)
     if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
         compacting(dataset)
-    if index_rows is not None and dataset.count_rows() > index_rows:
-        return
-    there = {index.name for index in dataset.describe_indices()}
-    if there:
-        dataset.optimize.optimize_indices()
-    for column in wanted_indexes(kind, dataset.count_rows()):
-        if f"{column}_idx" not in there:
-            dataset.create_scalar_index(column, "BTREE")
-            made.append(column)
+    if index_rows is None or dataset.count_rows() <= index_rows:
+        made += refresh_indexes(dataset, kind, before)
 
 
 def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
@@ -128,23 +111,10 @@ def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, 
     state = graph._manifest_state(branch)
     key = resolve_table(table, state.pins)
     type_ = state.types[key]
-    field = type_.by_name.get(column)
-    if field is None:
-        raise Invalid(f"{type_.table} has no column {column!r}", hint=f"it has {', '.join(type_.by_name)}")
-    if kind not in INDEX_KINDS:
-        raise Invalid(f"the index {kind!r} is not known", hint=f"choose one of {', '.join(INDEX_KINDS)}")
-    fits = {"text": field.type == "str", "vector": field.type == "vector",
-            "btree": field.type not in ("vector", "blob", "json")}[kind]
-    if not fits:
-        raise Invalid(f"{type_.table}.{column} is of the type {field.type}, which takes no {kind} index")
+    check_index(type_, column, kind)
 
     def act(dataset: LanceDataset) -> None:
-        if kind == "vector":
-            rows = dataset.count_rows()
-            partitions = max(1, min(256, rows // 4096))
-            dataset.create_index(column, "IVF_FLAT", metric="L2", num_partitions=partitions, replace=True)
-        else:
-            dataset.create_scalar_index(column, INDEX_KINDS[kind], replace=True)  # type: ignore[arg-type]
+        make_index(dataset, column, kind)
 
     rework_one(graph, state, key, act, PASSIVE, "index", actor)
 

@@ -71,10 +71,7 @@ def _by_text(view: TableView, text: str, column: str | None, limit: int, filter:
     if not columns or any(name not in indexed for name in columns):
         raise Invalid(f"{view.name} has no text index" + (f" on {column!r}" if column else ""),
                       hint="make one with graph.index(table, column, kind='text'), or onto graph index --kind text")
-    with filtering(view.kind, filter):
-        return view.dataset.to_table(
-            columns=[*_names(view), "_score"], full_text_query={"query": text, "columns": columns}, limit=limit,
-            filter=to_sql(filter), prefilter=filter is not None)  # fmt: skip
+    return _best(view, limit, filter, "_score", full_text_query={"query": text, "columns": columns})
 
 
 def _by_vector(view: TableView, vector: Sequence[float], column: str | None, limit: int, filter: Any) -> pa.Table:
@@ -87,9 +84,22 @@ def _by_vector(view: TableView, vector: Sequence[float], column: str | None, lim
     import numpy as np
 
     nearest = {"column": known[0].name, "q": np.asarray(vector, dtype=np.float32), "k": limit}
+    return _best(view, limit, filter, "_distance", nearest=nearest)
+
+
+def _best(view: TableView, limit: int, filter: Any, score: str, **query: Any) -> pa.Table:
+    """The first rows of a ranking.
+
+    An index may hold rows that are gone: they take places and are left out of what it returns. Where that comes back
+    short, it is asked again for those that are there, which takes a look at all row ids.
+    """
+    columns, where = [*_names(view), score], to_sql(filter)
     with filtering(view.kind, filter):
-        return view.dataset.to_table(columns=[*_names(view), "_distance"], nearest=nearest, filter=to_sql(filter),
-                                     prefilter=filter is not None)  # fmt: skip
+        if where is None:
+            found = view.dataset.to_table(columns=columns, limit=limit, **query)
+            if found.num_rows == min(limit, view.pin.rows):
+                return found
+        return view.dataset.to_table(columns=columns, limit=limit, filter=where or "true", prefilter=True, **query)
 
 
 def _joined(view: TableView, by_text: pa.Table, by_vector: pa.Table, limit: int) -> pa.Table:

@@ -10,7 +10,8 @@ from ontolake.errors import Corruption
 from ontolake.faults import reach
 from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
-from ontolake.graph.maintenance import COMPACTION, PASSIVE, optimize, rework_one, wanted_indexes, worth_it
+from ontolake.graph.indexes import wanted_indexes
+from ontolake.graph.maintenance import COMPACTION, PASSIVE, optimize, rework_one, worth_it
 from ontolake.graph.place import Place
 from ontolake.graph.snapshot import TableView
 from ontolake.graph.types import GraphType
