@@ -323,3 +323,138 @@ def test_the_command_shows_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [each["begins_in"] for each in shown] == ["catalog", "rows of main.public.t", "indexes of main.public.t"]
     assert main(["sql", "ranges", url]) == 0
     assert row_key(100).hex() in capsys.readouterr().out
+
+
+RELATIVE = {
+    "native": ("main.db", ["late.db", "sqlite:///late%20rows.db", "deeper/late.db"]),
+    "pages": ("file://{}/main.db", ["file://./late.db", "file://./deeper/late.db"]),
+    "objects": ("file://{}/main", ["file://./late", "deeper/late/"]),
+}
+
+
+@pytest.fixture(params=slow_after(1, [f"{kind} {url}" for kind, (_, urls) in RELATIVE.items() for url in urls]))
+def moved_beside(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+    """A folder with a database one of whose ranges is at a relative place, and the name of the database."""
+    kind, url = request.param.split()
+    folder = tmp_path / "made here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    name = RELATIVE[kind][0].format(str(folder).replace(" ", "%20"))
+    with open_database(name) as db:
+        fill(db)
+        db.ranges.split(row_key(100))
+        db.ranges.move(row_key(100), url)
+        assert [each.url for each in db.ranges.list()] == ["", url]
+    return folder, name.removeprefix("file://")
+
+
+def url_of(folder: Path, name: str) -> str:
+    """The URL of the database of that name, wherever its folder is now."""
+    return f"file://{folder}/main{'.db' if name.endswith('.db') else ''}" if "/" in name else f"{folder}/{name}"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*")
+            if each.is_file() and not each.name.endswith(("-wal", "-shm", ".lock"))}  # fmt: skip
+
+
+def test_a_relative_place_is_beside_the_database_from_any_folder(
+    moved_beside: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, name = moved_beside
+    elsewhere, other = tmp_path / "elsewhere", tmp_path / "moved"
+    elsewhere.mkdir()
+    folder.rename(other)
+    monkeypatch.chdir(elsewhere)
+    for readonly in (True, False):
+        with open_database(url_of(other, name), readonly=readonly) as db:
+            assert len(db.execute("SELECT id FROM t").fetchall()) == 199
+    with open_database(url_of(other, name)) as db:
+        db.execute("UPDATE t SET b = 'far' WHERE id = 150")
+        assert list(db.verify()) == []
+        if "/" in name:  # not a native file, which has no branches
+            db.branches.create("dev")
+            with open_database(url_of(other, name), branch="dev") as dev:
+                assert len(dev.execute("SELECT id FROM t").fetchall()) == 199
+            db.branches.delete("dev")
+    monkeypatch.chdir(other)
+    with open_database(url_of(other, name)) as db:
+        assert db.execute("SELECT b FROM t WHERE id = 150").fetchall() == [("far",)]
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("readonly", [True, False])
+def test_a_range_whose_database_is_missing_is_an_error_that_creates_nothing(
+    moved_beside: tuple[Path, str], tmp_path: Path, readonly: bool
+) -> None:
+    folder, name = moved_beside
+    for home in (*folder.glob("late*"), *folder.glob("deeper")):
+        home.rename(tmp_path / f"away-{home.name}")
+    before = files(folder)
+    wanted = rf"begins at {row_key(100).hex()} is in \S*late\S*, which cannot be used"
+    with pytest.raises(NotFound, match=wanted) as told:
+        open_database(url_of(folder, name), readonly=readonly)
+    assert "nothing was read or created" in str(told.value.hint)
+    assert files(folder) == before
+    assert not [*folder.glob("late*"), *folder.glob("deeper")]
+    for home in tmp_path.glob("away-*"):
+        home.rename(folder / home.name.removeprefix("away-"))
+    with open_database(url_of(folder, name), readonly=readonly) as db:
+        assert len(db.execute("SELECT id FROM t").fetchall()) == 199
+
+
+def test_another_database_in_the_place_of_a_range_is_refused(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        db.ranges.split(row_key(100))
+        db.ranges.move(row_key(100), "late.db")
+    (tmp_path / "late.db").unlink()
+    with open_database(f"{tmp_path}/late.db") as other:
+        fill(other)
+    for readonly in (True, False):
+        with pytest.raises(NotFound, match="another database is there"):
+            open_database(f"{tmp_path}/main.db", readonly=readonly)
+
+
+def test_a_range_that_an_earlier_version_kept_in_another_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with open_database("data/main.db") as db:
+        fill(db)
+        db.ranges.split(row_key(100))
+        db.ranges.move(row_key(100), "late.db")
+    (tmp_path / "data/late.db").rename(tmp_path / "late.db")
+    with pytest.raises(NotFound, match=rf"move {tmp_path}/late.db there"):
+        open_database("data/main.db")
+    (tmp_path / "late.db").rename(tmp_path / "data/late.db")
+    with open_database("data/main.db") as db:
+        assert len(db.execute("SELECT id FROM t").fetchall()) == 199
+
+
+def test_places_that_cannot_keep_a_range_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, url in (("main.db", ":memory:"), (f"memory://{secrets.token_hex(4)}", "x.db"), (":memory:", "x.db")):
+        with open_database(name) as db:
+            fill(db)
+            db.ranges.split(row_key(100))
+            with pytest.raises(Invalid):
+                db.ranges.move(row_key(100), url)
+            assert len(db.execute("SELECT id FROM t").fetchall()) == 199
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["main.db"]
+
+
+def test_two_spellings_of_a_place_are_one_database(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        db.ranges.split(row_key(50))
+        db.ranges.split(row_key(100))
+        db.ranges.move(row_key(50), "late.db")
+        db.ranges.move(row_key(100), f"sqlite:///{tmp_path}/./late.db")
+        db.execute("UPDATE t SET b = 'z' WHERE id > 10")
+        assert [each.url for each in db.ranges.list()] == ["", "late.db", "late.db"]
+        db.ranges.move(row_key(100), f"{tmp_path}/../{tmp_path.name}/main.db")
+        assert [each.url for each in db.ranges.list()] == ["", "late.db", ""]
+        assert len(db.execute("SELECT id FROM t WHERE b = 'z'").fetchall()) == 188
+        assert list(db.verify()) == []

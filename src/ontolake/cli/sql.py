@@ -56,17 +56,19 @@ def sql(
 
 def _ranges(url: str, out: Out) -> None:
     """Which database holds which keys."""
+    from ontolake.sql.homes import resolved
     from ontolake.sql.ranges import described
 
     with _open(url, "main", None, readonly=True) as opened:
-        found = [(each, described(each.start, opened.catalog())) for each in opened.ranges.list()]
+        found = [(each, described(each.start, opened.catalog()), resolved(url, each.url) if each.url else url)
+                 for each in opened.ranges.list()]  # fmt: skip
     if out.json:
-        out.document([{"start": each.start.hex(), "end": each.end.hex(), "url": each.url or url, "begins_in": begins}
-                      for each, begins in found])  # fmt: skip
+        out.document([{"start": each.start.hex(), "end": each.end.hex(), "url": place, "begins_in": begins}
+                      for each, begins, place in found])  # fmt: skip
     else:
         out.table([Column("start"), Column("end"), Column("begins in"), Column("database")],
-                  [(each.start.hex() or None, each.end.hex() or None, begins, each.url or url)
-                   for each, begins in found])  # fmt: skip
+                  [(each.start.hex() or None, each.end.hex() or None, begins, place)
+                   for each, begins, place in found])  # fmt: skip
 
 
 def _open(url: str, branch: str, database: str | None, *, readonly: bool) -> Database:

@@ -27,9 +27,9 @@ _WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 def connect(
     url: str, *, branch: str = "main", at: int | None = None, readonly: bool = False, takeover: bool = False,
-    **knobs: Any,
+    create: bool = True, **knobs: Any,
 ) -> apsw.Connection:
-    """A SQLite connection to the database at `url`, which is started where there is none (unless read-only).
+    """A SQLite connection to the database at `url`, started where there is none if `create` and not read-only.
 
     `path.db`, `sqlite:///path.db` and `:memory:` are native files. Every other URL is SQLite on our pages: `branch`
     names a copy-on-write branch, and `at` an LSN, at which the past is read. There a transaction is durable when it
@@ -50,10 +50,10 @@ def connect(
         if branch != "main" or at is not None or takeover or knobs:
             raise Invalid(f"{url!r} is a native SQLite file: it has no branches, no past, no fence and no options",
                           hint="use file:///absolute/path.db for a database on our pages")
-        return _connect_native(location.path, readonly)
+        return _connect_native(location.path, readonly, create)
     place = shared(url)
     # A database that is not there has no branch but main.
-    database = place.join(knobs, create=not readonly and branch == "main", writes=not readonly)
+    database = place.join(knobs, create=create and not readonly and branch == "main", writes=not readonly)
     try:
         storage = database.storage
         found = storage.resolve_branch(branch)
@@ -70,9 +70,11 @@ def connect(
     return _connect_pages(url, file, readonly)
 
 
-def _connect_native(path: str, readonly: bool) -> apsw.Connection:
+def _connect_native(path: str, readonly: bool, create: bool) -> apsw.Connection:
+    if not create and path != ":memory:" and not os.path.lexists(path):
+        raise NotFound(f"there is no file {path}", hint="check the path and its folder")
     try:
-        connection = apsw.Connection(path, _READ if readonly else _WRITE)
+        connection = apsw.Connection(path, _READ if readonly else _WRITE if create else apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("PRAGMA schema_version").fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:

@@ -33,18 +33,22 @@ class Layout(NamedTuple):
     error: Callable[..., OntolakeError]
 
     def open(
-        self, url: str, *, branch: str = "main", readonly: bool, takeover: bool, synchronous: str
+        self, url: str, *, branch: str = "main", readonly: bool, takeover: bool, synchronous: str, create: bool = True
     ) -> apsw.Connection:  # fmt: skip
-        """A connection to the database at `url`, ready for use. Raises what `connect` does, and the layout's error."""
+        """A connection to the database at `url`, ready for use. Raises what `connect` does, and the layout's error.
+
+        Without `create`, the database has to be there.
+        """
         if synchronous not in SYNCHRONOUS:
             raise Invalid(f"synchronous cannot be {synchronous!r}", hint=f"use {' or '.join(SYNCHRONOUS)}")
         location = urls.parse(url)
         native = location.place is urls.Place.SQLITE
-        if not readonly and location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE) and location.path != ":memory:":
+        is_file = location.place in (urls.Place.SQLITE, urls.Place.PAGE_FILE) and location.path != ":memory:"
+        if create and not readonly and is_file:
             self._make_folder(Path(location.path).parent)
-        connection = connect(url, branch=branch, readonly=readonly, takeover=takeover and not native)
+        connection = connect(url, branch=branch, readonly=readonly, takeover=takeover and not native, create=create)
         try:
-            self._set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly)
+            self._set_up(connection, url, native=native, synchronous=synchronous, readonly=readonly, create=create)
         except BaseException:
             connection.close(True)
             raise
@@ -58,13 +62,13 @@ class Layout(NamedTuple):
                           hint="choose another place, or check the rights") from error
 
     def _set_up(self, connection: apsw.Connection, name: str, *,
-                native: bool, synchronous: str, readonly: bool) -> None:
+                native: bool, synchronous: str, readonly: bool, create: bool) -> None:
         """Prepare a connection for use, and a database that is empty with it. What is not ours is left as it is."""
         connection.pragma("busy_timeout", 5000)
         # Else SQLite plans a statement anew for every value that stands in a range, which costs more than running it.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         is_new = not self._is_ours(connection, name)
-        if is_new and readonly:
+        if is_new and (readonly or not create):
             raise self.error(name, "is empty", hint="open it for writing first")
         if native:
             if is_new:

@@ -8,6 +8,7 @@ from typing import Any
 from ontolake import engine, faults, urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branch
+from ontolake.sql import homes
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.schema import NEWEST
 from ontolake.storage import Storage, open_storage
@@ -90,7 +91,7 @@ class Branches:
             urls_found: Any = connection.execute("SELECT DISTINCT url FROM range WHERE url <> ''").fetchall()
         finally:
             connection.close(True)
-        found = [Branches(url) for (url,) in urls_found]
+        found = [Branches(homes.resolved(self._url, url)) for (url,) in urls_found]
         for each in found:
             each._check()
         return found

@@ -16,7 +16,7 @@ import apsw
 
 from ontolake import faults
 from ontolake.errors import Invalid, NotFound
-from ontolake.sql import keys
+from ontolake.sql import homes, keys
 from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
 from ontolake.sql.keyspace import Batch, Keyspace, Span
 from ontolake.sql.schema import NEWEST
@@ -196,6 +196,11 @@ def read(connection: apsw.Connection) -> list[Range]:
     return [Range(start, end, url) for (start, url), end in zip(rows, ends, strict=True)]
 
 
+def is_home(connection: apsw.Connection) -> bool:
+    """Whether a database holds ranges of another one."""
+    return connection.execute("SELECT 1 FROM counter WHERE name = ?", (_MARK,)).fetchone() is not None
+
+
 def undo(connection: apsw.Connection, published: int) -> None:
     """Remove the versions that were written to a range but never published. Inside a transaction."""
     newest: Any = connection.execute(f"SELECT {NEWEST}").get
@@ -253,9 +258,11 @@ class Ranges:
     def move(self, start: bytes, url: str) -> None:
         """Move the range that begins at `start` to a database of its own at `url`, or, with "", to the main one.
 
-        Raises `Invalid` if something else is at `url`, `UnsupportedError` on a branch, `NotFound`.
+        A relative path is relative to the folder of the main database. Raises `Invalid` if something else is at `url`
+        or it cannot keep a range, `UnsupportedError` on a branch, `NotFound`.
         """
         self._check_key(start)
+        url = self._known(url)
         if self._session.branch != "main":
             raise UnsupportedError("ranges of a branch cannot be moved", hint="move them on main")
         with self._session.writing("-- move"):
@@ -280,7 +287,7 @@ class Ranges:
             self._copy(source, known.connection, held)
             known.connection.execute("UPDATE state SET version = max(version, ?)", (session.state()[0],))
         else:
-            target = session.connect(url)
+            target = session.connect(homes.resolved(session.url, url))
             try:
                 target.execute("BEGIN IMMEDIATE")
                 self._claim(target, url)
@@ -300,7 +307,7 @@ class Ranges:
 
     def _claim(self, target: apsw.Connection, url: str) -> None:
         """Make sure that a database is empty, or holds what an earlier attempt has left behind, which is removed."""
-        claimed = target.execute("SELECT 1 FROM counter WHERE name = ?", (_MARK,)).fetchone()
+        claimed = is_home(target)
         version: Any = target.execute(f"SELECT {NEWEST}").get
         if not claimed and version:
             raise Invalid(f"{url} holds tables already", hint="move the range to an empty place")
@@ -319,6 +326,16 @@ class Ranges:
         target.executemany(
             "INSERT INTO past_node VALUES (?, ?, ?, ?) ON CONFLICT (part, node) DO UPDATE SET "
             "first = min(first, excluded.first), last = max(last, excluded.last)", nodes)
+
+    def _known(self, url: str) -> str:
+        """The URL that a place is known by, if it holds a range already. Raises `Invalid`."""
+        if url == MAIN:
+            return MAIN
+        main = self._session.url
+        place = homes.resolved(main, url)
+        if homes.is_same(place, main):
+            return MAIN
+        return next((each for each in self._session.parts if homes.is_same(place, homes.resolved(main, each))), url)
 
     def _holding(self, key: bytes) -> Range:
         return [each for each in read(self._session.connection) if each.start <= key][-1]

@@ -19,11 +19,11 @@ import numpy as np
 
 from ontolake import faults
 from ontolake.engine.failing import told
-from ontolake.errors import Corruption, Invalid, OntolakeError
-from ontolake.sql import ranges
+from ontolake.errors import Corruption, Invalid, NotFound, OntolakeError
+from ontolake.sql import homes, ranges
 from ontolake.sql.caching import Columns
 from ontolake.sql.catalog import Catalog
-from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
+from ontolake.sql.errors import LayoutError, SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.ranges import Part, Range, Routed
 from ontolake.sql.schema import LAYOUT, MAPPED, NEWEST
 from ontolake.sql.vectors import Strings
@@ -98,10 +98,10 @@ class Session:
             self.close()
             raise
 
-    def connect(self, url: str) -> apsw.Connection:
+    def connect(self, url: str, *, create: bool = True) -> apsw.Connection:
         """A connection to this database, or to one that holds a range, on the branch of that name."""
         found = LAYOUT.open(url, branch=self.branch, readonly=self.readonly, takeover=self._takeover,
-                            synchronous=self._synchronous)  # fmt: skip
+                            synchronous=self._synchronous, create=create)  # fmt: skip
         found.pragma("mmap_size", MAPPED)
         return found
 
@@ -113,9 +113,20 @@ class Session:
             for url in [url for url in self.parts if url not in wanted]:
                 self.parts.pop(url).connection.close(True)
             for url in sorted(wanted - self.parts.keys()):
-                self.parts[url] = Part(self.connect(url))
+                self.parts[url] = Part(self._connect_home(next(each for each in found if each.url == url)))
             self.keyspace.route(found, self.parts)
             self._routing = found
+
+    def _connect_home(self, held: Range) -> apsw.Connection:
+        """A connection to the database that a range was moved to. Raises `NotFound` if that is not there."""
+        try:
+            connection = self.connect(homes.resolved(self.url, held.url), create=False)
+        except (NotFound, LayoutError) as error:
+            raise homes.missing(self.url, held.start, held.url, error) from error
+        if not ranges.is_home(connection):
+            connection.close(True)
+            raise homes.missing(self.url, held.start, held.url, NotFound("another database is there"))
+        return connection
 
     def _begin(self, sql: str) -> Transaction:
         """Begin on all databases, with the ranges as they are now."""
