@@ -18,6 +18,7 @@ from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.checks import check_chain, manifests, state_of
 from ontolake.ontology.repository.s3.files import described, parquet_table
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
+from ontolake.ontology.repository.s3.phantoms import phantom_rows
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
 from ontolake.ontology.repository.s3.scan import last_of_each, same_keys
 from ontolake.ontology.verifying import check_rows, check_schema
@@ -90,8 +91,9 @@ def verify_objects(url: str, workers: Workers) -> Verified:
         with repository.reading():
             if repository.moment().commit_id < moment.commit_id:
                 return Verified((Damage(layout.HEAD, "it went back while it was looked at"),), len(groups), rows)
+            damage += phantom_rows(repository, moment)
             again = together(workers, list(_merged(repository, moment, url, listed, there, workers)))
-    return Verified(again.damage, len(groups) + again.parts, rows)
+    return Verified((*damage, *again.damage), len(groups) + again.parts, rows)
 
 
 def _versions(moment: Moment) -> dict[tuple[str, int], SchemaVersion]:

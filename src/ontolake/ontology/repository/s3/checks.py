@@ -12,6 +12,7 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.layout import DataFile, Manifest, TypeState, type_key
+from ontolake.ontology.repository.s3.phantoms import phantom_rows
 from ontolake.ontology.repository.s3.queue_checks import check_queue
 from ontolake.ontology.repository.s3.rows import rows_of
 from ontolake.ontology.repository.s3.scan import Span
@@ -42,6 +43,7 @@ def check(repository: S3Repository) -> Iterator[Damage]:
         for state in live_states(repository, moment):
             for one in (*state.runs, *state.past):
                 yield from _bytes(repository, one.path, one.content_sha256, seen)
+        yield from phantom_rows(repository, moment)
     except OntolakeError as error:
         yield Damage(layout.HEAD, str(error))
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 from ontolake.model.codecs import json_text
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
+from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.layout import PLURAL, TypeState
 from ontolake.ontology.repository.s3.moment import Moment
@@ -19,6 +21,7 @@ from ontolake.ontology.repository.s3.rows import (
     COMMIT,
     ROW,
     SUPERSEDED,
+    VERSION,
     Type,
     encoded,
     physical_type,
@@ -60,7 +63,9 @@ class S3RepositoryV1(S3Repository):
         names = [name for name in ("$fields_json", "fields_json") if name in rows.column_names]
         values = [json.loads(text) for text in rows.column(names[0]).to_pylist()]
         columns = (*info.keys, *info.columns)
-        parts = [[_key(column, row.get(column.stored)) for row in values] for column in info.keys]
+        # A key stays in its column whatever its field is called.
+        before = self._written_as(info, rows).keys
+        parts = [[_key(new, value) for value in encoded(old, rows)] for new, old in zip(info.keys, before, strict=True)]
         for column in info.columns:
             default = encoded_default(column)
             parts.append([(None if default is UNSET else default) if (value := row.get(column.stored)) is None
@@ -74,6 +79,15 @@ class S3RepositoryV1(S3Repository):
             if name in rows.column_names:
                 found = found.append_column(name, rows.column(name))
         return found
+
+    def _written_as(self, info: Type, rows: pa.Table) -> StoredType:
+        """The type as it was when these rows, which are of one file, were written."""
+        version = rows.column(VERSION)[0].as_py()
+        found = [one for one in self.moment().versions(info.kind, info.name) if one.schema_version_id == version]
+        if not found:
+            raise StorageBackendError(f"rows of {info.name} in {self.uri!r} are of version {version}, which has no "
+                                      "schema", hint="onto verify tells what is damaged; restore it from a copy")
+        return StoredType(found[0].schema)
 
     def state_to_extend(
         self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
