@@ -27,6 +27,7 @@ from ontolake.graph.errors import (
     UnknownCommitError,
     in_short,
 )
+from ontolake.graph.heads import address_of, commit_conflict, move_head
 from ontolake.graph.place import Place
 from ontolake.graph.types import GraphType
 from ontolake.history import Commit
@@ -114,6 +115,8 @@ class State:
     history: dict[str, GraphType]
     """Every type that was ever in use, by its hash."""
     dataset: Any = field(compare=False, repr=False, default=None)
+    address: tuple[int, int] | None = None
+    """Where the row of the head is: fragment and offset. None before the first publish of a branch."""
 
     @property
     def pins(self) -> dict[str, Pin]:
@@ -197,6 +200,12 @@ def commit_row(commit: CommitRecord) -> dict[str, Any]:
 def head_row(branch: str, commit: CommitRecord) -> dict[str, Any]:
     return {"object_id": f"graph_head:{branch}", "object_type": "graph_head", "metadata": commit.to_json(),
             "base_objects": [commit.id], "table_branch": None if branch == MAIN else branch}  # fmt: skip
+
+
+def _moves_on(before: Pin | None, after: Pin | None) -> bool:
+    """Whether the row of a table's version is one that the manifest cannot have yet."""
+    return before is not None and after is not None and (
+        before.branch != after.branch or before.version < after.version)
 
 
 def create_manifest(place: Place, types: Mapping[str, GraphType], first: CommitRecord) -> None:
@@ -287,15 +296,16 @@ class Manifest:
 
     def _read(self, branch: str, identity: str, dataset: LanceDataset) -> State:
         rows = dataset.to_table(
-            columns=["object_id", "object_type", "metadata"],
+            columns=["object_id", "object_type", "metadata"], with_row_address=True,
             filter=f"object_type = 'table' OR object_id = 'graph_head:{branch}'").to_pylist()
         head: CommitRecord | None = None
+        address: tuple[int, int] | None = None
         types: dict[str, GraphType] = {}
         history: dict[str, GraphType] = {}
         current: dict[str, str] = {}
         for row in rows:
             if row["object_type"] == "graph_head":
-                head = CommitRecord.from_json(row["metadata"])
+                head, address = CommitRecord.from_json(row["metadata"]), address_of(row)
             else:
                 data = json.loads(row["metadata"])
                 current[row["object_id"]] = data["type"]
@@ -304,7 +314,7 @@ class Manifest:
             head = self._inherited(branch, dataset)
         for key, pin in head.pins.items():
             types[key] = history[pin.schema]
-        return State(branch, identity, dataset.version, head, types, history, dataset)
+        return State(branch, identity, dataset.version, head, types, history, dataset, address)
 
     def _inherited(self, branch: str, dataset: LanceDataset) -> CommitRecord:
         """The head of a branch on which nothing was published yet: that of where it was made."""
@@ -434,36 +444,49 @@ class Manifest:
         rows = list({row["object_id"]: row for row in rows}.values())
         dataset = state.dataset.checkout_version(state.dataset.version) if state.branch == MAIN else (
             self._main.checkout_version((state.branch, state.version)))
+        only_new = not types and not lineage and all(_moves_on(state.pins.get(key), pin) for key, pin in pins.items())
+        head, address, transaction = self._address(state) if only_new else None, None, None
         faults.reach("graph: before publishing")
         try:
-            (dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
-             .conflict_retries(0).use_index(False).execute(_rows(rows)))  # fmt: skip
-        except OSError as error:
+            if head is not None:
+                dataset, address, transaction = move_head(self.place, dataset, head, _rows(rows))
+            else:
+                (dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
+                 .conflict_retries(0).use_index(False).execute(_rows(rows)))  # fmt: skip
+        except (OSError, commit_conflict()) as error:
             if not any(sign in str(error) for sign in _LOST):
                 raise
             self._known.pop(state.branch, None)
             return None
         faults.reach("graph: published")
-        self._settle(state, dataset)
+        self._settle(state, dataset, transaction)
         history = {**state.history, **{one.hash: one for one in types}}
         new = State(state.branch, state.identity, dataset.version, commit,
-                    {key: history[pin.schema] for key, pin in shown.items()}, history, dataset)
+                    {key: history[pin.schema] for key, pin in shown.items()}, history, dataset, address)
         self._known[state.branch] = new
         if dataset.stats.dataset_stats()["num_fragments"] > COMPACT_AFTER:
             self.compact(new)
         return new
 
-    def _settle(self, before: State, dataset: LanceDataset) -> None:
+    def _address(self, state: State) -> tuple[int, int] | None:
+        """Where the row of the head is; None if the branch has none of its own yet."""
+        if state.address is not None:
+            return state.address
+        found = state.dataset.to_table(columns=["object_id"], filter=f"object_id = 'graph_head:{state.branch}'",
+                                       with_row_address=True).to_pylist()
+        return address_of(found[0]) if found else None
+
+    def _settle(self, before: State, dataset: LanceDataset, transaction: Any) -> None:
         """Make a publish durable, and what others published just before: it builds on that. Buckets need nothing."""
         if not self.place.local:
             return
-        datasets, line = [dataset], None if before.branch == MAIN else before.branch
+        datasets, line = [], None if before.branch == MAIN else before.branch
         for version in range(max(self._durable.get(before.identity, 0), before.version - _IN_FLIGHT) + 1,
                              before.version + 1):  # fmt: skip
             if self.place.is_recent(dataset, line, version):
                 with suppress(OSError, ValueError):  # gone meanwhile
                     datasets.append(self.dataset(before.branch, version))
-        self.place.settle(*datasets, line=line)
+        self.place.settle(*datasets, line=line, newest=(dataset, transaction))
         self._durable[before.identity] = dataset.version
 
     def compact(self, state: State) -> None:

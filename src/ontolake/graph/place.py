@@ -80,14 +80,18 @@ class Place:
 
     # What Lance wrote is in the hands of the operating system; a local disk has to be asked for more.
 
-    def settle(self, *datasets: LanceDataset, line: str | None = None) -> None:
+    def settle(
+        self, *datasets: LanceDataset, line: str | None = None, newest: tuple[LanceDataset, Any] | None = None
+    ) -> None:  # fmt: skip
         """Make commits of datasets durable. Lance syncs nothing on a local disk; buckets need nothing.
 
-        `line` is the branch of Lance that they are on, which a dataset that was checked out does not tell.
+        `line` is the branch of Lance that they are on, which a dataset that was checked out does not tell; `newest` is
+        a dataset with its transaction, if that is known.
         """
         if self.local:
             faults.reach("graph: before syncing a dataset")
-            self._sync([path for dataset in datasets for path in self._brought(dataset, line, None)])
+            commits = [*((dataset, None) for dataset in datasets), *([newest] if newest is not None else [])]
+            self._sync([path for dataset, made in commits for path in self._brought(dataset, line, made)])
             faults.reach("graph: dataset synced")
 
     def is_recent(self, dataset: LanceDataset, line: str | None, version: int) -> bool:
