@@ -2,6 +2,9 @@
 
 import logging
 
+from ontolake import lazy_pandas
+
 logging.getLogger("ontolake").addHandler(logging.NullHandler())
+lazy_pandas.install()
 
 __version__ = "0.1.0"

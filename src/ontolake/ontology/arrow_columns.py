@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_values import text_scalar
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import SchemaValidationError
@@ -76,7 +77,7 @@ def columns_from_arrow(info: TypeInfo, table: Any) -> ArrowRows | None:
                 return None
         arrays[column.name] = values
     for column in info.keys:
-        if column.scalar == "str" and pc.any(pc.equal(arrays[column.name], "")).as_py():
+        if column.scalar == "str" and pc.any(pc.equal(arrays[column.name], text_scalar(""))).as_py():
             raise SchemaValidationError("a key must not be empty", type_name=info.name, field=column.name)
     return ArrowRows(info, arrays, table.num_rows)
 

@@ -59,6 +59,8 @@ def _of_type(repository: Repository, info: TypeInfo, since: int, until: int) -> 
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from ontolake.arrow_values import text_scalar
+
     after = repository.run_arrow(Plan(info.cls, history=True, as_of=True, since=True),
                                  Values(as_of=until, since=since))
     if not after.num_rows:
@@ -78,7 +80,7 @@ def _of_type(repository: Repository, info: TypeInfo, since: int, until: int) -> 
     found = pa.table({
         "type": pa.array([f"{info.kind}/{info.name}"] * after.num_rows, pa.string()),
         "key": keys[0] if info.kind == "entity" else pa.StructArray.from_arrays(keys, names=names),
-        "kind": pc.if_else(known, ChangeKind.UPDATE.value, ChangeKind.INSERT.value),
+        "kind": pc.if_else(known, text_scalar(ChangeKind.UPDATE.value), text_scalar(ChangeKind.INSERT.value)),
         "before": before,
         "after": rows.slice(states.num_rows - after.num_rows),
         "commit_id": after.column(after.column_names[-1]),
@@ -109,9 +111,11 @@ def _codes(table: pa.Table, names: list[str]) -> Any:
     """A number for each key: the same for the same."""
     import numpy as np
 
+    from ontolake.arrow_values import numbers
+
     found: Any = None
     for name in names:
-        codes = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        codes = numbers(table.column(name).combine_chunks().dictionary_encode().indices).astype(np.int64)
         if found is not None:
             codes = np.unique(found * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
         found = codes

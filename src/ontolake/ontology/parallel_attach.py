@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ontolake import faults
+from ontolake.arrow_values import numbers
 from ontolake.decoding import learn
 from ontolake.model.restoring import restore
 from ontolake.model.schema import Schema, schema_of
@@ -177,7 +178,7 @@ def _ascending(info: TypeInfo, table: pa.Table) -> np.ndarray[Any, np.dtype[np.b
     found = pc.less(before[-1], behind[-1])
     for one, two in zip(before[-2::-1], behind[-2::-1], strict=True):
         found = pc.or_(pc.less(one, two), pc.and_(pc.equal(one, two), found))
-    return cast("np.ndarray[Any, np.dtype[np.bool_]]", found.to_numpy(zero_copy_only=False))
+    return cast("np.ndarray[Any, np.dtype[np.bool_]]", numbers(found))
 
 
 def _numbered_apart(shape: Shape, told: Iterable[Told]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.parallel import KeyRange, _with_change, change_name, checked, opened, public_schema
@@ -87,7 +88,8 @@ class FileParts(KeyRange):
             if also:
                 import pyarrow.compute as pc
 
-                table = table.filter(pc.greater(table.column(SUPERSEDED), self.view.commit)).drop_columns(also)
+                later = pc.greater(table.column(SUPERSEDED), int_scalar(self.view.commit))
+                table = table.filter(later).drop_columns(also)
             tables.append(_completed(table, columns))
         if not tables:
             return empty_table(info, columns)
@@ -103,8 +105,8 @@ class FileParts(KeyRange):
         import pyarrow.compute as pc
 
         texts = key_texts(info, table)
-        codes = texts.dictionary_encode().indices.to_numpy(zero_copy_only=False)
-        order = np.lexsort((table.column("row_id").to_numpy(), codes))
+        codes = numbers(texts.dictionary_encode().indices)
+        order = np.lexsort((numbers(table.column("row_id")), codes))
         again = np.zeros(len(table), dtype=bool)
         again[order[1:]] = codes[order][1:] == codes[order][:-1]
         before = np.zeros(len(table), dtype=bool)
@@ -118,8 +120,8 @@ class FileParts(KeyRange):
                 continue
             else:
                 part = repository.files.groups(file, groups, names)
-            part = part.filter(pc.less_equal(part.column(COMMIT), self.view.since))
-            before |= pc.is_in(texts, value_set=key_texts(info, part)).to_numpy(zero_copy_only=False)
+            part = part.filter(pc.less_equal(part.column(COMMIT), int_scalar(self.view.since)))
+            before |= numbers(pc.is_in(texts, value_set=key_texts(info, part)))
         return pa.array(np.where(again | before, "update", "insert"), pa.string())
 
 

@@ -106,41 +106,38 @@ class _Answer:
 
     # values
     def _col(self, column: Column) -> Any:
-        from datafusion import col, lit
+        from datafusion import col
 
         found = col(self._names[place(column)])
-        return found + lit(0.0) if column.scalar == "float" else found  # -0.0 is 0.0
+        return found + typed_literal(0.0, pa.float64()) if column.scalar == "float" else found  # -0.0 is 0.0
 
     def _of(self, ref: Ref) -> Column:
         return self._info.by_name[ref.name]
 
     def _lit(self, column: Column, value: Any) -> Any:
-        from datafusion import lit
-
         found = comparand(column)(value)
         if column.scalar == "date":
-            return lit(pa.scalar(date.fromisoformat(found)))
+            return typed_literal(date.fromisoformat(found), pa.date32())
         if column.scalar == "datetime":
             moment = datetime.fromisoformat(found)
             if moment.tzinfo is None:
                 raise Unfit
-            return lit(pa.scalar(moment, pa.timestamp("us", tz="UTC")))
+            return typed_literal(moment, pa.timestamp("us", tz="UTC"))
         if column.scalar == "float":
             if isinstance(found, int) and abs(found) > _SAFE:
                 raise Unfit
-            return lit(float(found) + 0.0)
+            return typed_literal(float(found) + 0.0, pa.float64())
         if column.scalar == "int" and isinstance(found, float | str):
             if isinstance(found, str) or not found.is_integer() or abs(found) > _SAFE:
                 raise Unfit
-            return lit(int(found))
+            return typed_literal(int(found), pa.int64())
         if not isinstance(found, str | int | bool):
             raise Unfit
-        return lit(found)
+        return typed_literal(found, column.arrow_type)
 
     # filters
     def _condition(self, shape: Shape, values: tuple[Any, ...]) -> Any:
         from datafusion import functions as f
-        from datafusion import lit
 
         if isinstance(shape, Junction):
             size = slots(shape.left)
@@ -155,10 +152,10 @@ class _Answer:
             if column.scalar != "str":
                 raise Unfit  # which is refused elsewhere
             matching = {"startswith": f.starts_with, "endswith": f.ends_with, "contains": f.contains}[shape.op]
-            return matching(self._col(column), lit(values[0]))
+            return matching(self._col(column), typed_literal(values[0], pa.string()))
         if isinstance(shape, Member):
             if not values:
-                return lit(False)
+                return typed_literal(False, pa.bool_())
             return f.in_list(self._col(column), [self._lit(column, value) for value in values])
         assert isinstance(shape, Test)
         if shape.op == "is_null":
@@ -167,7 +164,7 @@ class _Answer:
             return self._col(column).is_not_null()
         if column.scalar != "bool":
             raise Unfit
-        return self._col(column) == lit(shape.op == "is_true")
+        return self._col(column) == typed_literal(shape.op == "is_true", pa.bool_())
 
     def _compare(self, shape: Compare, values: tuple[Any, ...]) -> Any:
         assert isinstance(shape.ref, Ref)
@@ -224,9 +221,9 @@ class _Answer:
         from datafusion import functions as f
 
         if measure.op == "count_where":
-            return f.count_star(filter=self._condition(measure.where, values))
+            return f.count(typed_literal(1, pa.int64()), filter=self._condition(measure.where, values))
         if measure.ref is None:
-            return f.count_star()
+            return f.count(typed_literal(1, pa.int64()))
         column = self._of(measure.ref)
         operand = self._col(column)
         self._check_numbers(measure.op, column)
@@ -253,6 +250,13 @@ class _Answer:
             raise Unfit
         if column.scalar == "bool" and op in ("min", "max"):
             raise Unfit
+
+
+def typed_literal(value: Any, kind: pa.DataType) -> Any:
+    """A value of a known type: to find out which it has, pyarrow would import pandas."""
+    from datafusion import lit
+
+    return lit(pa.scalar(value, kind))
 
 
 def _arrow(frame: Any) -> pa.Table:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_values import numbers
 from ontolake.model.columns import Column
 from ontolake.ontology.repository.s3.layout import TypeState
 from ontolake.ontology.repository.s3.rows import Type, encoded, key_texts, naive_place, place
@@ -35,7 +36,7 @@ def difference(info: Type, scanner: Scanner, state: TypeState | None, rows: pa.T
     at = pc.index_in(texts, value_set=key_texts(info, before))
     known = at.is_valid()
     changed = ~_same(info, rows.filter(known), before.take(at.drop_null()))
-    written = ~known.to_numpy(zero_copy_only=False)
+    written = ~numbers(known)
     written[~written] = changed
     updates = int(changed.sum())
     return Difference(rows if written.all() else rows.filter(pa.array(written)), updates)
@@ -56,7 +57,7 @@ def _alike(column: Column, new: pa.Table, old: pa.Table) -> Mask:
         same = pc.or_kleene(pc.fill_null(same, False), pc.and_(one.is_null(), two.is_null()))
     if column.scalar == "float":
         same = pc.or_(pc.fill_null(same, False), pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(two)), False))
-    found: Mask = same.to_numpy()
+    found: Mask = numbers(same)
     if column.scalar == "Decimal" and not found.all():
         for row in np.flatnonzero(~found):
             here, there = one[row].as_py(), two[row].as_py()
@@ -70,5 +71,5 @@ def _alike(column: Column, new: pa.Table, old: pa.Table) -> Mask:
 def _flags(table: pa.Table, name: str) -> Mask:
     if name not in table.column_names:
         return np.zeros(len(table), dtype=bool)
-    values: Mask = pc.fill_null(table.column(name), False).to_numpy()
+    values: Mask = numbers(pc.fill_null(table.column(name), False))
     return values.astype(bool)

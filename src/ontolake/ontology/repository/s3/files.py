@@ -86,7 +86,7 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
 
 def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
     """What a manifest says of a file that has these rows, in the order of their keys, but for its bytes."""
-    low, high = encoded(info.keys[0], table.take([0, len(table) - 1]))
+    low, high = encoded(info.keys[0], table.take(pa.array([0, len(table) - 1], pa.int64())))
     if info.keys[0].scalar == "datetime":  # with and without a zone they sort otherwise as text
         low = high = None
     later = pc.max(table.column(SUPERSEDED)).as_py() if SUPERSEDED in table.column_names else None

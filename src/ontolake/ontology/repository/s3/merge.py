@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_values import numbers
 from ontolake.ontology.repository.s3.files import Files, write_file
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
 from ontolake.ontology.repository.s3.rows import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat
@@ -86,8 +87,7 @@ def _first(rows: pa.Table) -> np.ndarray[Any, Any]:
     commits = rows.column(COMMIT)
     if FIRST in rows.column_names:
         commits = pc.coalesce(rows.column(FIRST), commits)
-    found: np.ndarray[Any, Any] = commits.to_numpy()
-    return found
+    return numbers(commits)
 
 
 def mergeable(state: TypeState) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_values import numbers, text_scalar
 from ontolake.model.codecs import NAN
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
@@ -142,9 +143,9 @@ def key_texts(info: Type, table: pa.Table) -> pa.Array:
     # Lengths in front, so that no two different keys become one text.
     texts = [part if part.type == pa.string() else part.cast(pa.string()) for part in parts]
     pieces: list[Any] = []
-    for text in texts[:-1]:
-        pieces += [pc.binary_length(text).cast(pa.string()), ":", text]
-    return pc.binary_join_element_wise(*pieces, texts[-1], "")
+    for part in texts[:-1]:
+        pieces += [pc.binary_length(part).cast(pa.string()), text_scalar(":"), part]
+    return pc.binary_join_element_wise(*pieces, texts[-1], text_scalar(""))
 
 
 def _key_values(column: Column, table: pa.Table) -> pa.Array:
@@ -159,7 +160,7 @@ def key_text(info: Type, key: Sequence[Any]) -> Any:
     if len(key) == 1:
         return key[0]
     texts = [str(part) for part in key]
-    return "".join(f"{len(text.encode())}:{text}" for text in texts[:-1]) + texts[-1]
+    return "".join(f"{len(part.encode())}:{part}" for part in texts[:-1]) + texts[-1]
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
@@ -173,7 +174,7 @@ def by_row(table: pa.Table) -> pa.Table:
     """In the order in which rows were written."""
     import numpy as np
 
-    rows = table.column(ROW).to_numpy()
+    rows = numbers(table.column(ROW))
     if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):
         return table
     return table.take(pa.array(np.argsort(rows, kind="stable")))

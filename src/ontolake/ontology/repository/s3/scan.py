@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
 from ontolake.ontology.repository.s3.files import SMALL, Files
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
@@ -154,7 +155,7 @@ class Scanner:
         for file in past:
             table = self._read(info, state, file, [*names, SUPERSEDED], prune)
             if span.as_of is not None:
-                table = within(table.filter(pc.greater(table.column(SUPERSEDED), span.as_of)), span)
+                table = within(table.filter(pc.greater(table.column(SUPERSEDED), int_scalar(span.as_of))), span)
             tables.append(table.drop_columns([SUPERSEDED]))
         found = concat(tables)
         # One file of the past can have several states of a key; its successors are bounds, not always exact.
@@ -185,7 +186,7 @@ class Scanner:
             if pc.any(there).as_py():
                 found.append(table.filter(there))
                 seen = np.zeros(len(missing), dtype=bool)
-                seen[at.drop_null().to_numpy()] = True
+                seen[numbers(at.drop_null())] = True
                 missing = missing.filter(pa.array(~seen))
         return _completed(concat(found), info.columns) if found else empty_table(info)
 
@@ -253,9 +254,9 @@ def within(table: pa.Table, span: Span) -> pa.Table:
     """The rows of a table whose commits lie within a span."""
     commits = table.column(COMMIT)
     if span.as_of is not None:
-        table = table.filter(pc.less_equal(commits, span.as_of))
+        table = table.filter(pc.less_equal(commits, int_scalar(span.as_of)))
     if span.since is not None:
-        table = table.filter(pc.greater(table.column(COMMIT), span.since))
+        table = table.filter(pc.greater(table.column(COMMIT), int_scalar(span.since)))
     return table
 
 
@@ -263,8 +264,8 @@ def last_of_each(info: Type, table: pa.Table) -> pa.Table:
     """Of every key the row that was written last."""
     if len(table) < 2:
         return table
-    codes = key_texts(info, table).dictionary_encode().indices.to_numpy()
-    order = np.lexsort((table.column(ROW).to_numpy(), codes))
+    codes = numbers(key_texts(info, table).dictionary_encode().indices)
+    order = np.lexsort((numbers(table.column(ROW)), codes))
     last = np.append(codes[order][1:] != codes[order][:-1], True)
     return table.take(pa.array(order[last]))
 
@@ -283,7 +284,7 @@ def same_keys(info: Type, table: pa.Table) -> np.ndarray[Any, Any]:
                     values = values.fill_null(False)
                 one = pc.equal(values[:-1], values[1:])
                 alike = one if alike is None else pc.and_(alike, one)
-    found[:-1] = alike.to_numpy(zero_copy_only=False)
+    found[:-1] = numbers(alike)
     return found
 
 

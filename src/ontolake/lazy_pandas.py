@@ -1,0 +1,87 @@
+"""Keeps pyarrow from importing pandas before anybody else does.
+
+pyarrow imports pandas, where it is installed, at the first array that is made of Python values, to find out whether it
+was handed a pandas object. That costs more than a commit, and there are no such objects while nobody has imported
+pandas. So pyarrow is told once that pandas is not there, and told that it is as soon as anybody imports it: from then
+on it works as it always does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Calls a function when pandas or pyarrow was imported, and hides pandas from a thread that asks it to."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+        self._told = False
+        self._after: dict[str, Callable[[], None]] = {"pandas": self.pandas_came, "pyarrow": self.pyarrow_came}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:  # fmt: skip
+        after = self._after.get(fullname)
+        if after is None:
+            return None
+        if fullname == "pandas" and getattr(self._thread, "hides", False):
+            raise ModuleNotFoundError("pandas was not imported yet", name=fullname)
+        spec = None
+        for finder in sys.meta_path:
+            if finder is not self and (find := getattr(finder, "find_spec", None)) is not None:
+                spec = find(fullname, path, target)
+                if spec is not None:
+                    break
+        if spec is not None and spec.loader is not None:
+            _follow(spec.loader, after)
+        return spec
+
+    def pyarrow_came(self) -> None:
+        """Let pyarrow look for pandas where it finds none, unless pandas is there already."""
+        if "pandas" in sys.modules:
+            return
+        self._thread.hides = True
+        try:
+            with contextlib.suppress(AttributeError):  # a pyarrow that looks for pandas in some other way
+                _ = sys.modules["pyarrow"].lib._pandas_api.have_pandas
+                self._told = True
+        finally:
+            self._thread.hides = False
+
+    def pandas_came(self) -> None:
+        """Let pyarrow find pandas, if it was told that there is none."""
+        pyarrow: Any = sys.modules.get("pyarrow")
+        if self._told and pyarrow is not None:
+            with contextlib.suppress(ImportError, AttributeError):  # a pandas that is too old for it
+                _ = pyarrow.lib._pandas_api.compat
+
+
+def _follow(loader: Any, after: Callable[[], None]) -> None:
+    """Have a function called when a loader has run its module."""
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module
+        execute(module)
+        after()
+
+    with contextlib.suppress(AttributeError):  # a loader that cannot be followed
+        loader.exec_module = exec_module
+
+
+def install() -> None:
+    """Begin to watch, once for each process."""
+    if any(isinstance(finder, _Watch) for finder in sys.meta_path):
+        return
+    watch = _Watch()
+    sys.meta_path.insert(0, watch)
+    if "pyarrow" in sys.modules:
+        watch.pyarrow_came()
