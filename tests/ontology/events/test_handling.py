@@ -289,10 +289,55 @@ def test_commit_is_the_last_thing_that_a_handler_does(either: str, engine: str) 
 
     with session_at(either, engine) as session:
         session.commit(event=Ordered(item="x"))
-        assert session.run([handle], until_idle=True).handled == 1
+        report = session.run([handle], until_idle=True)
+        assert (report.handled, report.failed, report.dead) == (1, 1, 0)
         assert seen == [1]
         assert stock(session) == {"x": 1}
         assert set(statuses(session).values()) == {"done"}
+
+
+@pytest.mark.parametrize("later", ["no handler", "a handler", "a handler that fails", "a handler that fails late"])
+def test_an_error_after_the_commit_is_counted_and_raised_and_keeps_no_other_handler_from_its_work(
+    either: str, engine: str, later: str
+) -> None:  # fmt: skip
+    @on_event(Ordered, priority=1)
+    def first(context: HandlerContext[Ordered]) -> None:
+        context.ensure(Stock(id="first", count=1))
+        context.commit()
+        raise KeyError("the mail was not sent")
+
+    @on_event(Ordered, priority=2)
+    def second(context: HandlerContext[Ordered]) -> None:
+        if later == "a handler that fails":
+            raise ValueError("at once")
+        context.ensure(Stock(id="second", count=2))
+        if later == "a handler that fails late":
+            context.commit()
+            raise ValueError("late")
+
+    handlers = [first] if later == "no handler" else [first, second]
+    with session_at(either, engine, event_max_attempts=5, event_backoff=60.0) as session:
+        event = Ordered(item="x")
+        session.commit(event=event)
+        with pytest.raises(HandlerError) as caught:
+            session.run(handlers, until_idle=True, raise_errors=True)
+        told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+        assert f"{first.name} failed after its commit at Ordered {event.event_id}: KeyError" in told
+        assert caught.value.event_id == event.event_id
+        if later == "a handler that fails":
+            assert (caught.value.handler, type(caught.value.__cause__)) == (second.name, ValueError)
+            assert set(statuses(session).values()) == {"waiting"}
+            assert stock(session) == {"first": 1}
+        else:
+            assert (caught.value.handler, type(caught.value.__cause__)) == (first.name, KeyError)
+            assert set(statuses(session).values()) == {"done"}
+            assert stock(session) == {"first": 1} | ({} if later == "no handler" else {"second": 2})
+        if later == "a handler that fails late":
+            assert f"{second.name} failed after its commit" in told
+        session.commit(event=Ordered(item="y"))
+        report = session.run(handlers, until_idle=True)
+        fails = {"no handler": 1, "a handler": 1}.get(later, 2)
+        assert (report.handled, report.failed) == (int(later != "a handler that fails"), fails)
 
 
 def test_a_refused_commit_cannot_be_overlooked(either: str) -> None:

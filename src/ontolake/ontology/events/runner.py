@@ -46,8 +46,8 @@ _FREE_TRIES = 3
 
 @dataclass
 class RunReport:
-    """What a run did: events handled to their end, attempts that failed, dead letters, claims lost to others, ticks of
-    schedules that it fired, and how often it looked at the queue."""
+    """What a run did: events handled to their end, calls of handlers that failed, dead letters, claims lost to others,
+    ticks of schedules that it fired, and how often it looked at the queue."""
 
     handled: int = 0
     failed: int = 0
@@ -168,12 +168,13 @@ class Runner:
             if self._raise:
                 raise HandlerError(f"{_told(claim)} does not fit its class", event_id=claim.event.id) from error
             return
+        late: list[HandlerError] = []
         try:
             left = [handler for handler in handlers if handler.name not in claim.handled]
             if not left:
                 self._settle(claim)
             for handler in left:
-                self._call(handler, event, claim, handler is left[-1])
+                late += self._call(handler, event, claim, handler is left[-1])
                 faults.reach("ontology: handler done")
         except LeaseExpiredError as error:
             self.report.lost += 1
@@ -187,6 +188,8 @@ class Runner:
         except HandlerError as error:
             self._failed(claim, error.handler, str(error))
             if self._raise:
+                for earlier in late:
+                    error.add_note(str(earlier))
                 raise
         except BaseException as error:
             # That storage failed, or somebody interrupted us, is no fault of the event; ending the process is.
@@ -194,9 +197,16 @@ class Runner:
             raise
         else:
             self.report.handled += 1
+        if late and self._raise:
+            for other in late[1:]:
+                late[0].add_note(str(other))
+            raise late[0]
 
-    def _call(self, handler: Handler[Any], event: Any, claim: Claim, last: bool) -> None:
-        """Call a handler and commit what it did, again if others committed what it might have read."""
+    def _call(self, handler: Handler[Any], event: Any, claim: Claim, last: bool) -> list[HandlerError]:
+        """Call a handler and commit what it did, again if others committed what it might have read.
+
+        Returns what it raised after its commit, if it did.
+        """
         for _ in range(_FREE_TRIES):
             try:
                 return self._once(handler, event, claim, last)
@@ -205,15 +215,13 @@ class Runner:
         with self._session.exclusive():
             return self._once(handler, event, claim, last)
 
-    def _once(self, handler: Handler[Any], event: Any, claim: Claim, last: bool) -> None:
+    def _once(self, handler: Handler[Any], event: Any, claim: Claim, last: bool) -> list[HandlerError]:
         context: HandlerContext[Any] = HandlerContext(self._session, event, claim, handler.name, last)
         try:
             handler(context)
         except Exception as error:
             if context.committed:
-                _log.warning("the handler %s raised after its commit: %s: %s", handler.name,
-                             type(error).__name__, _text(error))
-                return
+                return [self._failed_late(error, handler, claim)]
             if context.refused is None:
                 _raise_failure(error, handler, claim)
         if not context.committed:
@@ -222,6 +230,18 @@ class Runner:
                     context.commit()
             if context.refused is not None:
                 _raise_refusal(context.refused, handler, claim)
+        return []
+
+    def _failed_late(self, error: Exception, handler: Handler[Any], claim: Claim) -> HandlerError:
+        """Count what a handler raised after its commit. The commit stays, so the handler is not called again."""
+        self.report.failed += 1
+        found = HandlerError(
+            f"the handler {handler.name} failed after its commit at {_told(claim)}: {type(error).__name__}: "
+            f"{_text(error)}", handler=handler.name, event_id=claim.event.id,
+            hint="what it committed stays, and it is not called again for this event: do the rest by hand")
+        found.__cause__ = error
+        _log.warning("%s", found)
+        return found
 
     def _settle(self, claim: Claim) -> None:
         """The event is done: no handler is left that is not through with it."""
