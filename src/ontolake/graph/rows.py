@@ -36,7 +36,7 @@ def to_table(kind: GraphType, data: Any, factories: Factories = MappingProxyType
                            hint=f"there are {', '.join(known)}")
     if len(set(table.column_names)) != len(table.column_names):
         raise RowError(kind.table, "a column is given twice")
-    columns = [_column(kind, field, table.column(field.name)) if field.name in table.column_names
+    columns = [column_of(kind, field, table.column(field.name)) if field.name in table.column_names
                else _missing(kind, field, table.num_rows, factories.get(field.name)) for field in kind.fields]
     made = pa.Table.from_arrays(columns, schema=kind.schema)
     check_values(kind, made)
@@ -220,7 +220,8 @@ def _missing(kind: GraphType, field: GraphField, size: int, make: Callable[[], A
     return defaults(kind, field, size)
 
 
-def _column(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> Any:
+def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> Any:
+    """A column of Arrow as the column of a field. Raises `RowError` for one that does not fit."""
     wanted = field.arrow_type
     if values.type == wanted:
         return values
