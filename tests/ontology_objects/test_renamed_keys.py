@@ -34,20 +34,20 @@ def links(session: Any, version: int, commit: int | None = None) -> list[tuple[s
 def test_rows_from_before_a_renamed_key_keep_their_keys(place: str, tmp_path: Path) -> None:
     url = fresh_memory() if place == "objects" else str(tmp_path / "store.db")
     renamed(url, "v1")
-    person = VERSIONS[1][0]
+    resident = VERSIONS[1][0]
     with opened(url, 2) as session:
         assert people(session, 2) == sorted(PEOPLE[-1].items())
         assert links(session, 2) == [("ann", "bob", "Bonn", 1)]
         for commit, rows in enumerate(PEOPLE):
             assert people(session, 2, commit) == sorted(rows.items()), commit
             assert links(session, 2, commit) == [("ann", "bob", "Bonn", 1)][:commit], commit
-            assert session.query().entities(person).as_of(commit).sum(person.age) == (sum(rows.values()) or None)
-        history = session.query().entities(person).with_history().collect()
+            assert session.query().entities(resident).as_of(commit).sum(resident.age) == (sum(rows.values()) or None)
+        history = session.query().entities(resident).with_history().collect()
         assert sorted((one.meta().commit_id, one.code) for one in history) == [
             (1, "ann"), (1, "bob"), (1, "cid"), (2, "ann"), (3, "ann"), (3, "bob"), (3, "cid"), (4, "bob")]
-        found = session.query().entities(person).where(person.code == "ann").with_history().collect()
+        found = session.query().entities(resident).where(resident.code == "ann").with_history().collect()
         assert [one.age for one in found] == [1, 11, 11]
-        session.ensure([person(code="ann", age=11)])
+        session.ensure([resident(code="ann", age=11)])
         assert session.commit() is None, "nothing differs"
     extended(url)
     with opened(url, 3) as session:
@@ -62,8 +62,8 @@ def test_rows_that_an_earlier_release_made_up_are_named(tmp_path: Path, capsys: 
     url = (tmp_path / "lake").as_uri()
     with opened(url, 3) as session:
         told = [one.where for one in verify(session.repository)]
-    assert told == ["entity Person, version 3: None at commit 5",
-                    "relation Knows, version 3: ann, bob, None at commit 5"]
+    assert told == ["entity Resident, version 3: None at commit 5",
+                    "relation Visits, version 3: ann, bob, None at commit 5"]
     assert main(["verify", url]) == 5
     out = capsys.readouterr().out
     assert all(where in out for where in told)

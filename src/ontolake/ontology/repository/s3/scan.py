@@ -52,8 +52,8 @@ class Span(NamedTuple):
 LATEST = Span()
 
 
-Adapt = Callable[[Type, pa.Table], pa.Table]
-"""Makes rows of the current version from those of another one."""
+Adapt = Callable[[Type, pa.Table, int], pa.Table]
+"""Makes rows of the current version from those of another one, given its number."""
 
 
 class Scanner:
@@ -69,7 +69,7 @@ class Scanner:
 
     def _adapted(self, info: Type, file: DataFile, names: Sequence[str] | None = None) -> pa.Table:
         assert self._adapt is not None
-        found = self._adapt(info, self.files.table(file))
+        found = self._adapt(info, self.files.table(file), file.schema_version_id)
         return found if names is None else found.select([name for name in names if name in found.column_names])
 
     def scan(

@@ -21,7 +21,6 @@ from ontolake.ontology.repository.s3.rows import (
     COMMIT,
     ROW,
     SUPERSEDED,
-    VERSION,
     Type,
     encoded,
     physical_type,
@@ -58,13 +57,13 @@ class S3RepositoryV1(S3Repository):
     def adapting(self) -> Adapt:
         return self._adapt
 
-    def _adapt(self, info: Type, rows: pa.Table) -> pa.Table:
+    def _adapt(self, info: Type, rows: pa.Table, version: int) -> pa.Table:
         # A name that an older version left free may be taken by now, and the other way round.
         names = [name for name in ("$fields_json", "fields_json") if name in rows.column_names]
         values = [json.loads(text) for text in rows.column(names[0]).to_pylist()]
         columns = (*info.keys, *info.columns)
         # A key stays in its column whatever its field is called.
-        before = self._written_as(info, rows).keys
+        before = self._written_as(info, version).keys
         parts = [[_key(new, value) for value in encoded(old, rows)] for new, old in zip(info.keys, before, strict=True)]
         for column in info.columns:
             default = encoded_default(column)
@@ -80,9 +79,8 @@ class S3RepositoryV1(S3Repository):
                 found = found.append_column(name, rows.column(name))
         return found
 
-    def _written_as(self, info: Type, rows: pa.Table) -> StoredType:
-        """The type as it was when these rows, which are of one file, were written."""
-        version = rows.column(VERSION)[0].as_py()
+    def _written_as(self, info: Type, version: int) -> StoredType:
+        """The type as it was in a version."""
         found = [one for one in self.moment().versions(info.kind, info.name) if one.schema_version_id == version]
         if not found:
             raise StorageBackendError(f"rows of {info.name} in {self.uri!r} are of version {version}, which has no "
