@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ontolake.errors import Invalid, OntolakeError
@@ -83,9 +83,16 @@ def _shape(shape: Shape, values: Any) -> str:
         return f"(NOT {_shape(shape.part, values)})"
     if isinstance(shape, Compare):
         sign = _SIGNS.get(shape.op, shape.op)
+        if _is_decimal(shape.ref):
+            right = _decimal_column(shape.other) if shape.other is not None else _decimal(next(values))
+            return _decimals(_decimal_column(shape.ref), sign, right)
         other = _column(shape.other) if shape.other is not None else literal(next(values))
         return f"{_column(shape.ref)} {sign} {other}"
     if isinstance(shape, Member):
+        if _is_decimal(shape.ref):
+            number = _decimal_column(shape.ref)
+            same = [_decimals(number, "=", _decimal(next(values))) for _ in range(shape.size)]
+            return f"({' OR '.join(same)})" if same else "false"
         found = [literal(next(values)) for _ in range(shape.size)]
         return f"{_column(shape.ref)} IN ({', '.join(found)})" if found else "false"
     if isinstance(shape, Test):
@@ -97,3 +104,49 @@ def _shape(shape: Shape, values: Any) -> str:
     if shape.op == "endswith":
         return f"ends_with({_column(shape.ref)}, {literal(text)})"
     return f"contains({_column(shape.ref)}, {literal(text)})"
+
+
+# Decimals without digits are text in a table, which sorts in another way and has several forms of one number.
+
+_WIDE = "Decimal256(76, 38)"
+_EXACT = 38
+
+
+class _Number(NamedTuple):
+    """A decimal: when it does not fit the type for exact ones, what it is as such, and as a float."""
+
+    odd: str
+    exact: str
+    rough: str
+
+
+def _is_decimal(ref: Any) -> bool:
+    plain = isinstance(ref, Ref) and not ref.side and not ref.path and ref.any_path is None
+    return plain and type_info(ref.owner).by_name[ref.name].scalar == "Decimal"
+
+
+def _decimal_column(ref: Any) -> _Number:
+    name = _column(ref)
+    if type_info(ref.owner).by_name[ref.name].decimal is not None:
+        return _Number("false", f"arrow_cast({name}, '{_WIDE}')", f"CAST({name} AS double)")
+    return _Number(f"(length({name}) > {_EXACT} OR strpos(upper({name}), 'E') > 0)",
+                   f"arrow_cast(regexp_replace({name}, '^(.*[eE].*|.{{{_EXACT + 1},}})$', '0'), '{_WIDE}')",
+                   f"CAST({name} AS double)")  # fmt: skip
+
+
+def _decimal(value: Any) -> _Number:
+    if value is None:
+        return _Number("false", "NULL", "NULL")
+    try:
+        text = format(Decimal(str(value.value if isinstance(value, enum.Enum) else value)), "f")
+        if not Decimal(text).is_finite():
+            raise ValueError
+    except (ArithmeticError, ValueError):
+        raise Invalid(f"{value!r} is not a decimal", hint="compare with a finite number") from None
+    odd = len(text) > _EXACT
+    return _Number(str(odd).lower(), f"arrow_cast('{'0' if odd else text}', '{_WIDE}')", f"CAST('{text}' AS double)")
+
+
+def _decimals(left: _Number, sign: str, right: _Number) -> str:
+    odd = f"({left.odd} OR {right.odd})"
+    return f"((NOT {odd} AND {left.exact} {sign} {right.exact}) OR ({odd} AND {left.rough} {sign} {right.rough}))"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake.errors import Invalid
 from ontolake.graph.errors import in_short
 from ontolake.graph.filters import filtering, to_sql
+from ontolake.graph.rows import as_decimals
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,9 +33,9 @@ def sql(snapshot: Snapshot, query: str) -> pa.Table:
     words = {word.lower() for word in re.findall(r"\w+", query)}
     for kind in snapshot.types.values():
         if kind.name.lower() in words:  # names without quotes are lower case in SQL
-            batches = snapshot.table(kind).to_arrow().to_batches()
-            empty = [pa.RecordBatch.from_pylist([], kind.schema)]
-            context.register_record_batches(kind.name, [batches or empty])
+            table = _with_decimals(snapshot.table(kind))
+            empty = [pa.RecordBatch.from_pylist([], table.schema)]
+            context.register_record_batches(kind.name, [table.to_batches() or empty])
     try:
         frame = context.sql(query)
         return frame.to_arrow_table()
@@ -42,6 +43,16 @@ def sql(snapshot: Snapshot, query: str) -> pa.Table:
         names = ", ".join(sorted(kind.name for kind in snapshot.types.values()))
         raise Invalid(f"the query cannot be run: {in_short(error)}",
                       hint=f"the tables are {names}") from error
+
+
+def _with_decimals(view: TableView) -> pa.Table:
+    """All rows, with decimals that are stored as text as numbers."""
+    table = view.to_arrow()
+    for field in view.kind.fields:
+        if field.type == "Decimal" and field.digits is None:
+            place = table.schema.get_field_index(field.name)
+            table = table.set_column(place, field.name, as_decimals(table.column(place)))
+    return table
 
 
 def search(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,17 +20,18 @@ import pyarrow.compute as pc
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError, in_short
 from ontolake.graph.keys import are_distinct, repeated
 from ontolake.graph.types import GraphField, GraphType
-from ontolake.model.codecs import json_text
+from ontolake.model.codecs import failure, json_text
+from ontolake.model.columns import Column, Factory
 
-Factories = Mapping[str, Callable[[], Any]]
+Declared = Mapping[str, Column]
 
 
-def to_table(kind: GraphType, data: Any, factories: Factories = MappingProxyType({})) -> pa.Table:
+def to_table(kind: GraphType, data: Any, columns: Declared = MappingProxyType({})) -> pa.Table:
     """The rows as a table of the type's schema. Takes Arrow, a JSONL or Parquet file, and iterables of dicts or
-    objects; `factories` make what is not given, a value for each row.
+    objects; `columns` of a class say what is made anew for each row, and which JSON fits.
 
     Raises `RowError`, and `ConstraintError` for values that a column forbids."""
-    table = _arrow(kind, data, factories)
+    table = _arrow(kind, data, columns)
     known = kind.by_name
     for name in table.column_names:
         if name not in known:
@@ -36,14 +39,14 @@ def to_table(kind: GraphType, data: Any, factories: Factories = MappingProxyType
                            hint=f"there are {', '.join(known)}")
     if len(set(table.column_names)) != len(table.column_names):
         raise RowError(kind.table, "a column is given twice")
-    columns = [column_of(kind, field, table.column(field.name)) if field.name in table.column_names
-               else _missing(kind, field, table.num_rows, factories.get(field.name)) for field in kind.fields]
-    made = pa.Table.from_arrays(columns, schema=kind.schema)
+    arrays = [column_of(kind, field, table.column(field.name)) if field.name in table.column_names
+              else _missing(kind, field, table.num_rows, _factory(columns, field.name)) for field in kind.fields]
+    made = pa.Table.from_arrays(arrays, schema=kind.schema)
     check_values(kind, made)
     return made
 
 
-def _arrow(kind: GraphType, data: Any, factories: Factories) -> pa.Table:
+def _arrow(kind: GraphType, data: Any, columns: Declared) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -51,13 +54,13 @@ def _arrow(kind: GraphType, data: Any, factories: Factories) -> pa.Table:
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if isinstance(data, str | os.PathLike):
-        return _file(kind, Path(data), factories)
+        return _file(kind, Path(data), columns)
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
         data = [data]
-    return _from_rows(kind, list(data), factories)
+    return _from_rows(kind, list(data), columns)
 
 
-def _file(kind: GraphType, path: Path, factories: Factories) -> pa.Table:
+def _file(kind: GraphType, path: Path, columns: Declared) -> pa.Table:
     if not path.is_file():
         raise RowError(kind.table, f"there is no file {str(path)!r}", hint="check the path")
     if path.suffix == ".parquet":
@@ -76,10 +79,10 @@ def _file(kind: GraphType, path: Path, factories: Factories) -> pa.Table:
                 except ValueError as error:
                     raise RowError(kind.table, f"line {number + 1} of {path.name} is not JSON: {error}",
                                    row=len(rows)) from None
-    return _from_rows(kind, rows, factories)
+    return _from_rows(kind, rows, columns)
 
 
-def _from_rows(kind: GraphType, rows: list[Any], factories: Factories) -> pa.Table:
+def _from_rows(kind: GraphType, rows: list[Any], columns: Declared) -> pa.Table:
     names: dict[str, None] = {}
     plain: list[Mapping[str, Any]] = []
     for number, row in enumerate(rows):
@@ -102,10 +105,32 @@ def _from_rows(kind: GraphType, rows: list[Any], factories: Factories) -> pa.Tab
         fill = field.default if field.has_default else None
         if field.type == "json" and fill is not None:
             fill = json.loads(fill)  # it is kept as text
-        make = factories.get(name, lambda fill=fill: fill)
+        make = _factory(columns, name) or partial(_same, fill)
         values = [make() if (value := row.get(name, missing)) is missing else value for row in plain]
+        if field.type == "json" and name in columns:
+            _check_json(kind, field, columns[name], values)
         arrays.append(array_of(kind, field, values))
     return pa.Table.from_arrays(arrays, names=list(names)) if names else pa.table({})
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _factory(columns: Declared, name: str) -> Callable[[], Any] | None:
+    default = columns[name].default if name in columns else None
+    return default.make if isinstance(default, Factory) else None
+
+
+def _check_json(kind: GraphType, field: GraphField, column: Column, values: list[Any]) -> None:
+    """That values are of the type that a class declares for a field, as those of its objects are."""
+    for number, value in enumerate(values):
+        if value is not None:
+            try:
+                column.decode(_json(value))
+            except ValueError as error:
+                raise RowError(kind.table, f"{value!r} does not fit: {failure(error)}", row=number,
+                               column=field.name) from None
 
 
 def _from_object(kind: GraphType, row: Any, number: int) -> Mapping[str, Any]:
@@ -130,6 +155,8 @@ def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
         for number, value in enumerate(values):
             if value is not None and type(value) not in exact:
                 raise RowError(kind.table, f"{value!r} is not of the type {field.type}", row=number, column=field.name)
+    if field.type in _FORMS and field.digits is None:
+        _check_form(kind, field, values)
     if field.type in ("bytes", "blob"):
         for number, value in enumerate(values):
             if isinstance(value, str) and not _is_base64(value):
@@ -145,6 +172,18 @@ def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
                 raise RowError(kind.table, f"{value!r} does not fit {_said(field)}: {in_short(error)}", row=number,
                                column=field.name) from None
         raise
+
+
+_FORMS = {"Decimal": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"),
+          "UUID": re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")}  # fmt: skip
+"""What text must look like that stands for a value."""
+
+
+def _check_form(kind: GraphType, field: GraphField, values: Iterable[Any]) -> None:
+    form = _FORMS[field.type]
+    for number, value in enumerate(values):
+        if value is not None and not (isinstance(value, str) and form.fullmatch(value)):
+            raise RowError(kind.table, f"{value!r} is not of the type {field.type}", row=number, column=field.name)
 
 
 def _said(field: GraphField) -> str:
@@ -223,6 +262,8 @@ def _missing(kind: GraphType, field: GraphField, size: int, make: Callable[[], A
 def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> Any:
     """A column of Arrow as the column of a field. Raises `RowError` for one that does not fit."""
     wanted = field.arrow_type
+    if field.type in _FORMS and field.digits is None and _textual(values.type):
+        _check_form(kind, field, values.to_pylist())
     if values.type == wanted:
         return values
     if field.type == "json" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
@@ -266,7 +307,8 @@ def check_values(kind: GraphType, table: pa.Table) -> None:
         for name, compare, words in _RANGES:
             bound = getattr(field, name)
             if bound is not None and field.type not in ("json", "vector"):
-                wrong = compare(values, _limit(field, bound, values.type))
+                numbers = _numbers(values) if field.type == "Decimal" else values
+                wrong = compare(numbers, _limit(field, bound, numbers.type))
                 _refuse(kind, table, field, "range", wrong, f"the value must be {words} {bound}")
         if field.min_length is not None or field.max_length is not None:
             _check_length(kind, table, field, values)
@@ -282,6 +324,32 @@ _RANGES: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("ge", pc.less, "at least"), ("gt", pc.less_equal, "greater than"), ("le", pc.greater, "at most"),
     ("lt", pc.greater_equal, "less than"),
 )  # fmt: skip
+
+
+_WIDE = pa.decimal256(76, 38)
+
+
+def as_decimals(values: Any) -> Any:
+    """Decimals that are stored as text as a column of numbers, with as many places as they need; text if that is more
+    than 38 digits."""
+    if pc.any(pc.match_substring(values, "e", ignore_case=True)).as_py():
+        plain = [None if value is None else format(Decimal(value), "f") for value in values.to_pylist()]
+        values = pa.chunked_array([pa.array(plain, pa.string())])
+    places = pc.max(pc.utf8_length(pc.replace_substring_regex(values, r"^[^.]*\.?", ""))).as_py()
+    try:
+        return values.cast(pa.decimal128(38, places or 0))
+    except pa.ArrowException:
+        return values
+
+
+def _numbers(values: Any) -> Any:
+    """Decimals as numbers: those without digits are stored as text, and beyond 38 digits they count as floats."""
+    if not pa.types.is_string(values.type):
+        return values
+    try:
+        return values.cast(_WIDE)
+    except pa.ArrowException:
+        return pa.array([None if value is None else float(value) for value in values.to_pylist()], pa.float64())
 
 
 def _limit(field: GraphField, bound: Any, kind: pa.DataType) -> pa.Scalar:

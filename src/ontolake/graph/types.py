@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -207,12 +207,15 @@ def graph_type(cls: Any) -> GraphType:
                      info.left.__name__, info.right.__name__, cardinality)
 
 
-def factories_of(table: Any) -> dict[str, Callable[[], Any]]:
-    """What makes defaults anew for every row, by column. Graphs do not store that, so only a class can tell."""
+def declared(table: Any) -> dict[str, Column]:
+    """The columns that a class declares, by name; nothing for a name of a table.
+
+    Graphs store neither what makes a default anew for every row nor the types of values inside JSON: only a class can
+    tell.
+    """
     if not isinstance(table, type) or not hasattr(table, "__ontolake_kind__"):
         return {}
-    return {column.stored: column.default.make for column in type_info(table).all_columns
-            if isinstance(column.default, Factory)}
+    return {column.stored: column for column in type_info(table).all_columns}
 
 
 def check_types(types: Iterable[GraphType]) -> dict[str, GraphType]:

@@ -34,7 +34,7 @@ from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
 from ontolake.graph.staging import STAGED_ROWS, Staged
 from ontolake.graph.tables import Change, Tables
 from ontolake.graph.together import Turns, together
-from ontolake.graph.types import GraphType, factories_of, resolve_table
+from ontolake.graph.types import GraphType, declared, resolve_table
 from ontolake.graph.ulid import new_ulid
 from ontolake.history import Commit
 
@@ -213,7 +213,7 @@ class Transaction:
         Returns how many. Raises `RowError`, `ConstraintError`, `DuplicateKeyError`, `UnknownTableError`.
         """
         kind, pending = self._of(table)
-        rows = to_table(kind, data, factories_of(table))
+        rows = to_table(kind, data, declared(table))
         try:
             self._stage(kind, pending, rows, mode)
             return self._load(kind, pending, rows, mode)
