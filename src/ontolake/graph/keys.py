@@ -31,7 +31,7 @@ def _chunks(column: Any) -> list[Any]:
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def _numbers(column: Any) -> NDArray[Any] | None:
+def numbers_of(column: Any) -> NDArray[Any] | None:
     """The values of a column of signed integers without gaps, as one array; None for any other."""
     if not pa.types.is_signed_integer(column.type) or column.null_count:
         return None
@@ -56,7 +56,7 @@ class KeySet:
         """`values` is a column, or several of one type in a list."""
         columns = values if isinstance(values, list) else [values]
         self._values: Any = None
-        numbers = [_numbers(column) for column in columns]
+        numbers = [numbers_of(column) for column in columns]
         if all(found is not None for found in numbers):
             filled = [found for found in numbers if found is not None and len(found)]
             ranges = [_range(found) for found in filled]
@@ -74,7 +74,7 @@ class KeySet:
     def has(self, column: Any) -> NDArray[Any]:
         """For each value whether it is among these."""
         if self._values is None:
-            given = _numbers(column)
+            given = numbers_of(column)
             if given is not None:
                 return self._marked(given)
             self._values = pa.array(np.flatnonzero(self._marks) + self._low, column.type)
@@ -82,7 +82,7 @@ class KeySet:
 
     def has_all(self, column: Any) -> bool:
         """Whether each value is among these."""
-        given = _numbers(column) if self._values is None and not self._gaps else None
+        given = numbers_of(column) if self._values is None and not self._gaps else None
         if given is None:
             return bool(self.has(column).all())
         return all(self._low <= low and high < self._low + len(self._marks)
@@ -100,7 +100,7 @@ class KeySet:
 
 def _coded(column: Any) -> tuple[NDArray[Any], int]:
     """One integer from 0 on for each value, equal where values are, and how many there can be."""
-    numbers = _numbers(column)
+    numbers = numbers_of(column)
     if numbers is not None:
         low, high = _range(numbers)
         if high - low < _LIMIT:
@@ -131,7 +131,7 @@ def are_distinct(*columns: Any) -> bool:
     """Whether no row is there twice."""
     if len(columns[0]) < 2:
         return True
-    found = [_numbers(column) for column in columns]
+    found = [numbers_of(column) for column in columns]
     if len(columns) > 1:
         parts = [_coded(column)[0] if part is None else part for column, part in zip(columns, found, strict=True)]
         return _ascend(parts) or _differ(parts)

@@ -164,8 +164,7 @@ class Tables:
                 done = None
             if done is not None:
                 self._keep((kind.location, line, done.version), done)
-                if pin.branch == line:
-                    self._known.moved(kind, pin, change, done.version)
+                self._known.moved(kind, pin, change, done.version, line)
                 return Pin(line, done.version, done.count_rows(), pin.schema)
             # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
             base = self.restore(kind, line, content, operation)
@@ -268,22 +267,18 @@ class Tables:
             if version < latest.version:
                 self.place.settle(latest.checkout_version((line, version)), line=line)
         self.place.settle(latest, line=line)
-        if pin.branch == line:
-            self._known.moved(kind, pin, Change(), latest.version)
+        self._known.moved(kind, pin, Change(), latest.version, line)
         return latest
 
     def _are_new(self, kind: GraphType, pin: Pin, puts: pa.Table) -> bool:
         """Whether it is known that none of these rows is there: appending them is quicker than merging."""
-        if puts.num_rows > FEW_KEYS:
-            return False
-        found = self._among(kind, pin, puts)
-        return found is not None and not any(found)
+        return puts.num_rows <= FEW_KEYS and not any(self.there(kind, pin, puts).to_pylist())
 
     # Looking up
 
-    def _among(self, kind: GraphType, pin: Pin, keys: pa.Table) -> list[bool] | None:
+    def _among(self, kind: GraphType, pin: Pin, keys: pa.Table) -> Any:
         with reading(kind.table):
-            return self._known.among(kind, pin, keys, lambda: self.at(kind, pin).to_table(columns=list(kind.keys)))
+            return self._known.among(kind, pin, keys, lambda: self.at(kind, pin))
 
     def there(self, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Array:
         """For each key (a table with the key columns) whether a pinned version has it."""
