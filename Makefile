@@ -11,7 +11,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-seam test test-fast lint bench docs constraints clean
+.PHONY: help setup java demo demo-seam test test-fast lint bench mutants docs constraints clean
 
 help:    ## this list
 	@sed -nE 's/^([a-z-]+):[a-z ]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,10 @@ lint: setup  ## ruff, mypy strict
 bench: EXTRAS := $(EXTRAS),bench
 bench: setup  ## every benchmark, or one: make bench BENCH=storage
 	@for script in benchmarks/$(or $(BENCH),[a-z]*).py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+mutants: EXTRAS := $(EXTRAS),mutants
+mutants: setup  ## change the modules that hold rules and see whether tests notice; ARGS="patches" for some
+	@$(PY) tests/mutants.py $(ARGS)
 
 # Without --quiet, under which mkdocs counts no warnings and --strict finds nothing.
 docs: setup  ## build the site into site/

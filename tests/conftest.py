@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest_plugins = ["ontolake.objects.testing.fixtures", "spark_session"]
 
@@ -18,6 +18,8 @@ pytest_plugins = ["ontolake.objects.testing.fixtures", "spark_session"]
 # `make test ARGS="--hypothesis-profile=deep -k machine"`.
 settings.register_profile("ontolake", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("ontolake"), max_examples=25)
+# Whether a mutant is noticed, not by which smallest example.
+settings.register_profile("mutants", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
 settings.register_profile("deep", deadline=None, max_examples=1000)
 settings.load_profile("ontolake")
 

@@ -35,7 +35,8 @@ def pins() -> dict[str, list[str]]:
 
 
 def test_there_is_one_extra_per_capability() -> None:
-    assert set(PROJECT["project"]["optional-dependencies"]) == {"s3", "graph", "sql", "spark", "server", "dev", "bench"}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {
+        "s3", "graph", "sql", "spark", "server", "dev", "bench", "mutants"}
 
 
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
