@@ -105,7 +105,7 @@ def test_nothing_is_published_when_it_should_not_be(spark: SparkSession, tmp_pat
     assert not Path(url).exists()
     with pytest.raises(TooManyRejectedError, match="1 of 3 rows are bad, and 10% may be") as caught:
         stock(tmp_path, max_rejected=0.1).run(url, spark=spark)
-    assert "goods.csv, line 4: price: 'much' is not a number" in str(caught.value.hint)
+    assert "goods.csv, line 4, for entity/Goods: price: 'much' is not a number" in str(caught.value.hint)
     assert stock(tmp_path, max_rejected=1.0).run(url, spark=spark, dry_run=True).rejected == 1
     strict = stock(tmp_path)
     strict.expect("nothing is dear", "SELECT sku FROM Goods WHERE price > 2")

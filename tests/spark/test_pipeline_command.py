@@ -74,8 +74,12 @@ def test_a_run_that_is_killed_publishes_nothing_and_is_repeated(
     assert main(["pipeline", "history", "--store", url, "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert [one["state"] for one in runs] == ["published", "killed"]
+    assert runs[0]["tables"][0]["reasons"] == {"price: is less than 0": 1}
+    assert "rejected: 1 × entity/Goods: price: is less than 0\n" in said.out
+    assert "such as: goods.csv, line 3, for entity/Goods: price: '-1' is less than 0\n" in said.out
     report = Path(runs[0]["report"]).read_text()
-    for shown in ("published", "price: &#x27;-1&#x27; is less than 0", "goods.csv", "colour", "rows of Goods"):
+    for shown in ("published", "price: &#x27;-1&#x27; is less than 0", "price: is less than 0", "goods.csv", "colour",
+                  "rows of Goods"):
         assert shown in report
     assert main(["pipeline", "clean", "--store", url, "--older", "0", "--remove"]) == 0
     assert " bytes removed" in capsys.readouterr().out
@@ -95,3 +99,31 @@ def test_a_plan_tells_what_is_read_made_and_expected(tmp_path: Path, capsys: pyt
     assert "it has goods" in capsys.readouterr().err
     assert main(["pipeline", "status", "--store", f"{tmp_path}/nothing.db"]) != 0
     assert "no pipeline has run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("dat=second", "did you mean 'data'? it has data, day"), ("colour=red", "it has data, day"),
+])
+def test_a_parameter_that_the_pipeline_does_not_have_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, said: str
+) -> None:
+    module = tmp_path / "asked.py"
+    module.write_text(PIPELINE.partition("def hook")[0].replace("goods.csv\"", "{data}/{day}.csv\"").replace(
+        "max_rejected=1", "parameters={'data': 'first'}").replace('"goods"', '"asked"'))
+    store = tmp_path / "store.db"
+    assert main(["pipeline", "run", str(module), "--store", str(store), "--set", "day=1", "--set", given]) == 2
+    told = capsys.readouterr()
+    assert f"has no parameter {given.partition('=')[0]!r}" in told.err
+    assert said in told.err
+    assert "Spark" not in told.err
+    assert list(tmp_path.glob("store*")) == []
+
+
+def test_a_parameter_that_is_missing_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = tmp_path / "missing.py"
+    module.write_text(PIPELINE.partition("def hook")[0].replace("goods.csv\"", "{day}.csv\""))
+    assert main(["pipeline", "run", str(module), "--store", f"{tmp_path}/store.db"]) == 4
+    assert "asks for the parameter 'day'\nhint: give it with --set NAME=VALUE" in capsys.readouterr().err
+    assert list(tmp_path.glob("store*")) == []

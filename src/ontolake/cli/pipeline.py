@@ -34,6 +34,7 @@ def run(
 ) -> None:  # fmt: skip
     """Read, check and reconcile all sources, and publish one commit, or nothing."""
     pipeline, parameters = load(file), _parameters(given)
+    pipeline.check(parameters)  # before Spark starts
     with started(pipeline.name, json) as (spark, told):
         report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
                               parameters=parameters, progress=told)
@@ -45,7 +46,9 @@ def plan(file: File, json: Json = False) -> None:
     """What a pipeline reads, makes and expects, without running it."""
     pipeline, out = load(file), Out(json)
     targets = [{"table": one.table, "source": one.source.name, "format": one.source.format, "path": one.source.path,
-                "columns": dict(one.columns), "checks": list(one.checks)} for one in pipeline.targets]
+                "columns": dict(one.columns), "checks": list(one.checks),
+                **({"dangling": one.dangling or pipeline.dangling} if one.info.kind == "relation" else {})}
+               for one in pipeline.targets]
     expectations = [one.name for one in pipeline.expectations]
     if json:
         out.document({"pipeline": pipeline.name, "parameters": pipeline.parameters, "targets": targets,
@@ -159,8 +162,11 @@ def show(out: Out, report: Report) -> None:
             "dry run": "a dry run: nothing was published"}
     out.say(f"{report.pipeline}: {told.get(report.state, report.state)}, after {report.seconds:.1f} s")
     if report.quarantine:
+        for table in report.tables:
+            for reason, count in table.reasons.items():
+                out.say(f"rejected: {count:,} × {table.table}: {reason}")
         for one in report.examples():
-            out.say(f"rejected: {one}")
+            out.say(f"such as: {one}")
         out.say(f"rejected rows: {report.quarantine}")
     out.say(f"report: {report.report}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ontolake.errors import OntolakeError
 
 
@@ -39,9 +41,9 @@ class ExpectationError(OntolakeError):
 
     exit_code = 4
 
-    def __init__(self, failed: list[str], *, branch: str | None = None) -> None:
+    def __init__(self, failed: Sequence[str], *, branch: str | None = None) -> None:
         hint = "onto pipeline status names the report with the details; correct the sources or the expectation"
         super().__init__("expectations failed, nothing was published: " + "; ".join(failed),
                          hint=hint if branch is None else f"what would have been is on the branch {branch}; {hint}")
-        self.failed = failed
+        self.failed = list(failed)
         self.branch = branch

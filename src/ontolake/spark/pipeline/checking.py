@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from ontolake.spark.errors import SourceError
 from ontolake.spark.pipeline.declaring import Target
 from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW
+from ontolake.spark.pipeline.reasons import joined
 from ontolake.spark.pipeline.sources import spark_says
 from ontolake.spark.pipeline.validation import field_of
 from ontolake.spark.types import named, quoted
@@ -46,22 +47,14 @@ def checked(target: Target, rows: DataFrame) -> DataFrame:
                                   "such column, and there is no default", hint=f"it has {', '.join(have)}")
             values.append(made.value.alias(f"$value:{column.stored}"))
             problems.append(F.when(F.col(MALFORMED).isNull(), made.problem))
-        typed = taken.select(*values, _joined(problems).alias(PROBLEM), *PLACE)
+        typed = taken.select(*values, joined(problems).alias(PROBLEM), *PLACE)
         found = typed.select(*[named(f"$value:{column.stored}").alias(column.stored) for column in info.all_columns],
                              PROBLEM, *PLACE)
         failed = [F.when(~F.coalesce(F.expr(sql), F.lit(False)), F.lit(name)) for name, sql in target.checks.items()]
-        return found.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), _joined(failed))) if failed else found
+        return found.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), joined(failed))) if failed else found
     except AnalysisException as error:
         raise SourceError(target.source.name, f"what is loaded as {info.name} cannot be worked out: "
                           f"{spark_says(error)[1]}", hint=f"the source has {', '.join(have)}") from None
-
-
-def _joined(problems: Sequence[Expression]) -> Expression:
-    """All that is wrong as one text; null, and no text is made, if nothing is."""
-    wrong = F.lit(False)
-    for one in problems:
-        wrong = wrong | one.isNotNull()
-    return F.when(wrong, F.concat_ws("; ", *problems))
 
 
 def own_columns(rows: DataFrame) -> list[str]:

@@ -11,8 +11,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ontolake.model.field import UNSET
 from ontolake.model.types import TypeInfo, type_info
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
     from ontolake.spark.pipeline.report import Report
     from ontolake.spark.pipeline.running import Progress
+
+Dangling = Literal["fail", "quarantine", "allow"]
+"""What becomes of a relation that names an end which was never there: the run fails, the row is rejected, or it is
+published."""
 
 REJECTED = 0.1
 """The share of rows that may be bad before a run fails, unless told otherwise."""
@@ -41,6 +47,7 @@ class Target:
     checks: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
     vanished: bool = False
+    dangling: Dangling | None = None
 
     @property
     def table(self) -> str:
@@ -63,10 +70,11 @@ class Pipeline:
 
     def __init__(
         self, name: str, *, types: Iterable[Any], parameters: Mapping[str, str] | None = None,
-        max_rejected: float | int = REJECTED, folder: str | Path | None = None,
+        max_rejected: float | int = REJECTED, folder: str | Path | None = None, dangling: Dangling = "fail",
     ) -> None:  # fmt: skip
         """`parameters` are defaults for `{names}` in paths. `max_rejected` is how many rows may be bad: a share up
-        to 1.0, or a number. Paths are relative to `folder`, that of the module unless given."""
+        to 1.0, or a number. Paths are relative to `folder`, that of the module unless given. `dangling` is what becomes
+        of relations whose ends were never there, unless a load says otherwise."""
         if not name or not isinstance(name, str):
             raise PipelineError("a pipeline needs a name")
         if isinstance(max_rejected, bool) or max_rejected < 0:
@@ -76,6 +84,7 @@ class Pipeline:
         self._infos = {info.cls: info for info in map(type_info, self.types)}
         self.parameters = dict(parameters or {})
         self.max_rejected = max_rejected
+        self.dangling = _policy(dangling)
         caller = inspect.stack()[1].filename
         self.folder = Path(folder) if folder is not None else (
             Path(caller).resolve().parent if Path(caller).is_file() else Path.cwd())
@@ -113,12 +122,15 @@ class Pipeline:
     def load(
         self, cls: Any, source: Source, *, columns: Mapping[str, str] | None = None,
         checks: Mapping[str, str] | None = None, where: str | None = None, vanished: bool = False,
+        dangling: Dangling | None = None,
     ) -> None:  # fmt: skip
         """Make objects of a type from the rows of a source.
 
         `columns` gives SQL for fields; a field without is the column of its name. `checks` are conditions on the
         fields, by what they are called in the quarantine. `where` takes rows that count. With `vanished` a run tells
-        how many rows of the store the source no longer has. Raises `PipelineError`.
+        how many rows of the store the source no longer has. `dangling` is what becomes of a relation of which an end is
+        neither in the store nor in the run: `fail` the run, `quarantine` the row, or `allow` it. A relation of which an
+        end was rejected goes to quarantine, too. Raises `PipelineError`.
         """
         info = self._known(cls)
         for end in (info.left, info.right) if info.kind == "relation" else ():
@@ -131,7 +143,10 @@ class Pipeline:
         unknown = sorted(set(columns or {}) - known)
         if unknown:
             raise PipelineError(f"{info.name} has no field {unknown[0]!r}", hint=f"it has {', '.join(info.by_name)}")
-        self.targets.append(Target(info, source, dict(columns or {}), dict(checks or {}), where, vanished))
+        if dangling is not None and info.kind != "relation":
+            raise PipelineError(f"{info.name} is not a relation, and has no ends", hint="leave out dangling=")
+        self.targets.append(Target(info, source, dict(columns or {}), dict(checks or {}), where, vanished,
+                                   None if dangling is None else _policy(dangling)))
 
     def _known(self, cls: Any) -> TypeInfo:
         info = self._infos.get(cls)
@@ -165,6 +180,28 @@ class Pipeline:
                     f"GROUP BY {names} HAVING count(*) > 1")
 
     # running
+    def resolved(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
+        """All parameters of a run. Raises `PipelineError` for one that the pipeline does not have."""
+        asked = {name.partition(".")[0].partition("[")[0] for source in self.sources.values() if source.path
+                 for _, name, *_ in _fields(source.path) if name}
+        known = sorted({*self.parameters, *asked})
+        for name in given or {}:
+            if name not in known:
+                near = get_close_matches(name, known, n=1, cutoff=0.5)
+                has = f"it has {', '.join(known)}" if known else "it has none: no path of a source has {NAME} in it"
+                raise PipelineError(f"the pipeline {self.name!r} has no parameter {name!r}",
+                                    hint=f"did you mean {near[0]!r}? {has}" if near else has)
+        return {**self.parameters, **(given or {})}
+
+    def check(self, parameters: Mapping[str, str] | None = None) -> None:
+        """Raise `PipelineError` for a pipeline that loads nothing and for parameters that it does not have,
+        `SourceError` for a path that asks for one that is missing."""
+        if not self.targets:
+            raise PipelineError(f"the pipeline {self.name!r} loads nothing", hint="call pipeline.load(…)")
+        given = self.resolved(parameters)
+        for target in self.targets:
+            target.source.located(self.folder, given)
+
     def run(
         self, url: str, *, spark: SparkSession | None = None, branch: str | None = None, dry_run: bool = False,
         audit: bool = False, graph: bool = False, parameters: Mapping[str, str] | None = None,
@@ -204,6 +241,20 @@ def unused(pipeline: Pipeline, source: Source, columns: Sequence[str]) -> list[s
 
 
 _WORDS, _QUOTED = re.compile(r"\w+"), re.compile(r"`([^`]+)`")
+
+
+def _fields(path: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    """The parts of a path; none if it is malformed, which reading it tells."""
+    try:
+        return list(Formatter().parse(path))
+    except ValueError:
+        return []
+
+
+def _policy(dangling: Any) -> Dangling:
+    if dangling not in get_args(Dangling):
+        raise PipelineError(f"dangling is {', '.join(map(repr, get_args(Dangling)))}, not {dangling!r}")
+    return dangling  # type: ignore[no-any-return]
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

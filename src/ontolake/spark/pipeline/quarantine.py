@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from ontolake.parallel import beside
 from ontolake.spark.pipeline.checking import PROBLEM
 from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, RAW, file_and_block
+from ontolake.spark.pipeline.reasons import counted, shown
 from ontolake.spark.pipeline.report import work_store
 from ontolake.spark.pipeline.sources import Source
 
@@ -36,8 +37,16 @@ def rejected(
     kept = pa.table({
         "source": pa.array([source.name] * count, pa.string()), "table": pa.array([table] * count, pa.string()),
         "file": found[FILE].cast(pa.string()), "line": found[LINE].cast(pa.int64()),
-        "reason": found[PROBLEM].cast(pa.string()), "raw": found[RAW].cast(pa.string()), "at": found[AT]})
+        "reason": shown(found[PROBLEM].cast(pa.string())), "raw": found[RAW].cast(pa.string()), "at": found[AT]})
     return kept.sort_by([("file", "ascending"), ("line", "ascending"), ("at", "ascending")]).drop_columns(["at"])
+
+
+def reasons(found: pa.Table, count: int) -> dict[str, int]:
+    """How many of the rejected rows of a table have each reason. `count` is how many there are, kept or not."""
+    import pyarrow as pa
+
+    told = counted(found[PROBLEM].cast(pa.string()))
+    return told | ({f"not looked into: {KEPT:,} rows of a table are": count - len(found)} if count > len(found) else {})
 
 
 def _with_lines(

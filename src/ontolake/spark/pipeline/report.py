@@ -39,6 +39,8 @@ class TableReport:
     unchanged: int = 0
     vanished: int | None = None
     written: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    """How many rejected rows have each reason; a row with two of them counts under both."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -89,7 +91,8 @@ class Report:
 
 def _place(sample: dict[str, Any]) -> str:
     file = (sample["file"] or "").rpartition("/")[2] or sample["source"]
-    return f"{file}, line {sample['line']:,}: " if sample["line"] else f"{file}: "
+    line = f", line {sample['line']:,}" if sample["line"] else ""
+    return f"{file}{line}, for {sample['table']}: "
 
 
 def now() -> str:
@@ -194,8 +197,9 @@ def page(report: Report) -> str:
     lineage = [[name, one.get("path") or one.get("format"), one.get("files", ""), one.get("bytes", ""),
                 ", ".join(table.table for table in report.tables if table.source == name),
                 ", ".join(one.get("unused", ())), one.get("sha256", "")[:16]] for name, one in report.sources.items()]
-    samples = [[one["source"], one["file"] or "", one["line"] or "", one["reason"], one["raw"]]
+    samples = [[one["source"], one["file"] or "", one["line"] or "", one["table"], one["reason"], one["raw"]]
                for one in report.samples]
+    reasons = [[one.table, reason, count] for one in report.tables for reason, count in one.reasons.items()]
     told = [[one["name"], "ok" if one["ok"] else "failed", one["found"]] for one in report.expectations]
     parts = [
         f"<h1>{_text(report.pipeline)}: <span class='{report.state.split()[0]}'>{_text(report.state)}</span></h1>",
@@ -206,7 +210,8 @@ def page(report: Report) -> str:
         "<h2>Where the rows come from</h2>", _table(["source", "path", "files", "bytes", "goes to", "unused columns",
                                                     "fingerprint"], lineage),
         "<h2>Expectations</h2>" + _table(["expectation", "", "found"], told) if told else "",
-        f"<h2>Rejected rows ({report.rejected})</h2>" + _table(["source", "file", "line", "reason", "row"], samples)
+        f"<h2>Rejected rows ({report.rejected})</h2>" + _table(["table", "reason", "rows"], reasons)
+        + "<h2>Some of them</h2>" + _table(["source", "file", "line", "table", "reason", "row"], samples)
         if samples else "",
         "<h2>Steps</h2>", _table(["step", "seconds"], [[one["step"], f"{one['seconds']:.2f}"] for one in report.steps]),
     ]  # fmt: skip

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
-from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, new_job, open_parallel
-from ontolake.spark.errors import PipelineError, SourceError, TooManyRejectedError
-from ontolake.spark.pipeline import quarantine
+from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
+from ontolake.spark.errors import ExpectationError, PipelineError, SourceError, TooManyRejectedError
+from ontolake.spark.pipeline import ends, quarantine
 from ontolake.spark.pipeline import report as reports
 from ontolake.spark.pipeline.alive import alive
 from ontolake.spark.pipeline.auditing import PREFIX, audited, check_graph, start_graph
@@ -58,6 +58,7 @@ class Loaded(NamedTuple):
     fragments: Sequence[Fragment]
     rejected: pa.Table | None
     told: TableReport
+    checked: DataFrame
 
 
 class Run:
@@ -67,8 +68,7 @@ class Run:
         self, pipeline: Pipeline, url: str, *, branch: str | None, dry_run: bool, audit: bool, graph: bool,
         parameters: Mapping[str, str] | None, progress: Progress | None,
     ) -> None:  # fmt: skip
-        if not pipeline.targets:
-            raise PipelineError(f"the pipeline {pipeline.name!r} loads nothing", hint="call pipeline.load(…)")
+        pipeline.check(parameters)
         beside(url)  # refuses places where nothing can be staged
         self.pipeline = pipeline
         self.url = url
@@ -76,7 +76,7 @@ class Run:
         self.dry_run = dry_run
         self.audit = audit
         self.graph = graph or audit
-        self.parameters = {**pipeline.parameters, **(parameters or {})}
+        self.parameters = pipeline.resolved(parameters)
         self._progress = progress or (lambda step, done, total: None)
         self._tables: list[Tables] = []
         self.report = Report(new_job(), pipeline.name, url, branch, reports.now())
@@ -114,6 +114,7 @@ class Run:
         self._release()
         discard(self.url, self.report.run)
         self.report.tables, self.report.expectations, self.report.samples = [], [], []
+        self.report.quarantine = None
 
     def _release(self) -> None:
         with contextlib.suppress(Exception):
@@ -151,21 +152,33 @@ class Run:
                 target.info.kind == "relation" for target in self.pipeline.targets)
             self._tables.append(tables := Tables(self.spark, store, view, self.branch, again=again,
                                                   graph=self.graph))
+            self._check_dangling(tables.is_graph)
             with self._step("look at the store"):
                 for target in self.pipeline.targets:  # one after the other: a store is not for several threads
                     tables.latest(target.info)
             read = self._read()
-            loaded = self._each(lambda target: self._load(tables, target, read[target.source.name]),
+            loaded: Sequence[Loaded] = self._each(lambda target: self._load(tables, target, read[target.source.name]),
                                 self.pipeline.targets)
+            loaded, failed = self._ends(tables, loaded, read)
             self.report.tables = [one.told for one in loaded]
             self._quarantine(loaded)
             fragments = {one.told.table: one.fragments for one in loaded}
             reach("pipeline: everything staged")
             if not self.audit or self.dry_run:
-                self._expect(tables, fragments)
+                self._expect(tables, fragments, failed)
+            elif failed:
+                raise ExpectationError(failed)
             self._publish(store, view, fragments)
 
+    def _check_dangling(self, graph: bool) -> None:
+        """Raise `PipelineError` if edges of a graph are to have no ends."""
+        for target in self.pipeline.targets:
+            if graph and target.info.kind == "relation" and (target.dangling or self.pipeline.dangling) == "allow":
+                raise PipelineError(f"{target.info.name} is loaded with dangling='allow', but an edge of a graph has "
+                                    "both its ends", hint="write dangling='quarantine' or 'fail'")
+
     def _open(self, stack: contextlib.ExitStack) -> Parallel | None:
+        self._check_dangling(self.graph)
         if self.graph and not self.dry_run:
             start_graph(self.url, self.pipeline.types)
         try:
@@ -194,18 +207,44 @@ class Run:
 
     # 2, 3, 4: validate, reconcile and stage, in one go over the rows
     def _load(self, tables: Tables, target: Target, read: Read) -> Loaded:
+        with self._step(f"validate {target.info.name}"), self._explained(target):
+            return self._stage(tables, target, checked(target, read.rows), read)
+
+    def _stage(self, tables: Tables, target: Target, rows: DataFrame, read: Read) -> Loaded:
         source, info = target.source, target.info
-        with self._step(f"validate {info.name}"), self._explained(target):
-            staged = Stage(self.url, self.report.run, tables)(
-                target, checked(target, read.rows), read.files, read.size)
-            counts = staged.counts
-            told = TableReport(tables.name(info), source.name, sum(counts.values()) - counts["vanished"],
-                               counts["bad"] + counts["repeated"], counts["insert"], counts["update"],
-                               counts["unchanged"], counts["vanished"] if target.vanished else None)
-            kept = None if staged.rejected is None else quarantine.rejected(
-                staged.rejected, told.table, source, source.located(self.pipeline.folder, self.parameters), read.files,
-                self.spark)
-        return Loaded(staged.fragments, kept, told)
+        staged = Stage(self.url, self.report.run, tables)(target, rows, read.files, read.size)
+        counts = staged.counts
+        told = TableReport(tables.name(info), source.name, sum(counts.values()) - counts["vanished"],
+                           counts["bad"] + counts["repeated"], counts["insert"], counts["update"],
+                           counts["unchanged"], counts["vanished"] if target.vanished else None)
+        kept = None
+        if staged.rejected is not None:
+            told.reasons = quarantine.reasons(staged.rejected, told.rejected)
+            kept = quarantine.rejected(staged.rejected, told.table, source,
+                                       source.located(self.pipeline.folder, self.parameters), read.files, self.spark)
+        return Loaded(staged.fragments, kept, told, staged.checked)
+
+    def _ends(
+        self, tables: Tables, loaded: Sequence[Loaded], read: Mapping[str, Read]
+    ) -> tuple[Sequence[Loaded], Sequence[str]]:  # fmt: skip
+        """Stage relations again without those whose ends are missing, if they are to be rejected. Returns what is
+        loaded then, and what fails the run."""
+        if not any(target.info.kind == "relation" for target in self.pipeline.targets):
+            return loaded, ()
+        with self._step("ends of relations"):
+            found = ends.find(self.pipeline, tables, {one.told.table: one.fragments for one in loaded},
+                              {one.told.table: one.checked for one in loaded if one.told.rejected})
+            self.report.expectations += found.expectations
+            kept = list(loaded)
+            for at, target in enumerate(self.pipeline.targets):
+                bad = found.rejected.get(kept[at].told.table)
+                if bad:
+                    rows = ends.without(kept[at].checked, target.info, bad)
+                    forget(kept[at].fragments)
+                    with self._explained(target):
+                        kept[at] = self._stage(tables, target, rows, read[target.source.name])
+                    tables.restaged(target.info)
+        return kept, found.failed
 
     @contextlib.contextmanager
     def _explained(self, target: Target) -> Iterator[None]:
@@ -230,8 +269,8 @@ class Run:
         bad = [one.rejected for one in loaded if one.rejected is not None]
         if bad:
             self.report.quarantine = quarantine.keep(self.url, self.report.run, bad)
-            for table in bad:
-                self.report.samples += table.slice(0, reports.SAMPLE - len(self.report.samples)).to_pylist()
+            for table in bad:  # some of each
+                self.report.samples += table.slice(0, -(-reports.SAMPLE // len(bad))).to_pylist()
         limit = self.pipeline.max_rejected
         share = isinstance(limit, float) and limit <= 1
         if rejected > (limit * rows if share else limit):
@@ -241,9 +280,11 @@ class Run:
                                                          f"all of them are in {self.report.quarantine}"]))
 
     # 5: expectations
-    def _expect(self, tables: Tables, fragments: Mapping[str, Sequence[Fragment]]) -> None:
+    def _expect(
+        self, tables: Tables, fragments: Mapping[str, Sequence[Fragment]], failed: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         with self._step("expectations"):
-            expect(self.pipeline, tables, fragments, self.report)
+            expect(self.pipeline, tables, fragments, self.report, failed)
 
     # 6: publish
     def _publish(self, store: Parallel | None, view: View, fragments: Mapping[str, Sequence[Fragment]]) -> None:

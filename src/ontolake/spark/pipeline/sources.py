@@ -57,9 +57,12 @@ class Source:
             return None
         try:
             path = self.path.format_map(parameters)
-        except (KeyError, IndexError, ValueError) as error:
+        except KeyError as error:
             raise SourceError(self.name, f"the path {self.path!r} asks for the parameter {error}",
                               hint="give it with --set NAME=VALUE") from None
+        except (AttributeError, IndexError, ValueError, TypeError) as error:
+            raise SourceError(self.name, f"the path {self.path!r} is not a text with {{parameters}}: {error}",
+                              hint="a brace that is part of the path is written twice: {{") from None
         return path if "://" in path or path.startswith("/") else str(folder / path)
 
     def read(

@@ -29,6 +29,8 @@ class Staged(NamedTuple):
     fragments: Sequence[Fragment]
     rejected: pa.Table | None
     """What is wrong with rows, and their places; None if nothing is."""
+    checked: DataFrame
+    """The checked rows, to be asked again."""
 
 
 class Stage:
@@ -56,7 +58,7 @@ class Stage:
         bad = None
         if counts["bad"] or counts["repeated"]:
             bad = rejected(target, found, order, repeats=bool(counts["repeated"])).limit(quarantine.KEPT).toArrow()
-        return Staged(counts, fragments, bad)
+        return Staged(counts, fragments, bad, found)
 
     def _at_once(self, target: Target, found: DataFrame, files: Sequence[str]) -> Staged | None:
         """All that is to be known by one job, which takes less time than asking Spark several times; None if there are
@@ -72,7 +74,7 @@ class Stage:
         bad = rows.filter(pc.is_in(state, pa.array(["bad", "repeated"]))).select([PROBLEM, *PLACE])
         told = pc.fill_null(bad[PROBLEM], REPEATED)
         return Staged(counts, self._put(target, new.select([column.stored for column in info.all_columns])),
-                      bad.set_column(0, PROBLEM, told) if len(bad) else None)
+                      bad.set_column(0, PROBLEM, told) if len(bad) else None, found)
 
     def _counted(
         self, target: Target, found: DataFrame, order: Sequence[str]

@@ -36,8 +36,8 @@ class Tables:
         self._store = store
         self._view = view
         self._branch = branch
-        self._graph = graph or holds_graph(store)
-        self._by_spark = store is not None and not self._graph and (
+        self.is_graph = graph or holds_graph(store)
+        self._by_spark = store is not None and not self.is_graph and (
             urls.parse(store.url).place is urls.Place.DIRECTORY and one_machine(spark))
         self._again = again and not self._by_spark
         self._found: dict[str, DataFrame | None] = {}
@@ -45,7 +45,7 @@ class Tables:
 
     def name(self, info: TypeInfo) -> str:
         """What the store calls the table of a type."""
-        if not self._graph:
+        if not self.is_graph:
             return table_of(info)
         return f"{'node' if info.kind == 'entity' else 'edge'}/{info.name}"
 
@@ -94,6 +94,10 @@ class Tables:
                 found = few(self.spark, (batch for one in read for batch in one.to_batches()), read[0].schema)
             self._found[table] = found
         return found
+
+    def restaged(self, info: TypeInfo) -> None:
+        """Something else was staged for the table of a type."""
+        self._found.pop(f"staged {self.name(info)}", None)
 
     def _once(self, found: DataFrame) -> DataFrame:
         return self.keep(found) if self._again else found

@@ -36,6 +36,7 @@ from ontolake.model.columns import Column, Factory
 from ontolake.model.field import UNSET
 from ontolake.model.types import TypeInfo
 from ontolake.model.typespec import Spec
+from ontolake.spark.pipeline.reasons import about
 
 # Not by lower(): before Spark makes the first text of a session small, it works seconds on tables for all languages.
 _TRUE, _FALSE = r"^(?i:true|t|1|yes|y|on)\z", r"^(?i:false|f|0|no|n|off)\z"
@@ -124,7 +125,7 @@ def _wanted(column: Column) -> str:
 
 def _told(given: Expression, kind: DataType, what: str) -> Expression:
     shown = F.base64(given) if isinstance(kind, BinaryType) else given.cast("string")
-    return F.concat(F.lit("'"), F.substring(shown, 1, 80), F.lit(f"' {what}"))
+    return about(shown, what)
 
 
 def _typed(column: Column, given: Expression, kind: DataType) -> tuple[Expression, Expression]:
