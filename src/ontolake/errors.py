@@ -50,6 +50,16 @@ class Invalid(StorageError, ValueError):
     exit_code = 2
 
 
+class MissingExtra(Invalid, ImportError):
+    """A package that this needs is not installed. `extra` is the extra of Ontolake that brings it."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f"{what} needs the package {package}, which is not installed",
+                         hint=f"pip install 'ontolake[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
 class Corruption(StorageError):
     """Stored bytes do not match their checksum. Suspect bytes are never returned."""
 

@@ -33,7 +33,7 @@ from ontolake.cli.typed_query import app as query
 from ontolake.cli.typed_schema import app as schema
 from ontolake.cli.verbs import diff, export, gc, log, verify
 from ontolake.cli.version import show_version, version
-from ontolake.errors import OntolakeError
+from ontolake.errors import MissingExtra, OntolakeError
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -126,11 +126,22 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except OSError:
         raise
     except Exception as error:
+        told = _missing(error, arguments)
+        if told is not None:
+            return say_error(Report(type(told).__name__, told.message, told.hint, told.exit_code), as_json=as_json)
         if os.environ.get("ONTO_TRACEBACK"):
             raise
         what = f"this should not have happened: {type(error).__name__}: {error}"
         return say_error(Report(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", 1), as_json=as_json)
     return 0
+
+
+def _missing(error: Exception, arguments: list[str]) -> MissingExtra | None:
+    """What to say of a package that a command needs and that is not installed."""
+    from ontolake.extras import missing
+
+    command = next((one for one in arguments if not one.startswith("-")), "")
+    return missing(error, command, f"onto {command}") or missing(error, None, f"onto {command}")
 
 
 def _usage(error: Exception, as_json: bool) -> int:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ontolake.errors import OntolakeError
+from ontolake.extras import missing
 from ontolake.model import Entity, Relation, SchemaValidationError, type_info
 
 
@@ -56,6 +57,9 @@ def imported(where: str) -> ModuleType:
     except Exception as error:
         if os.environ.get("ONTO_TRACEBACK"):
             raise
+        lacking = missing(error, None, where)
+        if lacking is not None:
+            raise lacking from error
         raise ModelsError(f"cannot import {where}: {type(error).__name__}: {error}",
                           hint="name a module or a .py file; ONTO_TRACEBACK=1 shows where it fails") from error
 

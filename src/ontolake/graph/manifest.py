@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
+from ontolake.errors import MissingExtra
 from ontolake.graph.errors import (
     DamagedGraphError,
     ExpectedVersionMismatch,
@@ -232,6 +233,8 @@ class Manifest:
         self.place = place
         try:
             self._main = place.open(MANIFEST, block=_BLOCK)
+        except MissingExtra:
+            raise
         except (ValueError, OSError) as error:
             text = str(error)
             if "not found" in text.lower() and not any(True for _ in place.store.list(f"{MANIFEST}/")):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake import faults, urls
 from ontolake.errors import Invalid
+from ontolake.extras import needs
 from ontolake.graph.together import begin_sync, sync_all
 from ontolake.objects import ObjectStore, open_store
 
@@ -52,15 +53,10 @@ class Place:
         return f"{self.root}/{path}"
 
     def lance(self) -> Any:
-        """The module, imported when it is needed. Raises `Invalid` where it is not installed."""
+        """The module, imported when it is needed. Raises `MissingExtra` where it is not installed."""
         os.environ.setdefault("LANCE_LOG", "error")
-        try:
+        with needs("graph", "a graph"):
             import lance
-        except ModuleNotFoundError as error:
-            if error.name != "lance":
-                raise
-            raise Invalid("graphs need the package pylance, which is not installed",
-                          hint="install it with: pip install 'ontolake[graph]'") from error
         return lance
 
     def open(self, path: str, *, block: int = _BLOCK, **options: Any) -> LanceDataset:
@@ -71,9 +67,10 @@ class Place:
 
     def create(self, path: str, data: Any, **options: Any) -> LanceDataset:
         """A new dataset below the root, with stable row ids, which cannot be added later."""
+        lance = self.lance()  # before anything is made
         if self.local:
             os.makedirs(self.root, exist_ok=True)
-        found: LanceDataset = self.lance().write_dataset(
+        found: LanceDataset = lance.write_dataset(
             data, self.uri(path), storage_options=self.options, enable_stable_row_ids=True,
             data_storage_version="2.2", **options)
         return found

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
+from ontolake.extras import needs
 from ontolake.graph.errors import in_short
 from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.rows import as_decimals
@@ -22,11 +23,8 @@ _RANK = 60
 
 def sql(snapshot: Snapshot, query: str) -> pa.Table:
     """See `Snapshot.sql`."""
-    try:
+    with needs("graph", "SQL over a graph"):
         import datafusion
-    except ModuleNotFoundError as error:
-        raise Invalid("SQL needs the package datafusion, which is not installed",
-                      hint="install it with: pip install 'ontolake[graph]'") from error
     import pyarrow as pa
 
     context = datafusion.SessionContext()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ontolake import urls
 from ontolake.errors import Invalid
+from ontolake.extras import needs
 from ontolake.objects.cas import create, new_nonce, replace
 from ontolake.objects.store import Object, ObjectInfo, ObjectStore, Range
 
@@ -26,13 +27,8 @@ def open_store(url: str) -> ObjectStore:
 
         return MemoryStore(location.bucket, location.path)
     if location.place is urls.Place.BUCKET:
-        try:
+        with needs("s3", repr(url)):
             from ontolake.objects.remote import RemoteStore
-        except ModuleNotFoundError as error:
-            if error.name != "obstore":
-                raise
-            raise Invalid(f"{url!r} needs the package obstore, which is not installed",
-                          hint="install it with: pip install 'ontolake[s3]'") from error
         return RemoteStore(location)
     raise Invalid(f"{url!r} is a {location.place}, which holds no objects",
                   hint="use file:///directory, s3://bucket/prefix or memory://name")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ontolake.extras import needs
+
 if TYPE_CHECKING:
     from ontolake.spark.errors import (
         ExpectationError,
@@ -54,11 +56,5 @@ def __getattr__(name: str) -> Any:
     """Parts are imported when they are asked for: PySpark takes its time."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with needs("spark", f"{__name__}.{name}"):
         return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "pyspark":
-            raise
-        from ontolake.spark.errors import SparkError
-
-        raise SparkError("PySpark is not installed", hint="install it with: pip install 'ontolake[spark]'") from error

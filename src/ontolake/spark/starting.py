@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ontolake.extras import needs
 from ontolake.spark.errors import SparkError
 from ontolake.spark.quick_start import class_archive, light_home
 
@@ -56,7 +58,8 @@ def session(
     the variables `AWS_*` of this process are handed on. `settings` go over ours.
     `quick_start` keeps an archive of Java classes and links to Spark's folders in the user's cache folder, which halves
     the time to the first rows;
-    `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java or PySpark is missing.
+    `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java is missing,
+    `MissingExtra` if PySpark is.
     """
     found = running()
     if found is None:
@@ -119,11 +122,12 @@ def _for_a_cluster() -> dict[str, str]:
 
 
 def running() -> SparkSession | None:
-    """The session that runs already, if there is one. Raises `SparkError` if PySpark is missing."""
-    try:
+    """The session that runs already, if there is one. Raises `MissingExtra` if PySpark or what it needs is missing."""
+    with needs("spark", "Spark"):
         from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise SparkError("PySpark is not installed", hint="install it with: pip install 'ontolake[spark]'") from error
+
+        if find_spec("pandas") is None:  # PySpark asks for it only when it hands over the first rows
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
     return SparkSession.getActiveSession()
 
 
