@@ -21,7 +21,7 @@ from ontolake.errors import Conflict, Invalid, NotFound
 from ontolake.model import Entity, Field, Relation
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
-from ontolake.ontology.repository.s3.files import GROUP
+from ontolake.ontology.sizes import DEFAULT
 from ontolake.parallel import Filter, Parallel
 
 
@@ -192,7 +192,7 @@ def test_statistics_leave_out_what_filters_rule_out(tmp_path: Path, bytes_read: 
         assert len(whole) == 4
         assert sum(split.rows for split in whole) >= 80_000
         few = store.splits("entity/Thing", view, filters=[Filter("size", ">=", 79_990)], parts=4)
-        assert sum(split.rows for split in few) <= GROUP
+        assert sum(split.rows for split in few) <= DEFAULT.group_rows
         assert bytes_read(few) < bytes_read(whole) / 3
         found = pa.Table.from_batches([batch for split in few for batch in split.read()])
         assert set(range(79_990, 80_000)) <= set(found.column("size").to_pylist())

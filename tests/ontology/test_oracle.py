@@ -16,6 +16,7 @@ from marking import slow_after
 
 from ontolake.model import Condition
 from ontolake.ontology import Session, UnknownCommitError, avg, count, count_where, left, max_, min_, right, sum_
+from ontolake.ontology.sizes import DEFAULT, Sizes
 
 from .conftest import fresh_url
 from .naive import NaiveStore
@@ -289,11 +290,12 @@ def keyed(links: Any) -> dict[Any, Any]:
     return {(link.left_key, link.right_key, getattr(link, "year", "")): link for link in links}
 
 
-def run(url: str, engine: str, seed: int, steps: int) -> None:
+def run(url: str, engine: str, seed: int, steps: int, sizes: Sizes = DEFAULT) -> None:
     rng, naive = random.Random(seed), NaiveStore()
 
     def opened() -> Session:
-        return Session(url, entity_types=ENTITIES, relation_types=RELATIONS, engine_version=engine)
+        return Session(url, entity_types=ENTITIES, relation_types=RELATIONS, engine_version=engine,
+                       config={"sizes": sizes})
 
     with contextlib.ExitStack() as stack:
         keeper = opened()  # what is in memory goes when the last one closes it

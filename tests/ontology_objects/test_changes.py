@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from low import LOW
 from marking import slow_after
 from tests.ontology.naive import NaiveStore, key_of
 from tests.ontology.shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
@@ -15,21 +16,19 @@ from tests.ontology.test_oracle import MAKERS
 
 from ontolake.model import type_info
 from ontolake.ontology import Session
-from ontolake.ontology import changes as module
+from ontolake.ontology.sizes import DEFAULT, Sizes
 
 from .conftest import fresh_memory
 
 
-@pytest.mark.parametrize("few", [0, module.FEW])
+@pytest.mark.parametrize("sizes", [LOW, DEFAULT], ids=["low", "default"])
 @pytest.mark.parametrize("place", slow_after(2, ["sqlite v2", "objects v2", "sqlite v1", "objects v1"]))
-def test_changes_are_those_of_a_naive_store(
-    tmp_path: Path, place: str, few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    monkeypatch.setattr(module, "FEW", few)
+def test_changes_are_those_of_a_naive_store(tmp_path: Path, place: str, sizes: Sizes) -> None:
     kind, engine = place.split()
     url = str(tmp_path / "shop.db") if kind == "sqlite" else fresh_memory()
     rng, naive = random.Random(7), NaiveStore()
-    session = Session(url, entity_types=ENTITIES, relation_types=RELATIONS, engine_version=engine)
+    session = Session(url, entity_types=ENTITIES, relation_types=RELATIONS, engine_version=engine,
+                      config={"sizes": sizes})
     for _ in range(15):
         for _ in range(rng.choice([1, 3, 10])):
             obj = rng.choice(MAKERS)(rng)

@@ -17,7 +17,7 @@ from ontolake.objects import ObjectStore, open_store
 from ontolake.ontology import MigrationTokenError, QueryError, SchemaValidationError, Session, TypeDroppedError
 from ontolake.ontology.repository import S3RepositoryV2
 from ontolake.ontology.repository.s3 import maintenance
-from ontolake.ontology.repository.s3 import merge as s3_merge
+from ontolake.ontology.sizes import DEFAULT
 
 from .works import After, Human, Knows, fill, migrate, opened, seen
 
@@ -174,7 +174,7 @@ def test_the_number_of_files_stays_small_however_many_commits_follow(memory: str
         session.commit()
         state = repository_of(session).moment().state("entity", "Human")
         most = max(most, len(state.runs) + len(state.past))
-    assert most <= 4 * s3_merge.FAN
+    assert most <= DEFAULT.most_runs
     assert session.query().entities(Human).with_history().count() == 400
     session.close()
 

@@ -9,17 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from low import LOW
 from marking import slow_after
 from tests.ontology.test_machine import play
 from tests.ontology.test_oracle import run
 from tests.ontology.test_paths import run_paths
 
 from ontolake.ontology.repository.s3 import datafusion as s3_datafusion
-from ontolake.ontology.repository.s3 import execute as s3_execute
-from ontolake.ontology.repository.s3 import files as s3_files
-from ontolake.ontology.repository.s3 import merge as s3_merge
-from ontolake.ontology.repository.s3 import scan as s3_scan
-from ontolake.ontology.repository.s3 import transaction as s3_transaction
 
 from .conftest import fresh_memory
 
@@ -46,31 +42,17 @@ def test_it_does_so_in_long_sessions(engine: str, seed: int) -> None:
     run(fresh_memory(), engine, seed, 40)
 
 
-@pytest.fixture
-def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What happens to many rows and big files happens to few and small ones."""
-    monkeypatch.setattr(s3_execute, "MANY", 0)
-    monkeypatch.setattr(s3_files, "GROUP", 2)
-    monkeypatch.setattr(s3_files, "SMALL", 3)
-    monkeypatch.setattr(s3_scan, "SMALL", 3)
-    monkeypatch.setattr(s3_scan, "KEPT_GROUPS", 2)
-    monkeypatch.setattr(s3_transaction, "PART", 5)
-    monkeypatch.setattr(s3_merge, "FAN", 3)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("_tiny")
 @pytest.mark.parametrize("seed", range(60, 64))
 def test_every_query_answers_so_through_datafusion_and_row_groups(engine: str, seed: int) -> None:
     assert s3_datafusion.available()
-    run(fresh_memory(), engine, seed, 14)
+    run(fresh_memory(), engine, seed, 14, LOW)
 
 
 @pytest.mark.parametrize("seed", slow_after(1, range(70, 72)))
 def test_every_query_answers_so_without_datafusion(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_execute, "MANY", 0)
     monkeypatch.setattr(s3_datafusion, "available", lambda: False)
-    run(fresh_memory(), "v2", seed, 10)
+    run(fresh_memory(), "v2", seed, 10, LOW)
 
 
 @pytest.mark.parametrize("seed", slow_after(1, range(80, 84)))
@@ -79,7 +61,6 @@ def test_every_traversal_finds_the_ways_of_a_naive_store(engine: str, seed: int)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_tiny")
 def test_every_traversal_does_so_in_small_files(engine: str) -> None:
     run_paths(fresh_memory(), engine, 90, 12)
 

@@ -11,7 +11,7 @@ from ontolake.objects import open_store
 from ontolake.objects.testing import CountingStore
 from ontolake.ontology import Session
 from ontolake.ontology.repository.s3 import maintenance
-from ontolake.ontology.repository.s3.merge import FAN
+from ontolake.ontology.sizes import DEFAULT
 
 from .works import Human, opened
 
@@ -29,7 +29,7 @@ def test_a_commit_of_one_type_makes_few_requests_whatever_the_history(memory: st
     store = CountingStore(open_store(memory))
     session = opened(store)
     most = 0
-    for number in range(3 * FAN * FAN // 2):
+    for number in range(3 * DEFAULT.fan**2 // 2):
         session.ensure(Human(id=f"p{(number * 7) % 40}", name="x", age=number))
         store.reset()
         assert session.commit() == number + 1

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
     from ontolake.ontology.repository.protocol import Repository
 
-FEW = 2000
-"""Up to so many changed keys, their states before are looked up; beyond that all states are read."""
-
-_BATCH = 65_536
-
 
 class Changes(Iterator[Change[int]]):
     """Changes one by one, or as Arrow batches."""
@@ -85,7 +80,7 @@ def _of_type(repository: Repository, info: TypeInfo, since: int, until: int) -> 
         "after": rows.slice(states.num_rows - after.num_rows),
         "commit_id": after.column(after.column_names[-1]),
     })  # fmt: skip
-    yield from found.to_batches(max_chunksize=_BATCH)
+    yield from found.to_batches(max_chunksize=repository.config.sizes.batch_rows)
 
 
 def _before(repository: Repository, info: TypeInfo, after: pa.Table, since: int) -> pa.Table:
@@ -95,7 +90,7 @@ def _before(repository: Repository, info: TypeInfo, after: pa.Table, since: int)
     key = info.keys[0]
     changed = pc.unique(after.column(key.stored))
     plan, values = Plan(info.cls, as_of=True), Values(as_of=since)
-    if since and len(changed) <= FEW:
+    if since and len(changed) <= repository.config.sizes.looked_up_keys:
         given = tuple(key.decode(_encoded(key.scalar, value)) for value in changed.to_pylist())
         plan = plan._replace(where=Member("in", Ref(info.cls, key.name), len(given)))
         values = values._replace(where=given)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ontolake.errors import Invalid
+from ontolake.ontology.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,12 @@ class Config:
     connect: Mapping[str, Any] = field(default_factory=dict)
     """What else `ontolake.engine.connect` is given, such as `takeover`."""
 
+    sizes: Sizes = field(default_factory=Sizes)
+    """Thresholds of how data is laid out. Tests set them low; any store can be opened with any."""
+
     def __post_init__(self) -> None:
+        if not isinstance(self.sizes, Sizes):
+            raise Invalid(f"sizes must be Sizes, not {self.sizes!r}")
         if self.lock_timeout < 0 or self.lease_ttl <= 0:
             raise Invalid("lock_timeout must not be negative, and lease_ttl must be positive")
         if self.event_lease <= 0 or min(self.event_poll, self.event_backoff, self.event_backoff_max) < 0:

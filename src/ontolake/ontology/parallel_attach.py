@@ -33,7 +33,7 @@ from ontolake.ontology.repository.s3.files import write_file
 from ontolake.ontology.repository.s3.layout import DataFile
 from ontolake.ontology.repository.s3.merge import level_of
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, VERSION, by_key, place
-from ontolake.ontology.repository.s3.transaction import PART
+from ontolake.ontology.sizes import DEFAULT
 from ontolake.parallel import Fragment, Made
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _sorted(info: TypeInfo, table: pa.Table) -> list[pa.Table]:
     """Rows in the order of their keys: as long pieces of them are that already, if they are, or else as one."""
     breaks = np.flatnonzero(~_ascending(info, table)) + 1
     edges = [0, *breaks.tolist(), len(table)]
-    if len(breaks) and min(high - low for low, high in itertools.pairwise(edges)) < PART:
+    if len(breaks) and min(high - low for low, high in itertools.pairwise(edges)) < DEFAULT.part_rows:
         return [by_key(info, table)]
     return [table.slice(low, high - low) for low, high in itertools.pairwise(edges)]
 

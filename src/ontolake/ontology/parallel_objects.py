@@ -18,7 +18,6 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.parallel import KeyRange, _with_change, change_name, checked, opened, public_schema
 from ontolake.ontology.parallel_filters import column_of, usable
-from ontolake.ontology.repository.s3.files import SMALL
 from ontolake.ontology.repository.s3.layout import DataFile
 from ontolake.ontology.repository.s3.rows import (
     COMMIT,
@@ -112,7 +111,8 @@ class FileParts(KeyRange):
         before = np.zeros(len(table), dtype=bool)
         leading = sorted({*_encoded_keys(info, table)})
         for file in self.earlier if leading else ():
-            groups = None if file.row_count <= SMALL else repository.files.groups_of(info, file, leading)
+            small = file.row_count <= repository.files.sizes.small_rows
+            groups = None if small else repository.files.groups_of(info, file, leading)
             names = [*places(info.keys), COMMIT]
             if groups is None or len(leading) > BATCH:
                 part = repository.files.table(file, names)
@@ -205,7 +205,7 @@ def object_splits(
 
 def _look_ahead(repository: S3Repository, files: Sequence[DataFile]) -> None:
     """Read the directories of big files, many at a time: planning waits for little else."""
-    big = [file for file in files if file.row_count > SMALL]
+    big = [file for file in files if file.row_count > repository.files.sizes.small_rows]
     if len(big) > 1:
         with ThreadPoolExecutor(_AHEAD) as pool:
             list(pool.map(repository.files.statistics, big))
@@ -215,7 +215,7 @@ def cuts_of(repository: S3Repository, info: Type, files: Sequence[DataFile], par
     """Keys at which to cut: quantiles of where row groups begin."""
     starts: list[tuple[Any, int]] = []
     for file in files:
-        if file.row_count <= SMALL:
+        if file.row_count <= repository.files.sizes.small_rows:
             starts.append((file.low, file.row_count))
             continue
         ranges = repository.files.ranges(info, file)
@@ -241,7 +241,7 @@ def groups_within(
     if (low is not None and file.high is not None and file.high < low) or (
             high is not None and file.low is not None and file.low >= high):
         return ()
-    if file.row_count <= SMALL or (low is None and high is None and kept is None):
+    if file.row_count <= repository.files.sizes.small_rows or (low is None and high is None and kept is None):
         return None
     ranges = repository.files.ranges(info, file)
     numbers = range(repository.files.statistics(file).num_row_groups)
@@ -253,7 +253,7 @@ def _kept(
     repository: S3Repository, info: TypeInfo, file: DataFile, filters: Sequence[Filter]
 ) -> frozenset[int] | None:  # fmt: skip
     """The row groups of a big file that the filters leave, by their statistics."""
-    if file.row_count <= SMALL or not filters:
+    if file.row_count <= repository.files.sizes.small_rows or not filters:
         return None
     meta = repository.files.statistics(file)
     names = {meta.schema.column(n).name: n for n in range(len(meta.schema))}

@@ -26,8 +26,6 @@ from ontolake.ontology.errors import UnknownCommitError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository
 
-_WINDOW = 500
-
 
 def table_of(info: TypeInfo) -> str:
     """What the rows of a type are called among all tables of a store."""
@@ -72,7 +70,7 @@ class TypedHistory(ABC):
 
     def _changes(self, since: int, end: int) -> Iterator[Change[int]]:
         while since < end:
-            to = min(end, since + _WINDOW)
+            to = min(end, since + self.config.sizes.window_commits)
             with self.repository.reading():
                 found = [change for commit in sorted(one.id for one in self.repository.commits(since=since, until=to))
                          for info in self.types for change in self._of(commit, info)]

@@ -7,10 +7,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from low import LOW
 from marking import examples
 from msgspec.structs import replace
 
@@ -19,9 +19,9 @@ from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
 from ontolake.ontology.repository.s3 import maintenance
-from ontolake.ontology.repository.s3 import queue_tidy as s3_queue_tidy
 from ontolake.ontology.repository.s3.queue_view import View
 from ontolake.ontology.repository.sqlite.control import now_text, parse_time
+from ontolake.ontology.sizes import DEFAULT
 
 NAMESPACES = ["", "n"]
 TYPES = ["A", "B"]
@@ -43,6 +43,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     repository: Any
     store: Any
+    sizes = DEFAULT
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class QueueMachine(RuleBasedStateMachine):
         return str(Path(self.folder.name) / "queue.db")
 
     def open(self) -> None:
-        self.repository = open_repository(self.url, config=Config(lock_timeout=60))
+        self.repository = open_repository(self.url, config=Config(lock_timeout=60, sizes=self.sizes))
         self.store = self.repository.events
 
     def expire(self, claim: Claim) -> None:
@@ -208,11 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
 class ObjectsMachine(QueueMachine):
     """The same on objects, with room for so little that events move into pages and out of them all the time."""
 
-    def __init__(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        for name, value in {"MOST": 4, "STAYING": 2, "PAGE": 4}.items():
-            self.patch.setattr(s3_queue_tidy, name, value)
-        super().__init__()
+    sizes = LOW
 
     def place(self) -> str:
         return f"memory://queue-{uuid.uuid4().hex}"
@@ -230,10 +227,6 @@ class ObjectsMachine(QueueMachine):
     def collect_garbage(self) -> None:
         found = maintenance.garbage(self.repository, grace=-1.0)
         maintenance.collect(self.repository, found.token, grace=-1.0)
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.patch.undo()
 
 
 TestQueue = QueueMachine.TestCase

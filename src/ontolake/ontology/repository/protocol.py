@@ -19,6 +19,7 @@ from ontolake.model.types import Kind, TypeInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ontolake.ontology.config import Config
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.events.store import EventStore
     from ontolake.ontology.plan import Plan, Values
@@ -101,6 +102,7 @@ class Repository(Protocol):
     backend: str
     engine_version: str
     uri: str
+    config: Config
     takes_columns: bool
     """Whether rows are best handed over as Arrow columns (`ArrowRows`)."""
 

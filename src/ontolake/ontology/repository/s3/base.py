@@ -70,8 +70,8 @@ class S3Repository(SingleRows, ABC):
         self.uri = uri
         self.config = config
         self.runtime_id = uuid.uuid4().hex
-        self.records = Records(self.access)
-        self.files = Files(self.access)
+        self.records = Records(self.access, config.sizes.kept_manifests)
+        self.files = Files(self.access, config.sizes)
         self.scanner = Scanner(self.files, self.adapting())
         self._executor = Executor(self)
         self._last: Moment | None = None

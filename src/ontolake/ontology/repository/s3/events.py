@@ -30,7 +30,7 @@ from ontolake.ontology.repository.s3 import queue_layout as names
 from ontolake.ontology.repository.s3.access import Access, again
 from ontolake.ontology.repository.s3.lease import fence, now_text
 from ontolake.ontology.repository.s3.moment import Moment, Records
-from ontolake.ontology.repository.s3.queue import LAG, QueueObjects, write_down
+from ontolake.ontology.repository.s3.queue import QueueObjects, write_down
 from ontolake.ontology.repository.s3.queue_copy import kept_queue, restore_queue, state_of
 from ontolake.ontology.repository.s3.queue_layout import (
     Change,
@@ -215,7 +215,7 @@ class S3EventStore:
 
     def joined(self, done: Joined) -> None:
         """After the commit: write down what commits have done, if there is much of it."""
-        if done.lag >= LAG:
+        if done.lag >= self._config.sizes.queue_lag:
             self.queue.settle()
 
     def alone(self, change: QueueChange, began: str) -> None:

@@ -35,15 +35,12 @@ if TYPE_CHECKING:
     from ontolake.ontology.repository.s3.base import S3Repository
 
 
-MANY = 2_000
-"""For fewer rows than this SQLite is quicker, since DataFusion takes longer to make a plan."""
-
-
 class Executor:
     """Answers plans from the files of a repository, at its moment."""
 
     def __init__(self, repository: S3Repository) -> None:
         self._repository = repository
+        self._sizes = repository.config.sizes
 
     def run(self, plan: Plan, values: Values) -> Iterator[Row]:
         info = type_info(plan.root)
@@ -52,18 +49,18 @@ class Executor:
             return rows_of(info.all_columns, table)
         columns = needed(plan)
         tables = {one: self._rows(plan, values, one, wanted) for one, wanted in columns.items()}
-        if plan.output != "rows" and len(tables[info]) >= MANY and s3_datafusion.fits(plan):
+        if plan.output != "rows" and len(tables[info]) >= self._sizes.planned_rows and s3_datafusion.fits(plan):
             found = s3_datafusion.measured(plan, values, tables[info])
             if found is not None:
                 return iter(found)
-        return run_in_sqlite(plan, values, tables)
+        return run_in_sqlite(plan, values, tables, self._sizes.batch_rows)
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         info = type_info(plan.root)
         table = self._direct(plan, values, info)
         if table is not None:
             return public_table(info.all_columns, table)
-        return arrow_table(info.all_columns, self.run(plan, values))
+        return arrow_table(info.all_columns, self.run(plan, values), self._sizes.batch_rows)
 
     def _direct(self, plan: Plan, values: Values, info: TypeInfo) -> pa.Table | None:
         """The rows of a plan for rows of one type, if nothing has to be worked out; else None."""
@@ -82,7 +79,7 @@ class Executor:
         if not s3_datafusion.fits(plan):
             return None
         rows = self._rows(plan, values, info, info.all_columns)
-        return s3_datafusion.chosen(plan, values, rows) if len(rows) >= MANY else None
+        return s3_datafusion.chosen(plan, values, rows) if len(rows) >= self._sizes.planned_rows else None
 
     def _nothing(self, info: TypeInfo) -> pa.Table:
         return self._repository.scanner.scan(info, None)

@@ -36,12 +36,7 @@ from ontolake.ontology.repository.s3.rows import (
     key_texts,
     place,
 )
-
-SMALL = 65_536
-"""Up to so many rows a file is read and kept as a whole."""
-
-GROUP = 16_384
-"""Rows of a row group: what looking up one key of a big file reads."""
+from ontolake.ontology.sizes import DEFAULT, Sizes
 
 BATCH = 8192
 """Values that Arrow hands to Parquet at a time: with fewer it takes longer."""
@@ -49,9 +44,6 @@ BATCH = 8192
 _TOLD = ("int", "date", "datetime")
 """Columns whose least and greatest values are kept for filters to look at, beside keys and what is indexed: of other
 text it takes long, and seldom tells row groups apart."""
-
-ROOM = 256 << 20
-"""How many bytes of tables are kept."""
 
 
 class Ranges(NamedTuple):
@@ -62,7 +54,7 @@ class Ranges(NamedTuple):
 
 
 def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: int = 0, updates: int = 0,
-               ordered: bool = False) -> tuple[DataFile, bytes]:  # fmt: skip
+               ordered: bool = False, sizes: Sizes = DEFAULT) -> tuple[DataFile, bytes]:  # fmt: skip
     """A table as a file sorted by key, which is to be written to `path`. `ordered` says that it is sorted already."""
     if not ordered:
         table = by_key(info, table)
@@ -75,7 +67,7 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
     sink = pa.BufferOutputStream()
     # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
     split = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
-    pq.write_table(table, sink, row_group_size=GROUP, write_batch_size=BATCH, compression="lz4",
+    pq.write_table(table, sink, row_group_size=sizes.group_rows, write_batch_size=BATCH, compression="lz4",
                    write_page_checksum=True, use_dictionary=[COMMIT, VERSION, FIRST, SUPERSEDED], write_statistics=told,
                    column_encoding={ROW: "DELTA_BINARY_PACKED", **split}, store_schema=False)
     data = sink.getvalue().to_pybytes()
@@ -106,9 +98,9 @@ def _bounds(values: pa.ChunkedArray) -> tuple[int, int]:
 class Files:
     """The files of one store, through a cache. Safe to use from threads."""
 
-    def __init__(self, access: Access, room: int = ROOM) -> None:
+    def __init__(self, access: Access, sizes: Sizes = DEFAULT) -> None:
         self._access = access
-        self._room = room
+        self.sizes = sizes
         self._used = 0
         self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -127,19 +119,19 @@ class Files:
             before = self._kept.pop(key, None)
             self._used += size - (before[1] if before else 0)
             self._kept[key] = (value, size)
-            while self._used > self._room and len(self._kept) > 1:
+            while self._used > self.sizes.kept_bytes and len(self._kept) > 1:
                 _, (_, freed) = self._kept.popitem(last=False)
                 self._used -= freed
 
     def remember(self, file: DataFile, table: pa.Table) -> None:
         """Keep what was just written, so that it need not be read."""
-        if file.row_count <= SMALL:
+        if file.row_count <= self.sizes.small_rows:
             self._keep(file.path, table, table.nbytes)
 
     # whole files
     def load(self, files: Iterable[DataFile]) -> None:
         """Read small files that will be needed, all at once."""
-        wanted = [file for file in files if file.row_count <= SMALL and self._get(file.path) is None]
+        wanted = [file for file in files if file.row_count <= self.sizes.small_rows and self._get(file.path) is None]
         if wanted:
             for file, data in zip(wanted, self._access.whole([(one.path, one.size) for one in wanted]), strict=True):
                 if file.content_sha256 and hashlib.sha256(data).hexdigest() != file.content_sha256:
@@ -150,7 +142,7 @@ class Files:
 
     def table(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
         """A file, or some of its columns. Columns that the file does not have are left out."""
-        if file.row_count <= SMALL:
+        if file.row_count <= self.sizes.small_rows:
             found = self._get(file.path)
             if found is None:
                 self.load([file])
@@ -232,7 +224,7 @@ class Files:
     def _opened(self, file: DataFile) -> pq.ParquetFile:
         found: pq.ParquetFile | None = self._get((file.path, "open"))
         if found is None:
-            source = pa.PythonFile(ObjectFile(self._access, file), mode="r")
+            source = pa.PythonFile(ObjectFile(self._access, file, self.sizes.group_rows), mode="r")
             found = self._parsed(file, lambda: pq.ParquetFile(source, pre_buffer=True,
                                                               page_checksum_verification=True))
             self._keep((file.path, "open"), found, 4096 + 400 * found.metadata.num_row_groups)
@@ -267,12 +259,12 @@ def _share(opened: pq.ParquetFile, columns: Sequence[str]) -> float:
 class ObjectFile(io.RawIOBase):
     """A data file as Arrow reads it: by ranges. The end, where Parquet has its directory, is read ahead."""
 
-    def __init__(self, access: Access, file: DataFile) -> None:
+    def __init__(self, access: Access, file: DataFile, group_rows: int) -> None:
         super().__init__()
         self._access = access
         self._file = file
         self._at = 0
-        self._tail_at = max(0, file.size - (64 << 10) - 64 * (file.row_count // GROUP) * 10)
+        self._tail_at = max(0, file.size - (64 << 10) - 64 * (file.row_count // group_rows) * 10)
         self._tail: bytes | None = None
 
     def readable(self) -> bool:

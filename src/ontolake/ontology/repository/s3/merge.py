@@ -19,12 +19,7 @@ from ontolake.ontology.repository.s3.files import Files, write_file
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
 from ontolake.ontology.repository.s3.rows import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat
 from ontolake.ontology.repository.s3.scan import same_keys
-
-FAN = 12
-"""So many files of one size become one of the next."""
-
-MOST = 1 << 19
-"""Rows that a commit merges at most, so that no commit takes long."""
+from ontolake.ontology.sizes import DEFAULT, Sizes
 
 Place = Callable[[str], str]
 """Where a merged file goes: given `run` or `past`."""
@@ -45,11 +40,11 @@ class Merged(NamedTuple):
     tables: dict[str, tuple[DataFile, pa.Table]]
 
 
-def level_of(rows: int) -> int:
-    """The size class that a new run of so many rows has."""
-    level, size = 0, 4096
+def level_of(rows: int, sizes: Sizes = DEFAULT) -> int:
+    """The size class of a new run of so many rows."""
+    level, size = 0, sizes.level_rows
     while rows >= size:
-        level, size = level + 1, size * FAN
+        level, size = level + 1, size * sizes.fan
     return level
 
 
@@ -101,6 +96,7 @@ class _Merge:
         self._info = info
         self._state = state
         self._files = files
+        self._sizes = files.sizes
         self._place = place
         self._fresh = fresh
         self._runs = [Part(file, fresh.get(file.path)) for file in state.runs]
@@ -108,9 +104,9 @@ class _Merge:
         self._made: dict[str, tuple[DataFile, pa.Table, bytes]] = {}
 
     def tidy(self) -> Merged:
-        while (due := due_runs([part.file for part in self._runs[self._fixed :]])) is not None:
+        while (due := due_runs([part.file for part in self._runs[self._fixed :]], self._sizes)) is not None:
             self._merge_runs(due[0] + self._fixed, due[1] + self._fixed)
-        while (chosen := due_past(self._own_past())) is not None:
+        while (chosen := due_past(self._own_past(), self._sizes)) is not None:
             self._merge_past(chosen)
         return self._result()
 
@@ -140,10 +136,10 @@ class _Merge:
         self._files.load([part.file for part in parts if part.table is None])
         kept, old = parted(self._info, concat([self._table(part) for part in parts]))
         updates = 0 if start == 0 else sum(part.file.updates for part in parts)
-        level = max(max(part.file.level for part in parts) + 1, level_of(len(kept) + len(old)))
+        level = max(max(part.file.level for part in parts) + 1, level_of(len(kept) + len(old), self._sizes))
         self._runs[start:end] = [self._new("run", kept, level, updates)]
         if len(old):
-            self._past.append(self._new("past", old, level_of(len(old)), 0))
+            self._past.append(self._new("past", old, level_of(len(old), self._sizes), 0))
 
     def _merge_past(self, chosen: set[int]) -> None:
         parts = [part for number, part in enumerate(self._past) if number in chosen]
@@ -155,7 +151,7 @@ class _Merge:
     def _new(self, what: str, table: pa.Table, level: int, updates: int) -> Part:
         table = by_key(self._info, table)
         file, data = write_file(self._info, table, self._place(what), self._state.schema_version_id, level=level,
-                                updates=updates, ordered=True)
+                                updates=updates, ordered=True, sizes=self._sizes)
         self._made[file.path] = (file, table, data)
         return Part(file, table)
 
@@ -170,28 +166,29 @@ class _Merge:
         )  # fmt: skip
 
 
-def due_runs(runs: Sequence[DataFile]) -> tuple[int, int] | None:
+def due_runs(runs: Sequence[DataFile], sizes: Sizes) -> tuple[int, int] | None:
     """Which neighbouring runs to merge now: the newest ones once there are enough of a size, or else the smallest."""
     for level in sorted({file.level for file in runs}):
         start = len(runs)
         while start and runs[start - 1].level <= level:
             start -= 1
         newest = runs[start:]
-        if sum(file.level == level for file in newest) >= FAN and sum(file.row_count for file in newest) <= MOST:
+        if (sum(file.level == level for file in newest) >= sizes.fan
+                and sum(file.row_count for file in newest) <= sizes.merged_rows):  # fmt: skip
             return start, len(runs)
-    if len(runs) > 4 * FAN:
-        sizes = [sum(file.row_count for file in runs[at : at + FAN]) for at in range(len(runs) - FAN + 1)]
-        at = sizes.index(min(sizes))
-        if sizes[at] <= MOST:
-            return at, at + FAN
+    if len(runs) > max(sizes.most_runs, sizes.fan):
+        rows = [sum(file.row_count for file in runs[at : at + sizes.fan]) for at in range(len(runs) - sizes.fan + 1)]
+        at = rows.index(min(rows))
+        if rows[at] <= sizes.merged_rows:
+            return at, at + sizes.fan
     return None
 
 
-def due_past(past: Mapping[int, DataFile]) -> set[int] | None:
+def due_past(past: Mapping[int, DataFile], sizes: Sizes) -> set[int] | None:
     """The same for files of replaced rows, by their numbers: their order means nothing."""
     for level in sorted({file.level for file in past.values()}):
         chosen = {number: file for number, file in past.items() if file.level <= level}
-        if (sum(file.level == level for file in chosen.values()) >= FAN
-                and sum(file.row_count for file in chosen.values()) <= MOST):  # fmt: skip
+        if (sum(file.level == level for file in chosen.values()) >= sizes.fan
+                and sum(file.row_count for file in chosen.values()) <= sizes.merged_rows):  # fmt: skip
             return {*chosen}
     return None

@@ -17,9 +17,7 @@ from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.access import Access
 from ontolake.ontology.repository.s3.layout import Head, Manifest, Schemas, TypeState, type_key
 from ontolake.ontology.repository.sqlite.control import parse_time
-
-KEPT = 4096
-"""How many manifests are kept in memory."""
+from ontolake.ontology.sizes import DEFAULT
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,8 +25,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Records:
     """Manifests and schemas by path, kept once they were read."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, most: int = DEFAULT.kept_manifests) -> None:
         self.access = access
+        self._most = most
         self._kept: OrderedDict[str, msgspec.Struct] = OrderedDict()
 
     def manifest(self, path: str, why: str = "the head") -> Manifest:
@@ -46,7 +45,7 @@ class Records:
 
     def remember(self, path: str, record: msgspec.Struct) -> None:
         self._kept[path] = record
-        while len(self._kept) > KEPT:
+        while len(self._kept) > self._most:
             self._kept.popitem(last=False)
 
 

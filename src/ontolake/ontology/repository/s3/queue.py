@@ -31,8 +31,6 @@ from ontolake.ontology.repository.s3.queue_layout import Change, Item, Page, Pag
 from ontolake.ontology.repository.s3.queue_tidy import Tidied, heavy, tidy
 from ontolake.ontology.repository.s3.queue_view import LoadedPage, View
 
-LAG = 4
-"""So many commits may have changed the queue before one of them writes that down."""
 _KEPT = 256
 _PAUSE = 0.02
 _LONG = 1 << 20
@@ -176,7 +174,9 @@ class QueueObjects:
         Events are made past ones only if they were `done` before, for good, whatever becomes of this swap.
         """
         queue = view.queue
-        tidied = tidy(view, done) if heavy(view) else Tidied(view.fresh.values(), view.pages, view.changed)
+        sizes = self._config.sizes
+        tidied = (tidy(view, done, sizes) if heavy(view, sizes)
+                  else Tidied(view.fresh.values(), view.pages, view.changed))  # fmt: skip
         if tidied.objects:
             self.access.write(tidied.objects)
         self._archive(tidied.past)

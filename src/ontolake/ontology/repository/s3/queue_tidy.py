@@ -9,13 +9,7 @@ from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3 import queue_layout as names
 from ontolake.ontology.repository.s3.queue_layout import Item, Page, PageRef, State, page_ref
 from ontolake.ontology.repository.s3.queue_view import View
-
-MOST, MOST_BYTES = 64, 128 * 1024
-"""What the queue itself may hold."""
-STAYING = 32
-"""Up to so many events stay in it when it is made smaller."""
-PAGE, PAGE_BYTES = 256, 512 * 1024
-"""What a page holds."""
+from ontolake.ontology.sizes import Sizes
 
 
 @dataclass(frozen=True)
@@ -29,16 +23,16 @@ class Tidied:
     past: Collection[Item] = ()
 
 
-def heavy(view: View) -> bool:
+def heavy(view: View, sizes: Sizes) -> bool:
     """Whether there is too much in the queue itself."""
-    return len(view.fresh) + len(view.changed) > MOST or _bytes(view.fresh.values()) > MOST_BYTES
+    return len(view.fresh) + len(view.changed) > sizes.queue_items or _bytes(view.fresh.values()) > sizes.queue_bytes
 
 
 def _bytes(items: Iterable[Item]) -> int:
     return sum(300 + len(item.event.payload_json) + len(item.state.error or "") for item in items)
 
 
-def tidy(view: View, done: Collection[int]) -> Tidied:
+def tidy(view: View, done: Collection[int], sizes: Sizes) -> Tidied:
     """Make the queue small: write pages anew in which something changed, together with small ones beside them.
 
     Only those in `done` are past; what is done since may yet be taken back.
@@ -52,7 +46,7 @@ def tidy(view: View, done: Collection[int]) -> Tidied:
         return kept
 
     fresh = left(view.fresh.values())
-    stays = len(fresh) <= STAYING and _bytes(fresh) <= MOST_BYTES // 2
+    stays = len(fresh) <= sizes.queue_staying and _bytes(fresh) <= sizes.queue_bytes // 2
     parts: list[PageRef | list[Item]] = []
     for ref in view.pages:
         settled = {item.seq for item in view.page_items(ref)
@@ -60,17 +54,17 @@ def tidy(view: View, done: Collection[int]) -> Tidied:
         if settled or any(ref.first <= seq <= ref.last for seq in view.changed):
             done = {*done, *settled}
             parts.append(left(view.page_items(ref)))
-        elif ref.count <= PAGE // 4 and parts and isinstance(parts[-1], list):
+        elif ref.count <= sizes.page_items // 4 and parts and isinstance(parts[-1], list):
             parts.append([*view.page_items(ref)])
         else:
             parts.append(ref)
     if not stays:
-        if parts and isinstance(last := parts[-1], PageRef) and last.count <= PAGE // 2:
+        if parts and isinstance(last := parts[-1], PageRef) and last.count <= sizes.page_items // 2:
             parts[-1] = [*view.page_items(last)]
         parts.append(fresh)
     pages: list[PageRef] = []
     objects: dict[str, bytes] = {}
-    for items in _joined(parts):
+    for items in _joined(parts, sizes):
         if isinstance(items, PageRef):
             pages.append(items)
             continue
@@ -80,7 +74,7 @@ def tidy(view: View, done: Collection[int]) -> Tidied:
     return Tidied(fresh if stays else (), pages, {}, objects, past)
 
 
-def _joined(parts: Iterable[PageRef | list[Item]]) -> list[PageRef | list[Item]]:
+def _joined(parts: Iterable[PageRef | list[Item]], sizes: Sizes) -> list[PageRef | list[Item]]:
     """The same with neighbours together, as many as a page holds."""
     found: list[PageRef | list[Item]] = []
     room = 0
@@ -92,8 +86,8 @@ def _joined(parts: Iterable[PageRef | list[Item]]) -> list[PageRef | list[Item]]
         for item in part:
             size = _bytes([item])
             last = found[-1] if found else None
-            if not isinstance(last, list) or len(last) >= PAGE or size > room:
-                last, room = [], PAGE_BYTES
+            if not isinstance(last, list) or len(last) >= sizes.page_items or size > room:
+                last, room = [], sizes.page_bytes
                 found.append(last)
             last.append(item)
             room -= size

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
-from ontolake.ontology.repository.s3.files import SMALL, Files
+from ontolake.ontology.repository.s3.files import Files
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
 from ontolake.ontology.repository.s3.rows import (
     COMMIT,
@@ -35,10 +35,6 @@ from ontolake.ontology.repository.s3.rows import (
 
 Prune = Callable[[Any, int, DataFile], bool]
 """Whether a row group, given the metadata of its file, its number and the file, can have rows that are wanted."""
-
-
-KEPT_GROUPS = 100
-"""Up to so many row groups of a file that keys are looked for in are kept in memory."""
 
 
 class Span(NamedTuple):
@@ -102,12 +98,12 @@ class Scanner:
 
     def _only(self, info: Type, keys: Sequence[Any]) -> Prune:
         """Lets through the row groups that can have one of these keys."""
-        known: dict[int, set[int]] = {}
+        known: dict[str, set[int]] = {}
 
         def wanted(meta: Any, number: int, file: DataFile) -> bool:
-            groups = known.get(id(meta))
+            groups = known.get(file.path)
             if groups is None:
-                groups = known[id(meta)] = set(self.files.groups_of(info, file, keys))
+                groups = known[file.path] = set(self.files.groups_of(info, file, keys))
             return number in groups
 
         return wanted
@@ -117,7 +113,7 @@ class Scanner:
     ) -> pa.Table:  # fmt: skip
         if self._foreign(state, file):
             return self._adapted(info, file, names)
-        if prune is not None and file.row_count > SMALL:
+        if prune is not None and file.row_count > self.files.sizes.small_rows:
             meta = self.files.statistics(file)
             groups = [n for n in range(meta.num_row_groups) if prune(meta, n, file)]
             if len(groups) < meta.num_row_groups:
@@ -196,12 +192,12 @@ class Scanner:
         """The part of a run that can have one of these keys."""
         if self._foreign(state, file):
             return self._adapted(info, file)
-        if file.row_count <= SMALL:
+        if file.row_count <= self.files.sizes.small_rows:
             return self.files.table(file)
         groups = self.files.groups_of(info, file, leading)
         if not groups:
             return None
-        if len(groups) <= KEPT_GROUPS:
+        if len(groups) <= self.files.sizes.kept_groups:
             return concat([self.files.group(file, number) for number in groups])
         if len(groups) * 2 > self.files.statistics(file).num_row_groups:
             return self.files.table(file)
@@ -219,7 +215,7 @@ class Scanner:
                 continue
             if not (_le(file.low, leading) and _le(leading, file.high)):
                 continue
-            if file.row_count <= SMALL:
+            if file.row_count <= self.files.sizes.small_rows:
                 at = self.files.positions(info, file).get(text)
                 if at is not None:
                     return self.files.table(file).slice(at, 1)

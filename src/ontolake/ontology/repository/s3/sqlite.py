@@ -18,16 +18,17 @@ from ontolake.ontology.repository.s3.rows import COMMIT, ROW, encoded, place
 from ontolake.ontology.repository.sqlite.functions import install
 from ontolake.ontology.repository.sqlite.latest import quoted
 from ontolake.ontology.repository.sqlite.statements import compile_plan, key_columns
+from ontolake.ontology.sizes import DEFAULT
 
-_BATCH = 65_536
 
-
-def run_in_sqlite(plan: Plan, values: Values, tables: Mapping[TypeInfo, pa.Table]) -> Iterator[Row]:
+def run_in_sqlite(
+    plan: Plan, values: Values, tables: Mapping[TypeInfo, pa.Table], batch: int = DEFAULT.batch_rows
+) -> Iterator[Row]:  # fmt: skip
     """The answer to a plan from the rows that it is about, which are within its bounds in time already.
 
     With hops, a history holds more states of an entity than the last; the statement picks the last itself.
     """
-    sources = _Loaded(plan.history)
+    sources = _Loaded(plan.history, batch)
     for info, table in tables.items():
         sources.add(info, table)
     bounded = plan._replace(as_of=False, since=plan.since and bool(plan.hops))
@@ -44,10 +45,11 @@ def run_in_sqlite(plan: Plan, values: Values, tables: Mapping[TypeInfo, pa.Table
 class _Loaded:
     """Tables in memory, as statements ask for them."""
 
-    def __init__(self, history: bool) -> None:
+    def __init__(self, history: bool, batch: int) -> None:
         self.db = apsw.Connection(":memory:")
         install(self.db)
         self._history = history
+        self._batch = batch
         self._names: dict[str, str] = {}
 
     def add(self, info: TypeInfo, table: pa.Table) -> None:
@@ -67,8 +69,8 @@ class _Loaded:
         names = ", ".join([*(quoted(column.column) for column in columns), "commit_id", "row_id"])
         sql = f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * (len(columns) + 2))})"
         with self.db:
-            for start in range(0, len(table), _BATCH):
-                part = table.slice(start, _BATCH)
+            for start in range(0, len(table), self._batch):
+                part = table.slice(start, self._batch)
                 lists: list[list[Any]] = [encoded(column, part) for column in columns]
                 lists += [part.column(COMMIT).to_pylist(), part.column(ROW).to_pylist()]
                 self.db.executemany(sql, zip(*lists, strict=True))

@@ -40,9 +40,6 @@ from ontolake.ontology.repository.s3.merge import level_of, tidy
 from ontolake.ontology.repository.s3.moment import Moment
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 
-PART = 262_144
-"""Rows of one file of a commit; what is more goes into further files."""
-
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.repository.s3.base import S3Repository
@@ -264,13 +261,14 @@ class S3Transaction:
     def _files(self, info: Type, version: int, table: pa.Table, updates: int) -> Iterator[tuple[pa.Table, DataFile]]:
         """The rows of a commit as files: one, or if there are many, several that are made and written at once."""
         path = self._repository.data_path(self._folder, info.kind, info.name, version)
-        parts = [table.slice(start, PART) for start in range(0, len(table), PART)]
+        sizes = self._repository.config.sizes
+        parts = [table.slice(start, sizes.part_rows) for start in range(0, len(table), sizes.part_rows)]
         paths = [path, *(f"{path.removesuffix('.parquet')}-part{n}.parquet" for n in range(2, len(parts) + 1))]
 
         def made(number: int) -> tuple[DataFile, bytes]:
             rows = parts[number]
-            return write_file(info, rows, paths[number], version, level=level_of(len(rows)),
-                              updates=min(updates, len(rows)), ordered=True)
+            return write_file(info, rows, paths[number], version, level=level_of(len(rows), sizes),
+                              updates=min(updates, len(rows)), ordered=True, sizes=sizes)
 
         def begun(number: int) -> DataFile:
             file, data = made(number)

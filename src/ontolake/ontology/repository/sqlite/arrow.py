@@ -6,21 +6,22 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.columns import Column
+from ontolake.ontology.sizes import DEFAULT
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH = 65_536
 
-
-def arrow_table(columns: Sequence[Column], rows: Iterator[tuple[Any, ...]]) -> pa.Table:
+def arrow_table(
+    columns: Sequence[Column], rows: Iterator[tuple[Any, ...]], batch_rows: int = DEFAULT.batch_rows
+) -> pa.Table:  # fmt: skip
     """Encoded rows of these columns, the commit behind them, as a table."""
     import pyarrow as pa
 
     schema = arrow_schema(columns)
     batches = []
     while True:
-        batch = _some(rows)
+        batch = _some(rows, batch_rows)
         if not batch:
             break
         parts = list(zip(*batch, strict=True))
@@ -29,11 +30,11 @@ def arrow_table(columns: Sequence[Column], rows: Iterator[tuple[Any, ...]]) -> p
     return pa.Table.from_batches(batches, schema)
 
 
-def _some(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _some(rows: Iterator[tuple[Any, ...]], most: int) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for row in rows:
         found.append(row)
-        if len(found) == _BATCH:
+        if len(found) == most:
             break
     return found
 

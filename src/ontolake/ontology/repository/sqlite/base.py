@@ -294,7 +294,7 @@ class SqliteRepository(ABC):
                              hint="ask for avg(), or sum fewer rows") from error
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
-        return arrow_table(type_info(plan.root).all_columns, self.run(plan, values))
+        return arrow_table(type_info(plan.root).all_columns, self.run(plan, values), self.config.sizes.batch_rows)
 
     def read_stored(self, stored: StoredType) -> Iterator[Row]:
         return self.db.execute(self._stored_sql(stored, columns_of(stored, "t")) + " ORDER BY t.rowid")
@@ -303,7 +303,7 @@ class SqliteRepository(ABC):
         return int(self.db.execute(self._stored_sql(stored, "count(*)")).get or 0)
 
     def arrow_stored(self, stored: StoredType) -> pa.Table:
-        table = arrow_table(stored.all_columns, self.read_stored(stored))
+        table = arrow_table(stored.all_columns, self.read_stored(stored), self.config.sizes.batch_rows)
         return table.drop_columns([table.column_names[-1]])
 
     def _stored_sql(self, stored: StoredType, columns: str) -> str:

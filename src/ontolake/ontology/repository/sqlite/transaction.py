@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.repository.sqlite.base import SqliteRepository
 
-FEW = 8
-"""Up to so many rows of a type are looked at one by one."""
-
 InsertOne = Callable[[int, Row, int | None], None]
 
 
@@ -71,7 +68,7 @@ class SqliteTransaction:
     def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
         version = self.register(info)
         self._repository.prepare(info, version, self.commit_id)
-        work = reconcile_few if len(rows) <= FEW else reconcile
+        work = reconcile_few if len(rows) <= self._repository.config.sizes.single_rows else reconcile
         try:
             return work(self._repository, info, version, self.commit_id, rows)
         except UnicodeEncodeError:
