@@ -91,11 +91,11 @@ class AlreadyExists(PreconditionFailed):
 
 
 class Fenced(Conflict):
-    """This writer lost its place. Stop writing under this token; acquire a new one."""
+    """This writer lost its place. Stop writing under this token or handle; acquire a new one, or open it again."""
 
-    def __init__(self, held: int, current: int, reason: str | None = None) -> None:
+    def __init__(self, held: int, current: int, reason: str | None = None, *, hint: str | None = None) -> None:
         self.held = held
         self.current = current
         why = reason or f"a newer writer holds epoch {current}"
         super().__init__(f"fenced: the token of epoch {held} is no longer valid, {why}",
-                         hint="acquire the fence again before writing")
+                         hint=hint or "acquire the fence again before writing")

@@ -198,12 +198,14 @@ def test_a_takeover_fences_the_old_writer_and_damages_nothing(table: str, connec
     assert current > held
     assert rows(connection) == ["old", "new"]
     assert ask(peer, "SELECT x FROM t") == [("old",), ("new",)], "it goes on with what is stored"
-    assert ask(peer, "INSERT INTO t VALUES ('again')")[0] == "BusyError"
+    assert ask(peer, "INSERT INTO t VALUES ('again')") == ("Fenced", held, current)
     connection.close()
-    assert ask(peer, "INSERT INTO t VALUES ('again')") == [], "once the other let go, it may write again"
+    for _ in range(2):
+        assert ask(peer, "INSERT INTO t VALUES ('again')") == ("Fenced", held, current), "though the other has let go"
+    assert ask(peer, "SELECT x FROM t") == [("old",), ("new",)]
     assert ask(peer, "PRAGMA integrity_check") == [("ok",)]
     let_go(peer)
-    assert rows(connect(table)) == ["old", "new", "again"]
+    assert rows(connect(table)) == ["old", "new"]
 
 
 def test_a_takeover_by_somebody_who_has_not_written_yet_fences_too(table: str, connect: Connect, start: Start) -> None:
@@ -224,7 +226,7 @@ def test_a_writer_between_transactions_learns_of_a_takeover_by_its_next(
     assert ask(peer, "INSERT INTO t VALUES (1)") == []
     connection = connect(table, takeover=True)
     connection.execute("INSERT INTO t VALUES (2)")
-    assert ask(peer, "INSERT INTO t VALUES (3)")[0] in ("Fenced", "BusyError")
+    assert ask(peer, "INSERT INTO t VALUES (3)")[0] == "Fenced"
     assert ask(peer, "SELECT x FROM t") == [(1,), (2,)]
     assert rows(connection) == [1, 2]
     assert ask(peer, "PRAGMA integrity_check") == [("ok",)]
@@ -240,11 +242,16 @@ def test_who_was_overtaken_on_another_branch_sees_that_when_it_comes_there(
     peer = start(obey, table, {"branch": "side", "takeover": True})
     peer.hear()
     assert ask(peer, "INSERT INTO t VALUES ('side')") == []
-    side = connect(table, branch="side")
-    with pytest.raises((apsw.BusyError, Fenced)):
-        side.execute("INSERT INTO t VALUES ('late')")
+    side = connect(table, branch="side", readonly=True)
+    with pytest.raises(Fenced):
+        main.execute("INSERT INTO t VALUES ('late')")
     assert rows(side) == ["side"]
     let_go(peer)
+    with pytest.raises(Fenced):
+        main.execute("INSERT INTO t VALUES ('late')")
+    side = connect(table, branch="side")
+    side.execute("INSERT INTO t VALUES ('then')")
+    assert rows(side) == ["side", "then"]
 
 
 def test_taking_over_again_and_again_loses_nothing(table: str, connect: Connect, start: Start) -> None:
@@ -255,8 +262,12 @@ def test_taking_over_again_and_again_loses_nothing(table: str, connect: Connect,
         connection = connect(table, takeover=True)
         connection.execute("INSERT INTO t VALUES (?)", (i,))
         written.append(i)
-        assert ask(peer, f"INSERT INTO t VALUES ({100 + i})")[0] in ("Fenced", "BusyError")
+        if i:
+            assert ask(peer, f"INSERT INTO t VALUES ({100 + i})")[0] == "Fenced"
         connection.close()
+        let_go(peer)
+        peer = start(obey, table, {})
+        peer.hear()
         assert ask(peer, f"INSERT INTO t VALUES ({200 + i})") == []
         written.append(200 + i)
     assert rows(connect(table, readonly=True)) == written
@@ -353,18 +364,50 @@ def test_a_paused_writer_is_fenced_if_another_has_written(
     assert ask(peer, "COMMIT")[0] == "Fenced"
     assert ask(peer, "SELECT x FROM t") == [("new",)]
     assert ask(peer, "PRAGMA integrity_check") == [("ok",)]
-    if not still_there:
-        assert ask(peer, "INSERT INTO t VALUES ('again')") == []
+    assert ask(peer, "INSERT INTO t VALUES ('again')")[0] == "Fenced"
     let_go(peer)
 
 
-def test_a_takeover_by_somebody_who_wrote_nothing_costs_nobody_a_transaction(table: str, connect: Connect) -> None:
-    connection = connect(table)
-    connection.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES (1)")
-    with open_storage(table, create=False) as storage:
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_writer_that_was_overtaken_stays_fenced_and_can_be_opened_again(
+    begun: bool, place: str, connect: Connect
+) -> None:
+    connection, beside = connect(place), connect(place)
+    connection.execute("CREATE TABLE t(x)")
+    if begun:
+        connection.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES (1)")
+    with open_storage(place, create=False) as storage:
         storage.release_fence(storage.acquire_fence("passer-by"))
-    connection.execute("COMMIT")
-    assert rows(connection) == [1]
+    for statement in ("COMMIT" if begun else "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "BEGIN IMMEDIATE"):
+        with pytest.raises(Fenced, match="has taken over") as refused:
+            connection.execute(statement)
+        assert "open it again" in str(refused.value.hint)
+        assert not connection.in_transaction
+    with pytest.raises(Fenced):
+        beside.execute("INSERT INTO t VALUES (3)")
+    again = connect(place)
+    again.execute("INSERT INTO t VALUES (4)")
+    for old in (connection, beside):
+        with pytest.raises(Fenced):
+            old.execute("INSERT INTO t VALUES (5)")
+        assert rows(old) == [4]
+    connection.close()
+    beside.close()
+    again.execute("INSERT INTO t VALUES (6)")
+    assert rows(again) == [4, 6]
+
+
+def test_whoever_opens_it_again_after_a_takeover_that_nobody_noticed_can_write(place: str, connect: Connect) -> None:
+    old = connect(place)
+    old.execute("CREATE TABLE t(x)")
+    with open_storage(place, create=False) as storage:
+        storage.release_fence(storage.acquire_fence("passer-by"))
+    for options in ({}, {"takeover": True}):
+        again = connect(place, **options)
+        again.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(Fenced):
+            old.execute("INSERT INTO t VALUES (2)")
+    assert rows(old) == [1, 1]
 
 
 def test_taking_over_from_oneself_changes_nothing(place: str, connect: Connect) -> None:

@@ -33,8 +33,8 @@ def connect(
 
     `path.db`, `sqlite:///path.db` and `:memory:` are native files. Every other URL is SQLite on our pages: `branch`
     names a copy-on-write branch, and `at` an LSN, at which the past is read. There a transaction is durable when it
-    returns, a second writer gets `apsw.BusyError`, and a writer that was overtaken `Fenced`. The knobs are those of
-    `ontolake.storage.open_storage`; all connections of a process to one database share them.
+    returns, a second writer gets `apsw.BusyError`, and a writer that was overtaken `Fenced` until it is opened again.
+    The knobs are those of `ontolake.storage.open_storage`; all connections of a process to one database share them.
 
     Raises `Contended` if another process is writing and `takeover` is not set, `NotFound` for a missing database,
     branch or LSN, `Invalid` for what the URL cannot give.

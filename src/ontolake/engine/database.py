@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import apsw
 
@@ -24,8 +24,14 @@ _MOMENT = 0.01
 """Seconds for which a writer believes that nobody has taken over, where looking costs more than most queries."""
 
 
+class Writer(Protocol):
+    """A connection that may write. `losses` is what `Database.losses` was when it was opened."""
+
+    losses: int
+
+
 class _Writing(NamedTuple):
-    writer: object
+    writer: Writer
     token: FenceToken
 
 
@@ -70,6 +76,17 @@ class Database:
         return lsn
 
     # the one place to write from
+    @property
+    def losses(self) -> int:
+        """How often another writer has taken this database over. Connections from before that cannot write any more."""
+        return self._lease.losses
+
+    def _check_place(self, writer: Writer) -> None:
+        """Raise `Fenced` if another writer has taken over since `writer` was opened."""
+        if writer.losses < self._lease.losses:
+            raise Fenced(*self._lease.epochs, f"another writer has taken over {self.url}",
+                         hint="close this and open it again: what was opened before the takeover cannot write any more")
+
     def take_over(self) -> None:
         """Become the writer, whoever is writing now."""
         with self._lock:
@@ -78,16 +95,21 @@ class Database:
 
     def refuse_if_held(self) -> None:
         """Raise `Contended` if another process may write to this database."""
-        holder = None if self._lease.token is not None else self._lease.holder_elsewhere()
+        holder = self._lease.holder_elsewhere()
+        self._lease.look()  # so that whoever is opened now is not taken for one from before a takeover
         if holder is not None:
             raise Contended(
                 f"{self.url} is being written to by {holder.owner!r} until "
                 f"{time.strftime('%H:%M:%S', time.localtime(holder.lease_until))} or longer",
                 hint="close it there, open it read-only, or take it over with takeover=True")
 
-    def begin_write(self, writer: object, branch: BranchId, snapshot: Lsn) -> None:
-        """Let `writer` write, unless somebody else does or its snapshot is no longer the newest."""
+    def begin_write(self, writer: Writer, branch: BranchId, snapshot: Lsn) -> None:
+        """Let `writer` write, unless somebody else does or its snapshot is no longer the newest.
+
+        Raises `Fenced` if another writer has taken over since `writer` was opened, else `apsw.BusyError`.
+        """
         with self._lock:
+            self._check_place(writer)
             current = self._writing.get(branch)
             if current is not None and current.writer is not writer:
                 raise apsw.BusyError("another connection of this process is writing to this branch")
@@ -95,17 +117,22 @@ class Database:
             if token is None:
                 holder = self._lease.holder_elsewhere()
                 if holder is not None:
+                    self._lease.look()
+                    self._check_place(writer)
                     raise apsw.BusyError(f"{holder.owner!r} is writing to {self.url}")
                 try:
                     token = self._take()
                 except Contended as error:
                     raise apsw.BusyError(str(error)) from error
+                self._check_place(writer)
             if self._head(branch) > snapshot:
                 self._newest = None
+                self._lease.look()
+                self._check_place(writer)
                 raise apsw.BusyError("the database has changed since this transaction began to read")
             self._writing[branch] = _Writing(writer, token)
 
-    def end_write(self, writer: object, branch: BranchId) -> None:
+    def end_write(self, writer: Writer, branch: BranchId) -> None:
         """`writer` has committed or given up."""
         with self._lock:
             current = self._writing.get(branch)
@@ -136,9 +163,9 @@ class Database:
         """Make a transaction that read at `snapshot` durable, and return its LSN.
 
         An unclear outcome is settled by asking again under the same request id. A lease that lapsed is taken anew
-        if nobody has written to the branch meanwhile. Raises `Fenced` if somebody has, or is about to.
+        if nobody has taken over meanwhile. Raises `Fenced` if somebody has: now, and for this writer always.
         """
-        token = self._writing[branch].token
+        writer, token = self._writing[branch]
         request_id = uuid.uuid4().hex if self.remote else None
         unclear: Transient | DurabilityUnconfirmed | None = None
         for wait in _WAITS:
@@ -146,8 +173,9 @@ class Database:
                 return self._append(token, records, branch, request_id)
             except Fenced as fenced:
                 if unclear is not None:
+                    self._lease.lost(token, fenced)
                     raise unclear from fenced
-                token = self._regain(fenced, token, branch, snapshot)
+                token = self._regain(fenced, token, writer, branch, snapshot)
             except (Transient, DurabilityUnconfirmed) as error:
                 if request_id is None or wait is None:
                     raise
@@ -180,18 +208,24 @@ class Database:
                 self._newest, self._trusted_until = max(lsn, self._newest), began + _MOMENT
         return lsn
 
-    def _regain(self, fenced: Fenced, token: FenceToken, branch: BranchId, snapshot: Lsn) -> FenceToken:
-        """A token to go on with, if what a transaction read still is the newest and nobody else is writing."""
+    def _regain(
+        self, fenced: Fenced, token: FenceToken, writer: Writer, branch: BranchId, snapshot: Lsn
+    ) -> FenceToken:
+        """A token to go on with, if the old one only lapsed and what a transaction read still is the newest."""
         with self._lock:
-            self._lease.lost(token)
+            self._lease.lost(token, fenced)
+            self._check_place(writer)
             held = self._lease.token
             if held is None:
                 if self._lease.holder_elsewhere() is not None:
+                    self._lease.look()
+                    self._check_place(writer)
                     raise fenced
                 try:
                     held = self._take()
                 except Contended:
                     raise fenced from None
+                self._check_place(writer)
             if self._head(branch) > snapshot:
                 raise fenced
             return held

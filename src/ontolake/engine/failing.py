@@ -66,3 +66,7 @@ class PageConnection(apsw.Connection):
             return super().__exit__(kind, error, trace)
         except apsw.IOError as reported:
             raise as_raised(reported) from None
+        except apsw.SQLError:
+            if isinstance(error, apsw.IOError) and not self.in_transaction:
+                return False  # SQLite has rolled back by itself, and the block's own error is the one to report
+            raise

@@ -1,6 +1,7 @@
 """The writer's place as one process holds it: taken when it is needed, renewed in the background, given up in the end.
 
-A lease that lapsed while the process was paused, or was taken over, is noticed at the latest by the next write.
+A lease that lapsed while the process was paused is noticed at the latest by the next write, and taken anew. One that
+another writer has taken over is lost: `losses` counts these.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ class Lease:
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._lock = threading.RLock()
         self._token: FenceToken | None = None
+        self._last: FenceToken | None = None
+        """The token that this process got last and has not given up, whether it still holds or not."""
+        self.losses = 0
+        """How often another writer has taken the place over."""
+        self.epochs = (0, 0)
+        """The epoch of the token that was lost last, and of the writer that took over."""
         self._stop: threading.Event | None = None
         self._thread: threading.Thread | None = None
 
@@ -47,9 +54,10 @@ class Lease:
 
     def take(self) -> FenceToken:
         """Become the writer, whoever is it now, and stay it. Raises `Contended` if somebody else was first."""
+        self.look()
         token = self._storage.acquire_fence(self._owner)
         with self._lock:
-            self._token = token
+            self._token = self._last = token
             if self._thread is None:
                 self._stop = threading.Event()
                 self._thread = threading.Thread(
@@ -64,26 +72,41 @@ class Lease:
                 continue
             try:
                 renewed = self._storage.renew_fence(token)
-            except Fenced:
-                self.lost(token)
+            except Fenced as fenced:
+                self.lost(token, fenced)
             except (StorageError, OSError) as error:
                 if not stop.is_set():
                     _log.warning("the lease on %s could not be renewed: %s", self._url, error)
             else:
                 with self._lock:
                     if self._token is not None and self._token.epoch == renewed.epoch:
-                        self._token = renewed
+                        self._token = self._last = renewed
 
-    def lost(self, token: FenceToken) -> None:
-        """The token turned out to be void."""
+    def look(self) -> None:
+        """Find out whether another writer has taken over since this process got its last token."""
+        last = self._last
+        if last is None:
+            return
+        current = self._storage.current_fence()
+        if current is None or current.epoch != last.epoch:
+            try:
+                self._storage.renew_fence(last)
+            except Fenced as fenced:
+                self.lost(last, fenced)
+
+    def lost(self, token: FenceToken, fenced: Fenced) -> None:
+        """The token turned out to be void: superseded, or only expired."""
         with self._lock:
             if self._token is not None and self._token.epoch == token.epoch:
                 self._token = None
+            if self._last is not None and self._last.epoch == token.epoch and fenced.current > token.epoch:
+                self._last = None
+                self.losses, self.epochs = self.losses + 1, (token.epoch, fenced.current)
 
     def give_up(self) -> None:
         """Let others write at once, if this process still could."""
         with self._lock:
-            token, self._token = self._token, None
+            token, self._token, self._last = self._token, None, None
             thread, self._thread = self._thread, None
             if self._stop is not None:
                 self._stop.set()

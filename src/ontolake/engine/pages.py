@@ -41,6 +41,7 @@ class PageFile:
         self._branch = branch
         self._at = at
         self._leave = leave
+        self.losses = database.losses
         # What does not change needs no locks.
         self._characteristics = apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE if at is None else apsw.SQLITE_IOCAP_IMMUTABLE
         self._level = _NONE

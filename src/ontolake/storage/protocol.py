@@ -83,7 +83,10 @@ class Storage(Protocol):
         ...
 
     def renew_fence(self, token: FenceToken) -> FenceToken:
-        """The same token with a longer lease. `Fenced` if it was superseded, released or has expired."""
+        """The same token with a longer lease. `Fenced` if it was superseded, released or has expired.
+
+        `Fenced.current` is the epoch that was issued last: newer than the token's if another writer has taken over.
+        """
         ...
 
     def release_fence(self, token: FenceToken) -> None:

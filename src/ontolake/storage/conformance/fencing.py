@@ -37,6 +37,25 @@ class Fencing(Base):
         for handle in (first, second):
             assert [record.bytes for _, record in handle.scan_wal(Lsn(0))] == [b"a", b"b"]
 
+    def test_a_fenced_writer_stays_fenced_when_the_new_one_has_left(self, opener: Opener) -> None:
+        """And the refusal tells a takeover, by a newer epoch, from a token that was only released."""
+        first, second = opener(), opener()
+        old = first.acquire_fence("a")
+        new = second.acquire_fence("b")
+        second.append_wal(new, [WalRecord(b"b")])
+        second.release_fence(new)
+        for handle in (first, second, opener()):
+            with pytest.raises(Fenced) as refused:
+                handle.append_wal(old, [WalRecord(b"stale")])
+            assert (refused.value.held, refused.value.current) == (old.epoch, new.epoch)
+            with pytest.raises(Fenced) as refused:
+                handle.renew_fence(old)
+            assert (refused.value.held, refused.value.current) == (old.epoch, new.epoch)
+            with pytest.raises(Fenced) as refused:
+                handle.append_wal(new, [WalRecord(b"stale")])
+            assert (refused.value.held, refused.value.current) == (new.epoch, new.epoch)
+        assert [record.bytes for _, record in opener().scan_wal(Lsn(0))] == [b"b"]
+
     def test_a_fenced_append_to_a_branch_leaves_no_trace(self, opener: Opener) -> None:
         """One token covers every branch."""
         storage = opener()
