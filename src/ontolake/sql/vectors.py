@@ -201,6 +201,8 @@ def encode_keys(
 ) -> Strings:
     """`prefix` and the tuple of the columns' values, for every row."""
     count = len(columns[0]) if columns else 0
+    if not count:
+        return Strings.of([])
     flags = desc or (False,) * len(columns)
     pieces: list[_Piece] = [_same(prefix, count)]
     for type, column, flag in zip(types, columns, flags, strict=True):
@@ -291,6 +293,8 @@ def _key_column(type: Type, block: Octets, nulls: npt.NDArray[np.bool_]) -> pa.A
 
 def encode_rows(types: Sequence[Type | None], columns: Sequence[pa.Array | None], count: int) -> Strings:
     """The values of rows whose columns are given by column id; None for a column that was dropped."""
+    if not count:
+        return Strings.of([])
     width = (len(types) + 7) // 8
     head = np.zeros((count, 6 + width), np.uint8)
     head[:, :6] = np.frombuffer(rows.head(len(types)), np.uint8)
