@@ -181,15 +181,48 @@ def test_the_first_branch_is_never_deleted(space: Space) -> None:
     assert space.last_seq() == 0
 
 
-def test_a_name_is_never_used_again(space: Space) -> None:
+def test_a_name_is_free_again_once_its_branch_is_deleted(space: Space) -> None:
+    write(space, Set("a", {"n": 0}))
     space.branches.create("side")
-    for _ in range(2):
-        with pytest.raises(BranchExistsError) as refused:
-            space.branches.create("side")
-        assert isinstance(refused.value, AlreadyExists)
-        if space.branches.list()[-1].name == "side":
-            space.branches.delete("side")
-    assert space.last_seq() == 2
+    with pytest.raises(BranchExistsError) as refused:
+        space.branches.create("side")
+    assert isinstance(refused.value, AlreadyExists)
+    write(space, Set("a", {"n": 1}), branch="side")
+    space.branches.create("child", parent="side")
+    old = space.snapshot(branch="side")
+    space.branches.delete("side")
+    write(space, Set("b", {}))
+    made = space.branches.create("side")
+    assert (made.name, made.parent, made.base) == ("side", "", 6)
+    with pytest.raises(BranchExistsError):
+        space.branches.create("side")
+    write(space, Set("c", {}), branch="side")
+    assert dict(space.snapshot(branch="side").rows()) == {"a": {"n": 0}, "b": {}, "c": {}}
+    assert dict(old.rows()) == dict(space.snapshot(branch="child").rows()) == {"a": {"n": 1}}, "another line of history"
+    assert [branch.name for branch in space.branches.list()] == ["", "child", "side"]
+    assert [branch.name for branch in space.branches.list(deleted=True)] == ["", "side", "child", "side"]
+    assert [change.key for change in space.diff(old, space.snapshot(branch="side"))] == ["a", "b", "c"]
+    assert {commit.branch for commit in space.commits(branch="side")} == {"", "side"}
+    assert [revision.branch for revision in space.history("c", branch="side")] == ["side"]
+    space.branches.merge("child")
+    assert space.branches.merge("side").taken == ("c",)
+    assert dict(space.snapshot().rows()) == {"a": {"n": 1}, "b": {}, "c": {}}
+    space.branches.delete("side")
+    with pytest.raises(BranchError, match="was deleted"):
+        write(space, Set("d", {}), branch="side")
+    assert list(space.verify()) == []
+
+
+def test_requests_that_are_repeated_after_a_name_was_used_again_get_their_first_answer(space: Space) -> None:
+    space.branches.create("side", session_id="s", local_seq=1)
+    first = space.transact("s", 2, [Set("a", {})], branch="side")
+    space.branches.delete("side", session_id="s", local_seq=3)
+    space.branches.create("side", session_id="s", local_seq=4)
+    before = space.last_seq()
+    assert space.transact("s", 2, [Set("a", {})], branch="side") == first
+    space.branches.delete("side", session_id="s", local_seq=3)
+    assert space.branches.create("side", session_id="s", local_seq=4).head == before == space.last_seq()
+    assert not space.read("a", branch="side").exists
 
 
 # bad input

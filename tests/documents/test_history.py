@@ -234,7 +234,7 @@ def test_a_sound_space_has_no_damage(space: Space) -> None:
         ("UPDATE revision SET data = '[{\"op\":\"remove\",\"path\":\"/x\"}]' WHERE seq = 5", "cannot be applied"),
         ("UPDATE revision SET commit_seq = 1 WHERE seq = 5", "says that it belongs to commit 1"),
         ("DELETE FROM head", "has a revision but no head"),
-        ("UPDATE branch SET head_seq = 3", "says that its head is seq 3, but its newest revision is 16"),
+        ("UPDATE branch SET head_seq = 3", "says that its head is seq 3, but its newest commit is 16"),
         ('PRAGMA foreign_keys = OFF; DELETE FROM "commit" WHERE seq = 4', "points to a commit that is not there"),
     ],
 )

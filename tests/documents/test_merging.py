@@ -290,6 +290,133 @@ def test_what_came_by_way_of_a_third_branch_is_known(space: Space) -> None:
     ]
 
 
+def test_a_deletion_comes_by_way_of_a_third_branch(space: Space) -> None:
+    write(space, Set("a", {}))
+    space.branches.create("prod")
+    space.branches.create("dev")
+    write(space, Set("x", {"n": 1}))
+    space.branches.merge("", "prod")
+    write(space, Delete("x"))
+    space.branches.merge("", "dev")
+    result = space.branches.merge("dev", "prod")
+    assert result.taken == ("x",)
+    assert documents_of(space, "prod") == {"a": {}}
+
+
+def test_a_value_taken_back_comes_by_way_of_a_third_branch(space: Space) -> None:
+    write(space, Set("x", {"n": 1}))
+    space.branches.create("prod")
+    space.branches.create("dev")
+    write(space, Set("x", {"n": 2}))
+    space.branches.merge("", "prod")
+    write(space, Set("x", {"n": 1}))
+    space.branches.merge("", "dev")
+    assert space.branches.merge("dev", "prod").taken == ("x",)
+    assert documents_of(space, "prod") == {"x": {"n": 1}}
+
+
+def test_the_base_is_the_best_common_ancestor_not_the_branch_made_last(space: Space) -> None:
+    """An unchanged side must not overwrite a newer value."""
+    write(space, Set("x", {"n": 1}))
+    space.branches.create("old")
+    space.branches.create("new")
+    write(space, Set("x", {"n": 2}), branch="old")
+    space.branches.merge("old", "new")
+    write(space, Set("x", {"n": 3}), branch="new")
+    write(space, Set("y", {}), branch="old")
+    plan = space.branches.plan_merge("old", "new")
+    assert (plan.base, plan.taken, plan.conflicts) == (("old", 4), {"y": {}}, ())
+
+
+def test_a_merge_that_brings_nothing_is_recorded(space: Space) -> None:
+    write(space, Set("x", {"n": 1}))
+    space.branches.create("side")
+    for branch in ("", "side"):
+        write(space, Set("x", {"n": 2}), branch=branch)
+    result = space.branches.merge("side")
+    assert (result.taken, result.combined, result.resolved) == ((), (), ())
+    assert result.commit is not None
+    assert result.commit.parents == (3, 4)
+    assert next(space.commits()).id == result.commit.seq
+    write(space, Set("x", {"n": 1}))
+    assert space.branches.merge("side").commit is None, "what was decided after the merge is not undone"
+    write(space, Set("y", {}), branch="side")
+    assert space.branches.merge("side").taken == ("y",)
+    assert documents_of(space) == {"x": {"n": 1}, "y": {}}
+    assert list(space.verify()) == []
+
+
+def test_merging_to_and_fro_comes_to_an_end(space: Space) -> None:
+    write(space, Set("x", {"n": 1}))
+    space.branches.create("side")
+    write(space, Set("x", {"n": 2}), branch="side")
+    made = [space.branches.merge(source, into).commit for source, into in [("side", ""), ("", "side")] * 3]
+    assert [commit is not None for commit in made] == [True, True, False, False, False, False]
+
+
+def test_criss_crossed_histories_merge_against_the_merge_of_their_bases(space: Space) -> None:
+    write(space, Set("x", {"n": 1}), Set("y", {"n": 1}))
+    for name in ("a", "b"):
+        space.branches.create(name)
+    write(space, Set("x", {"n": 2}), branch="a")
+    write(space, Set("y", {"n": 2}), branch="b")
+    space.branches.create("a-before", parent="a")
+    space.branches.merge("b", "a")
+    space.branches.merge("a-before", "b")
+    write(space, Set("x", {"n": 1}), branch="b")
+    plan = space.branches.plan_merge("b", "a")
+    assert plan.bases == (("b", 5), ("a-before", 6))
+    assert plan.taken == {"x": {"n": 1}}, "taken back on b after it had come from a"
+    assert space.branches.merge("b", "a").taken == ("x",)
+    assert documents_of(space, "a") == {"x": {"n": 1}, "y": {"n": 2}}
+
+
+def test_what_bases_do_not_agree_on_is_a_conflict_unless_both_sides_do(space: Space) -> None:
+    write(space, Set("x", {"n": 1, "m": {"k": 1}}))
+    for name in ("a", "b"):
+        space.branches.create(name)
+    write(space, Patch("x", [replace("/n", 2), replace("/m/k", 2)]), branch="a")
+    write(space, Patch("x", [replace("/n", 3), replace("/m/k", 3)]), branch="b")
+    space.branches.create("a-before", parent="a")
+    space.branches.merge("b", "a", resolve=lambda conflict: {"n": 1, "m": {"k": 9}})
+    space.branches.merge("a-before", "b", resolve=lambda conflict: {"n": 3, "m": {"k": 9}, "new": 1})
+    (conflict,) = space.branches.plan_merge("b", "a").conflicts
+    assert (conflict.paths, conflict.base) == (("/n",), {"m": {}})
+    assert (conflict.source, conflict.target) == ({"n": 3, "m": {"k": 9}, "new": 1}, {"n": 1, "m": {"k": 9}})
+
+
+def test_a_merge_that_brings_nothing_is_refused_if_what_it_looked_at_has_changed(native: Space) -> None:
+    write(native, Set("x", {"n": 1}), Set("y", {"n": 1}))
+    native.branches.create("side")
+    write(native, Set("x", {"n": 2}), Set("y", {"n": 2}), branch="side")
+    write(native, Set("x", {"n": 2}), Set("y", {"n": 3}))
+
+    def meddle(conflict: Any) -> Any:
+        write(native, Set("x", {"n": 1}))
+        return conflict.target
+
+    with pytest.raises(ConflictError) as refused:
+        native.branches.merge("side", resolve=meddle)
+    assert (refused.value.of, refused.value.conflict_seq) == ("x", 5)
+
+
+@given(documents, patch_lists, patch_lists)
+def test_a_virtual_base_has_what_a_merge_has(base: Any, one: Any, two: Any) -> None:
+    """What merges cleanly is the same in both; what conflicts is disputed, and nothing else is."""
+    try:
+        source, target = patched(base, one), patched(base, two)
+    except Unfit:
+        return
+    outcome, virtual = threeway.merge(base, source, target), threeway.virtual(base, target, source)
+    if outcome.kind == "conflict":
+        assert not equal(threeway.undisputed(virtual), virtual)
+        return
+    merged = {"nothing": target, "take": source}.get(outcome.kind)
+    if merged is None:
+        merged = patches.apply(target, patches.seal(outcome.patches)[1])
+    assert equal(virtual, merged)
+
+
 @pytest.mark.slow
 def test_a_merge_goes_no_further_back_than_the_last_one(native: Space) -> None:
     """However long two branches have lived side by side."""

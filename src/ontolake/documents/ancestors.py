@@ -1,60 +1,105 @@
-"""What two lines of history have in common: where they parted, or the latest state that both have taken in since."""
+"""The commits of a space as a DAG, read a page at a time, and what lies between two of them."""
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import apsw
 
-from ontolake.documents import codec
-from ontolake.documents.database import Database, rows
+from ontolake.documents import codec, commits
+from ontolake.documents.commits import Merged
+from ontolake.documents.database import Database, View, row, rows
+from ontolake.history.dag import missing
 
-_PAGE_SIZE = 200
-_COMMITS = f"""\
+PAGE_SIZE = 200
+"""Commits that are read at once."""
+
+_LINE = 'SELECT branch FROM "commit" WHERE seq = ?'
+_COMMITS = """\
 SELECT seq, iif(instr(resolution, '"merged"'), resolution, NULL) FROM "commit"
 WHERE branch = ? AND seq <= ?
-ORDER BY seq DESC LIMIT {_PAGE_SIZE}"""
+ORDER BY seq DESC LIMIT ?"""
+_TOUCHED = "SELECT DISTINCT id FROM revision WHERE branch = ? AND seq > ? AND seq <= ?"
+_TOUCHED_BY = "SELECT DISTINCT id FROM revision WHERE commit_seq IN (SELECT value FROM json_each(?))"
+
+START = 0
+"""The commit before the first one: the space when it was empty."""
 
 
-class _Part(NamedTuple):
-    """Commits of a branch up to a seq that one of the two sides holds. Of two parts the newer one sorts first."""
+class Commits:
+    """The commits of a space by seq, for as long as one transaction lasts: a `history.dag.Dag`."""
 
-    back: int
-    side: int
-    branch: str
-    entered: bool
-    """Whether this is where the side comes upon the branch, and not where looking through it goes on."""
+    def __init__(self, database: Database, connection: apsw.Connection) -> None:
+        self._database = database
+        self._connection = connection
+        self._parents: dict[int, tuple[int, ...]] = {START: ()}
+        self._lines: dict[int, str] = {START: ""}
+        self._merged: dict[int, Merged] = {}
+
+    def head(self, line: str, seq: int) -> int:
+        """The last commit that a line sees at a seq."""
+        return commits.parent(self._database, self._connection, line, seq + 1)
+
+    def parents(self, commit: int) -> Sequence[int]:
+        if commit not in self._parents:
+            self._read(self.line(commit), commit)
+        return self._parents[commit]
+
+    def order(self, commit: int) -> int:
+        return commit
+
+    def line(self, commit: int) -> str:
+        """The line on which a commit was made."""
+        known = self._lines.get(commit)
+        if known is None:
+            (known,) = row(self._connection, _LINE, (commit,))
+            self._lines[commit] = known
+        return known
+
+    def view(self, commit: int) -> View:
+        """What is seen at a commit."""
+        return self._database.view(self.line(commit), commit)
+
+    def merged(self, commit: int) -> Merged | None:
+        """What a commit took in, if it is a merge."""
+        self.parents(commit)
+        return self._merged.get(commit)
+
+    def _read(self, line: str, newest: int) -> None:
+        """Read a page of commits of a line; one more than is kept, as the parent of the last."""
+        page = rows(self._connection, _COMMITS, (line, newest, PAGE_SIZE + 1))
+        ended = len(page) <= PAGE_SIZE
+        before = [seq for seq, _ in page[1:]]
+        if ended:
+            before.append(self.head(line, page[-1][0] - 1))
+        for (seq, decided), parent in zip(page, before, strict=False):
+            parents: tuple[int, ...] = (parent,)
+            merged = None if decided is None else commits.merged_in(decided)
+            if merged is not None:
+                self._merged[seq] = merged
+                parents = (parent, self.head(merged.branch, merged.seq))
+            self._parents[seq], self._lines[seq] = parents, line
+
+    def touched_since(self, commit: int, base: int) -> tuple[set[str], bool]:
+        """The entities that may differ between a commit and one of its ancestors, and whether merges lie between.
+
+        Every entity that differs was written by a commit that came in between, if the merges among these were made
+        against one base each. Otherwise all that either side has written since the two lines parted is in question.
+        """
+        between = missing(self, commit, [base])
+        merges = [found for each in between if (found := self.merged(each)) is not None]
+        if all(len(found.bases) == 1 for found in merges):
+            written = rows(self._connection, _TOUCHED_BY, (codec.encode(between),))
+            return {id for (id,) in written}, bool(merges)
+        new, old = self.view(commit), self.view(base)
+        return touched(self._connection, new, old) | touched(self._connection, old, new), True
 
 
-def nearest_common(
-    database: Database, connection: apsw.Connection, theirs: tuple[str, int], ours: tuple[str, int]
-) -> tuple[str, int]:
-    """The latest state, a branch and a seq, that two states have both grown out of, through any number of merges.
-
-    Both sides are followed back together, newest first, and no further than to that state: what came before it is
-    not looked at.
-    """
-    held: tuple[set[str], set[str]] = (set(), set())
-    waiting: list[_Part] = []
-    for side, (branch, seq) in enumerate((theirs, ours)):
-        heappush(waiting, _Part(-seq, side, branch, True))
-    while True:
-        back, side, branch, entered = heappop(waiting)
-        seq = -back
-        if entered:
-            if branch in held[side]:
-                continue
-            if branch in held[1 - side]:
-                return branch, seq
-            held[side].add(branch)
-            parent, fork = database.lineage(branch)
-            if parent is not None:
-                heappush(waiting, _Part(-min(seq, fork), side, parent, True))
-        page = rows(connection, _COMMITS, (branch, seq))
-        for _, decided in page:
-            if decided is not None:
-                merged = codec.decode(decided)["merged"]
-                heappush(waiting, _Part(-merged["seq"], side, merged["branch"], True))
-        if len(page) == _PAGE_SIZE:
-            heappush(waiting, _Part(-(page[-1][0] - 1), side, branch, False))
+def touched(connection: apsw.Connection, view: View, since: View) -> set[str]:
+    """The entities that have revisions in one view and not in the other."""
+    limits = dict(since)
+    return {
+        id
+        for branch, limit in view
+        for (id,) in rows(connection, _TOUCHED, (branch, limits.get(branch, 0), limit))
+    }

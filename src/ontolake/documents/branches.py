@@ -1,7 +1,8 @@
 """The life of branches: they are created, listed and deleted, and nothing of the data is copied or lost thereby.
 
 Creating and deleting are commits and take a seq. Deleting is soft: what was on the branch can still be read, its
-children live on and it can be merged from; only writing to it ends. A name is never used again.
+children live on and it can be merged from; only writing to it ends. Its name may be used again: the new branch is
+another line of history, which the name means from then on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, row, rows
 from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
 from ontolake.documents.merging import Diff, MergePlan, Merger, MergeResult, Resolve
-from ontolake.documents.names import check_branch_text, check_session, is_seq
+from ontolake.documents.names import check_branch_text, check_session, is_seq, line_again, name_of
 from ontolake.documents.writing import check_active, check_repeated
 from ontolake.faults import reach
 from ontolake.history import Branch
@@ -28,7 +29,7 @@ FIRST = ""
 MAX_NAME_LENGTH = 255
 
 _COLUMNS = "name, head_seq, fork_seq, parent_branch, status"
-_ONE = f"SELECT {_COLUMNS} FROM branch WHERE name = ?"
+_ONE = f"SELECT {_COLUMNS} FROM branch WHERE name = ?"  # a line
 _ALL = f"SELECT {_COLUMNS} FROM branch ORDER BY created_seq"
 _REPEATED = 'SELECT seq FROM "commit" WHERE session_id = ? AND local_seq = ?'
 _INSERT = """\
@@ -49,13 +50,13 @@ class Branches:
         """The branches that live, in the order in which they were made; with `deleted`, those that do not as well."""
         with self._database.read as connection:
             found = rows(connection, _ALL)
-        return [Branch(*each[:4]) for each in found if deleted or each[4] == "active"]
+        return [_branch(each) for each in found if deleted or each[4] == "active"]
 
     def get(self, name: str) -> Branch[int]:
         """The branch of this name, deleted or not. Raises `UnknownBranchError`."""
         check_branch_text(name)
         with self._database.read as connection:
-            return Branch(*_row(connection, name)[:4])
+            return _branch(_row(connection, self._database.line(name)))
 
     def create(
         self, name: str, *, at: int | None = None, parent: str = FIRST,
@@ -63,8 +64,8 @@ class Branches:
     ) -> Branch[int]:  # fmt: skip
         """Start a branch from `parent` as it was `at` a seq, its head unless given. Copies nothing.
 
-        `session_id` and `local_seq` make a retry safe, as with `transact`. Raises `BranchExistsError` if the name is
-        or ever was in use, `BranchNameError` if none can be called so, `UnknownBranchError` if there is no such
+        `session_id` and `local_seq` make a retry safe, as with `transact`. Raises `BranchExistsError` if a branch of
+        this name lives, `BranchNameError` if none can be called so, `UnknownBranchError` if there is no such
         parent, `BranchPointError` if the parent never was at `at`.
         """
         _check_name(name)
@@ -72,34 +73,52 @@ class Branches:
         if at is not None and not is_seq(at):
             raise BranchPointError(parent, f"cannot be left at {at!r}, which is not a seq")
 
-        def change(connection: apsw.Connection, seq: int) -> None:
-            if row(connection, _ONE, (name,)) is not None:
-                raise BranchExistsError(name, "exists, or existed once", hint="choose another name: none is used again")
-            head = _row(connection, parent)[1]
+        def find(connection: apsw.Connection, seq: int) -> str:
+            try:
+                earlier = self._database.line(name)
+            except UnknownBranchError:
+                return name
+            if _row(connection, earlier)[4] == "active":
+                raise BranchExistsError(name, "is there already", hint="delete it first, or choose another name")
+            return line_again(name, seq)
+
+        def change(connection: apsw.Connection, seq: int, line: str) -> None:
+            origin = self._database.line(parent)
+            head = _row(connection, origin)[1]
             if at is not None and at > head:
                 raise BranchPointError(parent, f"never was at seq {at}: its newest commit is {head}")
-            connection.execute(_INSERT, (name, parent, head if at is None else at, seq))
+            connection.execute(_INSERT, (line, origin, head if at is None else at, seq))
             reach("documents: branch created")
 
-        self._commit("branch/create", name, {"parent": parent, "atSeq": at}, change, session_id, local_seq)
+        self._commit("branch/create", name, {"parent": parent, "atSeq": at}, find, change, session_id, local_seq)
         return self.get(name)
 
     def delete(self, name: str, *, session_id: str | None = None, local_seq: int | None = None) -> None:
         """Give a branch up, softly. Raises `BranchNameError` for the first one, `UnknownBranchError`, `BranchError`."""
 
-        def change(connection: apsw.Connection, seq: int) -> None:
-            _deletable(connection, name)
-            connection.execute(_DELETE, (name,))
+        def find(connection: apsw.Connection, seq: int) -> str:
+            return self._deletable(connection, name)
+
+        def change(connection: apsw.Connection, seq: int, line: str) -> None:
+            connection.execute(_DELETE, (line,))
             reach("documents: branch deleted")
 
         check_branch_text(name)
-        self._commit("branch/delete", name, {}, change, session_id, local_seq)
+        self._commit("branch/delete", name, {}, find, change, session_id, local_seq)
 
     def plan_delete(self, name: str) -> Branch[int]:
         """The branch that `delete` would give up. Writes nothing, and raises what `delete` would."""
         check_branch_text(name)
         with self._database.read as connection:
-            return _deletable(connection, name)
+            return _branch(_row(connection, self._deletable(connection, name)))
+
+    def _deletable(self, connection: apsw.Connection, name: str) -> str:
+        """The line of a branch that can be deleted."""
+        if name == FIRST:
+            raise BranchNameError(name, "is the first one, and stays")
+        line = self._database.line(name)
+        check_active(line, _row(connection, line)[4])
+        return line
 
     def diff(
         self, branch: str, against: str = FIRST, *, seq: int | None = None, against_seq: int | None = None
@@ -135,10 +154,10 @@ class Branches:
         return request
 
     def _commit(
-        self, command: str, name: str, details: dict[str, Any], change: Callable[[apsw.Connection, int], None],
-        session_id: str | None, local_seq: int | None,
+        self, command: str, name: str, details: dict[str, Any], find: Callable[[apsw.Connection, int], str],
+        change: Callable[[apsw.Connection, int, str], None], session_id: str | None, local_seq: int | None,
     ) -> None:  # fmt: skip
-        """Make `change` one commit, unless this very request has been made before."""
+        """Make `change` of the line that `find` gives one commit, unless this very request has been made before."""
         session, number = self._request(session_id, local_seq)
         payload: Document = {"localSeq": number, "command": command, "name": name, **details}
         original = codec.encode(payload)
@@ -148,26 +167,24 @@ class Branches:
                 check_repeated(connection, repeated[0], name, original)
                 return
             seq = self._database.last_seq() + 1
+            line = find(connection, seq)
             decided = commits.resolution(seq, ())
-            connection.execute(commits.INSERT, (seq, name, session, number, original, decided, None))
-            change(connection, seq)
+            connection.execute(commits.INSERT, (seq, line, session, number, original, decided, None))
+            change(connection, seq, line)
         reach("documents: branch committed")
         self._database.announce()
 
 
-def _row(connection: apsw.Connection, name: str) -> Any:
-    found = row(connection, _ONE, (name,))
+def _row(connection: apsw.Connection, line: str) -> Any:
+    found = row(connection, _ONE, (line,))
     if found is None:
-        raise UnknownBranchError(name)
+        raise UnknownBranchError(name_of(line))
     return found
 
 
-def _deletable(connection: apsw.Connection, name: str) -> Branch[int]:
-    if name == FIRST:
-        raise BranchNameError(name, "is the first one, and stays")
-    found = _row(connection, name)
-    check_active(name, found[4])
-    return Branch(*found[:4])
+def _branch(found: Any) -> Branch[int]:
+    name, head, base, parent, _ = found
+    return Branch(name_of(name), head, base, None if parent is None else name_of(parent))
 
 
 def _check_name(name: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
 from ontolake import history
 from ontolake.documents import codec
 from ontolake.documents.database import Database, row, rows
+from ontolake.documents.names import name_of
 
 INSERT = """\
 INSERT INTO "commit" (
@@ -22,6 +23,17 @@ _ONE = f'SELECT {_COLUMNS} FROM "commit" WHERE seq = ?'
 _BEFORE = 'SELECT max(seq) FROM "commit" WHERE branch = ? AND seq <= ?'
 _PAGE = f'SELECT {_COLUMNS} FROM "commit" WHERE branch = ? AND seq > ? AND seq <= ? ORDER BY seq DESC LIMIT ?'
 _PAGE_SIZE = 500
+
+
+class Merged(NamedTuple):
+    """What a merge took in: a line of history up to a seq. `bases` are the commits that it was merged against.
+
+    Merges of versions that did not always choose the right base have none.
+    """
+
+    branch: str
+    seq: int
+    bases: tuple[int, ...] = ()
 
 
 class Commit(history.Commit[int]):
@@ -51,11 +63,8 @@ class Commit(history.Commit[int]):
         return tuple(self.metadata["resolved_pending_reads"])
 
 
-def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: tuple[str, int] | None = None) -> str:
-    """What the store decided about a commit, as the `resolution` column keeps it.
-
-    `merged` is the branch and the seq that a merge took in: the next merge between the two starts from there.
-    """
+def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: Merged | None = None) -> str:
+    """What the store decided about a commit, as the `resolution` column keeps it."""
     if not resolved and merged is None:
         return f'{{"seq":{seq},"resolvedPendingReads":[]}}'
     decided: dict[str, Any] = {
@@ -63,20 +72,27 @@ def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: tuple[str,
         "resolvedPendingReads": [{"localSeq": local_seq, "seq": accepted} for local_seq, accepted in resolved],
     }
     if merged is not None:
-        decided["merged"] = {"branch": merged[0], "seq": merged[1]}
+        decided["merged"] = {"branch": merged.branch, "seq": merged.seq, "bases": merged.bases}
     return codec.encode(decided)
+
+
+def merged_in(decided: str) -> Merged | None:
+    """What a commit took in, by its `resolution`; None if it is not a merge."""
+    found = codec.decode(decided).get("merged")
+    return None if found is None else Merged(found["branch"], found["seq"], tuple(found.get("bases", ())))
 
 
 def build(
     database: Database, connection: apsw.Connection, before: int, seq: int, branch: str, session_id: str,
-    local_seq: int, created_at: str, resolved: Sequence[tuple[int, int]], merged: tuple[str, int] | None,
+    local_seq: int, created_at: str, resolved: Sequence[tuple[int, int]], merged: Merged | None,
 ) -> Commit:  # fmt: skip
     """A commit from its parts; `before` is the commit before it on its branch, 0 for none."""
-    metadata: dict[str, Any] = {"branch": branch, "local_seq": local_seq, "resolved_pending_reads": tuple(resolved)}
+    metadata: dict[str, Any] = {
+        "branch": name_of(branch), "local_seq": local_seq, "resolved_pending_reads": tuple(resolved)}
     parents = (before,) if before else ()
     if merged is not None:
-        metadata["merged"] = merged[0]
-        parents = (*parents, parent(database, connection, merged[0], merged[1] + 1))
+        metadata["merged"] = name_of(merged.branch)
+        parents = (*parents, parent(database, connection, merged.branch, merged.seq + 1))
     # As `datetime('now')` writes it, in UTC; the offset behind it saves the copy that naming the zone would take.
     return Commit(seq, parents, datetime.fromisoformat(f"{created_at}+00:00"), session_id, metadata)
 
@@ -87,7 +103,7 @@ def _from_row(
 ) -> Commit:  # fmt: skip
     found = codec.decode(decided)
     resolved = [(each["localSeq"], each["seq"]) for each in found["resolvedPendingReads"]]
-    merged = (found["merged"]["branch"], found["merged"]["seq"]) if "merged" in found else None
+    merged = merged_in(decided) if "merged" in found else None
     return build(database, connection, before, seq, branch, session_id, local_seq, created_at, resolved, merged)
 
 

@@ -1,4 +1,7 @@
-"""The connection of an open space: transactions, the lines of descent of its branches, and who waits for commits.
+"""The connection of an open space: transactions, the lines of history of its branches, and who waits for commits.
+
+Every branch writes to a line of its own. The line has the name of the branch, unless a deleted branch had that name
+before: then a number follows it. Tables and everything below the API know lines alone.
 
 Threads may share it, they take turns. A `with` block is one transaction: it commits when the block ends, and nothing
 of it stays when the block raises.
@@ -23,9 +26,10 @@ from ontolake.engine.failing import told
 from ontolake.errors import Invalid, OntolakeError
 
 View = tuple[tuple[str, int], ...]
-"""What a branch sees at a moment: itself and its ancestors, nearest first, each up to a seq of its own."""
+"""What a line sees at a moment: itself and its ancestors, nearest first, each up to a seq of its own."""
 
 _LAST = 'SELECT max(seq) FROM "commit"'
+_LINE = "SELECT name FROM branch WHERE name >= ?1 AND name < ?1 || ' ' ORDER BY created_seq DESC LIMIT 1"
 _LINEAGE = "SELECT parent_branch, fork_seq FROM branch WHERE name = ?"
 
 
@@ -108,20 +112,29 @@ class Database:
         """The seq of the newest commit, on whichever branch; 0 when there is none. Inside a transaction."""
         return row(self.connection, _LAST)[0] or 0
 
-    def lineage(self, branch: str) -> tuple[str | None, int]:
-        """The parent of a branch and the seq where it left it. Never changes, so it is asked for once."""
-        known = self._lineage.get(branch)
+    def line(self, branch: str) -> str:
+        """The line of the newest branch of this name. Inside a transaction. Raises `UnknownBranchError`."""
+        if not branch:
+            return branch
+        found = row(self.connection, _LINE, (branch,))
+        if found is None:
+            raise UnknownBranchError(branch)
+        return str(found[0])
+
+    def lineage(self, line: str) -> tuple[str | None, int]:
+        """The parent of a line and the seq where it left it. Never changes, so it is asked for once."""
+        known = self._lineage.get(line)
         if known is None:
-            found = row(self.connection, _LINEAGE, (branch,))
+            found = row(self.connection, _LINEAGE, (line,))
             if found is None:
-                raise UnknownBranchError(branch)
-            known = self._lineage[branch] = (found[0], found[1] or 0)
+                raise UnknownBranchError(line)
+            known = self._lineage[line] = (found[0], found[1] or 0)
         return known
 
-    def view(self, branch: str, seq: int) -> View:
-        """What `branch` sees at `seq`. Raises `UnknownBranchError`."""
+    def view(self, line: str, seq: int) -> View:
+        """What a line sees at `seq`. Raises `UnknownBranchError`."""
         levels: list[tuple[str, int]] = []
-        name: str | None = branch
+        name: str | None = line
         while name is not None:
             levels.append((name, seq))
             name, fork = self.lineage(name)

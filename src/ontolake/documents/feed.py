@@ -12,6 +12,7 @@ import apsw
 from ontolake.documents import codec, reading
 from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, View, row, rows
+from ontolake.documents.names import name_of
 from ontolake.documents.operations import Revision
 from ontolake.history import Change
 
@@ -97,5 +98,5 @@ def of_entity(database: Database, id: str, branch: str, since: int, until: int) 
             for seq, op_index, op, data in page:
                 document = reading.applied(document, op, data)
                 shown = None if data is None else codec.decode(data)
-                yield Revision(id, seq, op_index, op, shown, codec.duplicate(document), name)
+                yield Revision(id, seq, op_index, op, shown, codec.duplicate(document), name_of(name))
             since = page[-1][0] if page else limit

@@ -1,25 +1,28 @@
-"""Differences between branches, and three-way merges against their nearest common ancestor.
+"""Differences between branches, and three-way merges against their best common ancestors in the commit DAG.
 
-Both cost what changed, not what is stored: only entities that were touched on one side alone are looked at. A merge
-is an ordinary commit that has read the entities it writes, so one that was planned on an older state is refused.
+Both cost what changed, not what is stored. A merge is a commit with two parents, also if it brings nothing: the next
+one starts from there. It is refused if somebody has changed the entities that it looked at since it was planned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import apsw
 
 from ontolake.documents import ancestors, codec, commits, reading, threeway
 from ontolake.documents.codec import Document
-from ontolake.documents.commits import Commit
+from ontolake.documents.commits import Commit, Merged
 from ontolake.documents.database import Database, View, row, rows
-from ontolake.documents.errors import BranchError, MergeConflictError, ProtocolError
-from ontolake.documents.names import check_branch_text
+from ontolake.documents.errors import BranchError, ConflictError, MergeConflictError, ProtocolError
+from ontolake.documents.names import check_branch_text, name_of
 from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
+from ontolake.documents.reading import Found
 from ontolake.documents.requests import prepare
 from ontolake.documents.writing import Writer
+from ontolake.history.bases import base_values
+from ontolake.history.dag import best_common_ancestors
 
 Point = tuple[str, int | None]
 """A branch, and a seq or None for its head."""
@@ -41,7 +44,10 @@ class Diff(NamedTuple):
 
 
 class MergeConflict(NamedTuple):
-    """An entity that both sides changed, at `paths` that meet ("" for the whole document)."""
+    """An entity that both sides changed, at `paths` that meet ("" for the whole document).
+
+    Where histories are criss-crossed, `base` leaves out what the several bases do not agree on.
+    """
 
     id: str
     base: Document | None
@@ -66,7 +72,11 @@ def prefer_target(conflict: MergeConflict) -> Document | None:
 
 
 class MergePlan(NamedTuple):
-    """What a merge would do. `base` is the nearest common ancestor: a branch and a seq; `seq` what was looked at."""
+    """What a merge would do. `seq` is the newest commit that was looked at.
+
+    `bases` are the best common ancestors, oldest first, each a branch and a seq; where there are several, the merge is
+    done against what merging them gives. `base` is the last of them.
+    """
 
     source: str
     into: str
@@ -77,10 +87,25 @@ class MergePlan(NamedTuple):
     combined: dict[str, Patch]
     """Changed by both, in separate places."""
     conflicts: tuple[MergeConflict, ...]
+    bases: tuple[tuple[str, int], ...] = ()
+    is_news: bool = True
+    """Whether the source has commits that the target has not: then a merge makes a commit, whatever it brings."""
+
+
+class _Planned(NamedTuple):
+    """A plan, the lines of source and target, the commits to merge against, and all entities that were looked at."""
+
+    plan: MergePlan
+    lines: tuple[str, str]
+    bases: Sequence[int]
+    ids: set[str]
 
 
 class MergeResult(NamedTuple):
-    """What a merge did: the ids that were taken, combined and resolved. `commit` is None if nothing was to be done."""
+    """What a merge did: the ids that were taken, combined and resolved.
+
+    `commit` is None if the target has all commits of the source already.
+    """
 
     commit: Commit | None
     taken: tuple[str, ...] = ()
@@ -88,7 +113,7 @@ class MergeResult(NamedTuple):
     resolved: tuple[str, ...] = ()
 
 
-_TOUCHED = "SELECT DISTINCT id FROM revision WHERE branch = ? AND seq > ? AND seq <= ?"
+_SINCE = "SELECT id, seq FROM revision WHERE branch = ? AND seq > ? AND seq < ? ORDER BY seq"
 _REPEATED = 'SELECT seq, branch, resolution FROM "commit" WHERE session_id = ? AND local_seq = ?'
 
 
@@ -101,10 +126,15 @@ class Merger:
 
     def diff(self, after: Point, before: Point) -> Diff:
         """What makes the state `after` out of the state `before`."""
+        with self._database.read:
+            new, old = self._view(*after), self._view(*before)
+        return self.diff_views(new, old)
+
+    def diff_views(self, new: View, old: View) -> Diff:
+        """What makes what one view shows out of what another shows."""
         diff = Diff({}, {}, {})
         with self._database.read as connection:
-            new, old = self._view(*after), self._view(*before)
-            ids = _touched(connection, new, old) | _touched(connection, old, new)
+            ids = ancestors.touched(connection, new, old) | ancestors.touched(connection, old, new)
             for id, (now, then) in reading.find_in_chunks(connection, (new, old), sorted(ids)):
                 if then.document is None and now.document is not None:
                     diff.added[id] = now.document
@@ -118,10 +148,14 @@ class Merger:
 
     def _view(self, branch: str, seq: int | None) -> View:
         check_branch_text(branch)
-        return self._database.view(branch, self._database.moment(seq, f"branch {branch!r}"))
+        line = self._database.line(branch)
+        return self._database.view(line, self._database.moment(seq, f"branch {branch!r}"))
 
     def plan(self, source: str, into: str) -> MergePlan:
         """What a merge would do now."""
+        return self._plan(source, into).plan
+
+    def _plan(self, source: str, into: str) -> _Planned:
         if source == into:
             raise BranchError(source, "cannot be merged into itself")
         taken: dict[str, Document | None] = {}
@@ -129,39 +163,79 @@ class Merger:
         conflicts: list[MergeConflict] = []
         with self._database.read as connection:
             theirs, ours = self._view(source, None), self._view(into, None)
-            base = ancestors.nearest_common(self._database, connection, theirs[0], ours[0])
-            origin = self._database.view(*base)
-            ids = sorted(_touched(connection, theirs, origin))
-            for id, (then, new, now) in reading.find_in_chunks(connection, (origin, theirs, ours), ids):
-                outcome = threeway.merge(then.document, new.document, now.document)
+            lines, seq = (theirs[0][0], ours[0][0]), ours[0][1]
+            dag = ancestors.Commits(self._database, connection)
+            their_head, our_head = (dag.head(line, seq) for line in lines)
+            bases = best_common_ancestors(dag, [our_head], [their_head])
+            ids: set[str] = set()
+            merges = False
+            if bases != [their_head]:
+                for base in bases:
+                    found, merged = dag.touched_since(their_head, base)
+                    ids, merges = ids | found, merges or merged
+            # Nothing but the making and deleting of branches, or a merge of what the target has, is no news.
+            is_news = bool(ids) or (merges and bases != [our_head])
+            for id, origin, new, now in self._states(connection, dag, bases, (theirs, ours), sorted(ids)):
+                outcome = threeway.merge(origin, new.document, now.document)
                 if outcome.kind == "take":
                     taken[id] = new.document
                 elif outcome.kind == "combine":
                     combined[id] = Patch(id, outcome.patches)
                 elif outcome.kind == "conflict":
-                    conflicts.append(
-                        MergeConflict(id, then.document, new.document, now.document, now.changed, outcome.paths)
-                    )
-        return MergePlan(source, into, base, ours[0][1], taken, combined, tuple(conflicts))
+                    conflicts.append(MergeConflict(
+                        id, threeway.undisputed(origin), new.document, now.document, now.changed, outcome.paths
+                    ))  # fmt: skip
+            points = tuple((name_of(dag.line(base)), base) for base in bases)
+        plan = MergePlan(source, into, points[-1], seq, taken, combined, tuple(conflicts), points, is_news)
+        return _Planned(plan, lines, bases, ids)
+
+    def _states(
+        self, connection: apsw.Connection, dag: ancestors.Commits, bases: Sequence[int], heads: tuple[View, View],
+        ids: Sequence[str],
+    ) -> Iterator[tuple[str, threeway.Base, Found, Found]]:  # fmt: skip
+        """Entities as the base, the source and the target have them."""
+
+        def read(commit: int, wanted: Sequence[str]) -> dict[str, threeway.Base]:
+            return {id: found.document for id, found in reading.find_many(connection, dag.view(commit), wanted).items()}
+
+        for start in range(0, len(ids), reading.CHUNK):
+            chunk = ids[start : start + reading.CHUNK]
+            origin = base_values(dag, bases, chunk, read=read, same=codec.same, merge=threeway.virtual, absent=None)
+            theirs, ours = (reading.find_many(connection, view, chunk) for view in heads)
+            yield from ((id, origin[id], theirs[id], ours[id]) for id in chunk)
 
     def merge(self, source: str, into: str, resolve: Resolve | None, request: tuple[str, int]) -> MergeResult:
         """Plan and commit; see `Branches.merge`."""
         repeated = self._repeated(source, into, *request)
         if repeated is not None:
             return MergeResult(repeated)
-        plan = self.plan(source, into)
+        plan, (their_line, our_line), bases, ids = self._plan(source, into)
         if plan.conflicts and resolve is None:
             raise MergeConflictError(plan.conflicts, plan.base[1])
         operations: list[Operation] = [_state(id, document) for id, document in plan.taken.items()]
         operations += plan.combined.values()
         if resolve is not None:
             operations += [_state(conflict.id, resolve(conflict)) for conflict in plan.conflicts]
-        if not operations:
+        if not plan.is_news:
             return MergeResult(None)
         reads = Reads([Read(operation.id, "", plan.seq) for operation in operations])
-        commit = self._writer.transact(prepare(*request, operations, reads, into), merged=(source, plan.seq))
+        commit = self._writer.transact(
+            prepare(*request, operations, reads, into), merged=Merged(their_line, plan.seq, tuple(bases)),
+            beside=lambda connection: self._check_unchanged(connection, our_line, plan.seq, ids))  # fmt: skip
         resolved = tuple(conflict.id for conflict in plan.conflicts)
         return MergeResult(commit, tuple(plan.taken), tuple(plan.combined), resolved)
+
+    def _check_unchanged(self, connection: apsw.Connection, line: str, seen: int, ids: set[str]) -> None:
+        """Raise if, until the commit that is being made, something has happened to what was looked at.
+
+        `ConflictError` if an entity was changed, `BranchError` if the branch was deleted and another has its name.
+        """
+        now = self._database.last_seq()
+        if self._database.line(name_of(line)) != line:
+            raise BranchError(name_of(line), "was deleted and made anew meanwhile", hint="merge again")
+        for id, changed in rows(connection, _SINCE, (line, seen, now)):
+            if id in ids:
+                raise ConflictError(id, seen, changed)
 
     def _repeated(self, source: str, into: str, session_id: str, local_seq: int) -> Commit | None:
         """The commit of this merge, if it was made before. Raises `ProtocolError` if something else was."""
@@ -170,21 +244,11 @@ class Merger:
             if found is None:
                 return None
             seq, branch, decided = found
-            merged = codec.decode(decided).get("merged", {})
-            if branch != into or merged.get("branch") != source:
+            merged = commits.merged_in(decided)
+            if name_of(branch) != into or merged is None or name_of(merged.branch) != source:
                 raise ProtocolError(f"local_seq {local_seq} was used by this session for another request, commit {seq}",
                                     hint="use a new local_seq for every new request")
             return commits.stored(self._database, connection, seq)
-
-
-def _touched(connection: apsw.Connection, view: View, since: View) -> set[str]:
-    """The entities that have revisions in one view and not in the other."""
-    limits = dict(since)
-    return {
-        id
-        for branch, limit in view
-        for (id,) in rows(connection, _TOUCHED, (branch, limits.get(branch, 0), limit))
-    }
 
 
 def _state(id: str, document: Document | None) -> Operation:

@@ -9,6 +9,7 @@ from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, rows
 from ontolake.documents.feed import TABLE
 from ontolake.documents.merging import Diff
+from ontolake.documents.names import name_of
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Change, Ref
 
@@ -19,8 +20,9 @@ _IDS = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT ?"
 class Moment:
     """The documents of a branch as they were at a commit: a `history.Snapshot`."""
 
-    def __init__(self, database: Database, branch: str, commit: int) -> None:
-        self.branch = branch
+    def __init__(self, database: Database, line: str, commit: int) -> None:
+        self.branch = name_of(line)
+        self.line = line
         self.commit = commit
         self._database = database
 
@@ -38,7 +40,7 @@ class Moment:
         after = ""
         while True:
             with self._database.read as connection:
-                view = self._database.view(self.branch, self.commit)
+                view = self._database.view(self.line, self.commit)
                 # Whatever a branch has ever touched has a head there; what came later is sorted out by reading.
                 touched = {id for branch, _ in view for (id,) in rows(connection, _IDS, (branch, after, _PAGE_SIZE))}
                 ids = sorted(touched)[:_PAGE_SIZE]

@@ -8,6 +8,19 @@ from ontolake.documents.errors import InvalidOperationError, ProtocolError
 MAX_SEQ = 2**63 - 1
 MAX_ID_LENGTH = 4096
 
+_AGAIN = "\x1f"
+"""Stands between a branch's name and a number in the line of a name that was used before; no name has it."""
+
+
+def line_again(name: str, seq: int) -> str:
+    """What a line of history is called whose branch has a name that an earlier branch had."""
+    return f"{name}{_AGAIN}{seq}"
+
+
+def name_of(line: str) -> str:
+    """The name of the branch that a line of history is, or was."""
+    return line.partition(_AGAIN)[0]
+
 
 def check_session(session_id: str, local_seq: int) -> None:
     """Raise `ProtocolError` unless these can name a commit of a session."""

@@ -76,7 +76,7 @@ class IdRange:
         after, first = self.low, True
         while True:
             with database.read as connection:
-                view = database.view(self.branch, self.view.commit)
+                view = database.view(database.line(self.branch), self.view.commit)
                 touched = {id for branch, _ in view
                            for (id,) in rows(connection, _IDS, (branch, after, self.high, self.high, _PAGE))}
                 if first and self.low:
@@ -158,7 +158,7 @@ class DocumentsParallel:
         low, high = _bounds(filters)
         database = self._space._database
         with database.read as connection:
-            levels = database.view(self.branch, view.commit)
+            levels = database.view(database.line(self.branch), view.commit)
             # The branch with most ids says where to cut; every id lies in exactly one range.
             count, name = max((row(connection, "SELECT count(*) FROM head WHERE branch = ?", (one,))[0], one)
                               for one, _ in levels)

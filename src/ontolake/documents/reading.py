@@ -35,7 +35,8 @@ class Found(Struct, frozen=True, gc=False):
     size: int = 0
 
 
-_CHUNK = 500
+CHUNK = 500
+"""Entities that are read at once."""
 _TO_DO = "space.verify() lists the damage"
 
 NOW = 2**63 - 1
@@ -181,7 +182,7 @@ def find_in_chunks(
 ) -> Iterator[tuple[str, list[Found]]]:
     """Any number of entities, each as all of `views` show it."""
     waiting = list(ids)
-    for start in range(0, len(waiting), _CHUNK):
-        chunk = waiting[start : start + _CHUNK]
+    for start in range(0, len(waiting), CHUNK):
+        chunk = waiting[start : start + CHUNK]
         found = [find_many(connection, view, chunk) for view in views]
         yield from ((id, [states[id] for states in found]) for id in chunk)

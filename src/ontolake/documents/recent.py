@@ -13,17 +13,18 @@ from ontolake.documents.reading import Found
 
 _TOUCHED = "SELECT branch, id FROM revision WHERE commit_seq > ?"
 _MOST_COMMITS_TO_FOLLOW = 1000
+MOST_BYTES = 32 * 2**20
+"""Bytes of documents that are kept in memory."""
 
 
 class Recent:
     """The newest state of some entities, by branch and id. Used under the lock of the writer.
 
-    When more than `most_bytes` have been taken in, it starts again from nothing: keeping account of every entity
+    When more than `MOST_BYTES` have been taken in, it starts again from nothing: keeping account of every entity
     would cost more than reading a few again.
     """
 
-    def __init__(self, most_bytes: int = 32 * 2**20) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._states: dict[str, dict[str, Found]] = {}
         self._bytes = 0
         self._seq = 0
@@ -49,7 +50,7 @@ class Recent:
     def keep(self, branch: str, seq: int, states: dict[str, Found]) -> None:
         """Remember what the commit `seq`, which is ours, has made of some entities."""
         self._bytes += sum([found.size for found in states.values()])
-        if self._bytes > self._most_bytes:
+        if self._bytes > MOST_BYTES:
             self.clear()
         self.of(branch).update(states)
         self._seq = seq

@@ -13,7 +13,7 @@ from ontolake.documents.blobs import Blob
 from ontolake.documents.branches import FIRST, Branches
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
-from ontolake.documents.database import Database
+from ontolake.documents.database import Database, View
 from ontolake.documents.merging import Merger
 from ontolake.documents.moments import Moment, differences, read_ref
 from ontolake.documents.names import check_branch_text, check_id
@@ -55,7 +55,8 @@ class Space:
         self.snapshots = Snapshots(self._database)
         self._writer = Writer(self._database, lambda: self.snapshots.policy.every)
         self._writer.on_snapshots = self.snapshots.note
-        self.branches = Branches(self._database, Merger(self._database, self._writer), self.next_request)
+        self._merger = Merger(self._database, self._writer)
+        self.branches = Branches(self._database, self._merger, self.next_request)
 
     def __enter__(self) -> Space:
         return self
@@ -107,7 +108,8 @@ class Space:
         database = self._database
         with database.read as connection:
             moment = database.moment(seq, "the read")
-            found = reading.find(connection, database.view(branch, moment), id, current=seq is None)
+            view = database.view(database.line(branch), moment)
+            found = reading.find(connection, view, id, current=seq is None)
         return Entity(id, found.document, moment, found.changed, branch)
 
     def read_many(self, ids: Iterable[str], *, branch: str = FIRST, seq: int | None = None) -> dict[str, Entity]:
@@ -117,7 +119,7 @@ class Space:
         database = self._database
         with database.read as connection:
             moment = database.moment(seq, "the read")
-            found = reading.find_in_chunks(connection, [database.view(branch, moment)], wanted)
+            found = reading.find_in_chunks(connection, [database.view(database.line(branch), moment)], wanted)
             return {id: Entity(id, state.document, moment, state.changed, branch) for id, (state,) in found}
 
     def history(
@@ -126,16 +128,14 @@ class Space:
         """The operations on an entity that `branch` sees in `(since, until]`, oldest first. Raises what `read` does."""
         check_id(id)
         check_branch_text(branch)
-        since, until = self._range(since, until, branch)
-        return feed.of_entity(self._database, id, branch, since, until)
+        return feed.of_entity(self._database, id, *self._range(since, until, branch))
 
     def changes(self, since: int, until: int | None = None, *, branch: str = FIRST) -> Iterator[Change[int]]:
         """What the commits in `(since, until]` did, oldest first, an entity at most once a commit.
 
         Raises `UnknownBranchError`, and `FutureSeqError` for a seq beyond the last commit.
         """
-        since, until = self._range(since, until, branch)
-        return feed.changes(self._database, branch, since, until)
+        return feed.changes(self._database, *self._range(since, until, branch))
 
     def watch(
         self, ids: Collection[str] | None = None, *, prefix: str | None = None, since: int | None = None,
@@ -150,15 +150,16 @@ class Space:
         check_branch_text(branch)
         with self._database.read:
             start = self._database.moment(since, "since")
-            self._database.lineage(branch)
-        return watching.watch(self._database, branch, start, wanted, idle_timeout)
+            line = self._database.line(branch)
+        return watching.watch(self._database, line, start, wanted, idle_timeout)
 
-    def _range(self, since: int | None, until: int | None, branch: str) -> tuple[int, int]:
-        """Both ends of a range of seqs that `branch` is asked for."""
+    def _range(self, since: int | None, until: int | None, branch: str) -> tuple[str, int, int]:
+        """The line of `branch`, and both ends of a range of seqs that it is asked for."""
         check_branch_text(branch)
         with self._database.read:
-            self._database.lineage(branch)
-            return self._database.moment(0 if since is None else since, "since"), self._database.moment(until, "until")
+            line = self._database.line(branch)
+            begin = self._database.moment(0 if since is None else since, "since")
+            return line, begin, self._database.moment(until, "until")
 
     # blobs
 
@@ -189,15 +190,14 @@ class Space:
         self, *, since: int | None = None, until: int | None = None, branch: str = FIRST
     ) -> Iterator[Commit]:
         """The commits that a branch sees in `(since, until]`, newest first. Raises what `changes` does."""
-        since, until = self._range(since, until, branch)
-        return commits.newest_first(self._database, branch, since, until)
+        return commits.newest_first(self._database, *self._range(since, until, branch))
 
     def snapshot(self, commit: int | None = None, *, branch: str = FIRST) -> Moment:
         """The documents as they were at a commit, or are now on a branch. Raises what `read` does."""
         check_branch_text(branch)
         with self._database.read:
-            self._database.lineage(branch)
-            return Moment(self._database, branch, self._database.moment(commit, "the snapshot"))
+            line = self._database.line(branch)
+            return Moment(self._database, line, self._database.moment(commit, "the snapshot"))
 
     def at(self, ref: Ref) -> Moment:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
@@ -206,8 +206,12 @@ class Space:
 
     def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
         """What turns one snapshot into another, by id, an entity at most once."""
-        return differences(self.branches.diff(after.branch, before.branch, seq=after.commit, against_seq=before.commit),
-                           after.commit)  # fmt: skip
+        return differences(self._merger.diff_views(self._shown(after), self._shown(before)), after.commit)
+
+    def _shown(self, snapshot: Snapshot[int]) -> View:
+        moment = snapshot if isinstance(snapshot, Moment) else self.snapshot(snapshot.commit, branch=snapshot.branch)
+        with self._database.read:
+            return self._database.view(moment.line, moment.commit)
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together."""

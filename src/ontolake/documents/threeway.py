@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ontolake.documents import codec, pointers
 from ontolake.documents.codec import Document, Json
 from ontolake.documents.pointers import Tokens
+from ontolake.history import threeway
+from ontolake.history.threeway import Disputed
 
 
 class _Gone:
@@ -33,23 +36,65 @@ class Outcome(NamedTuple):
 NOTHING = Outcome("nothing")
 TAKE = Outcome("take")
 
+Base = Document | Disputed | None
+"""A document, or one with disputed values in it, or a disputed one as a whole; None if it is not there."""
 
-def merge(base: Document | None, source: Document | None, target: Document | None) -> Outcome:
+
+def merge(base: Base, source: Document | None, target: Document | None) -> Outcome:
     """How the change from `base` to `source` is brought to `target`. None stands for an entity that is not there."""
-    if codec.same(source, base) or codec.same(source, target):
+    decided = threeway.decide(base, source, target, codec.same)
+    if decided is threeway.Outcome.KEEP:
         return NOTHING
-    if codec.same(target, base):
+    if decided is threeway.Outcome.TAKE:
         return TAKE
-    if base is None or source is None or target is None:
+    if not isinstance(base, dict) or source is None or target is None:
         return Outcome("conflict", paths=("",))
     ours, theirs = edits(base, source), edits(base, target)
-    for path in ours.keys() & theirs.keys():
-        if _same_edit(ours[path], theirs[path]):
-            del ours[path], theirs[path]
+    _drop_agreed(ours, theirs)
     clashes = sorted(_clashes(ours, theirs) | _clashes(theirs, ours))
     if clashes:
         return Outcome("conflict", paths=tuple(pointers.format(path) for path in clashes))
     return Outcome("combine", [_patch(base, path, value) for path, value in ours.items()]) if ours else NOTHING
+
+
+def virtual(base: Base, ours: Base, theirs: Base) -> Base:
+    """What merging two bases gives. Where they conflict, the result is disputed."""
+    decided = threeway.decide(base, theirs, ours, codec.same)
+    if decided is not threeway.Outcome.CLASH:
+        return ours if decided is threeway.Outcome.KEEP else theirs
+    if not isinstance(base, dict) or not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return Disputed()
+    mine, new = edits(base, ours), edits(base, theirs)
+    _drop_agreed(mine, new)
+    clashes = _clashes(mine, new) | _clashes(new, mine)
+    # Of two paths that meet the shorter one counts: what lies below it is disputed as a whole.
+    roots = {next(clash[:length] for length in range(1, len(clash) + 1) if clash[:length] in mine or
+                  clash[:length] in new) for clash in clashes}  # fmt: skip
+    merged: Document = copy.deepcopy(ours)
+    for path, value in new.items():
+        if path not in clashes and path not in roots:
+            _put(merged, path, value)
+    for root in roots:
+        _put(merged, root, Disputed())
+    return merged
+
+
+def undisputed(base: Base) -> Document | None:
+    """A base without what is disputed, as it can be shown; None if that is all of it."""
+    if not isinstance(base, dict):
+        return None
+    return {key: undisputed(value) if isinstance(value, dict) else value for key, value in base.items()
+            if not isinstance(value, Disputed)}  # fmt: skip
+
+
+def _put(document: Document, path: Tokens, value: Json | Disputed | _Gone) -> None:
+    holder: Json = document
+    for token in path[:-1]:
+        holder = holder[token]
+    if value is GONE:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
 
 
 def edits(before: Document, after: Document) -> Edits:
@@ -69,6 +114,13 @@ def _collect(before: Document, after: Document, at: Tokens, found: Edits) -> Non
             _collect(before[key], value, (*at, key), found)
         elif not codec.same(before[key], value):
             found[*at, key] = value
+
+
+def _drop_agreed(one: Edits, other: Edits) -> None:
+    """Leave out what both sides did alike."""
+    for path in one.keys() & other.keys():
+        if _same_edit(one[path], other[path]):
+            del one[path], other[path]
 
 
 def _same_edit(a: Json | _Gone, b: Json | _Gone) -> bool:

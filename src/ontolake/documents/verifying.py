@@ -9,6 +9,7 @@ import apsw
 from ontolake.documents import blobs, codec, reading
 from ontolake.documents.codec import Document, Unstorable
 from ontolake.documents.database import Database, rows
+from ontolake.documents.names import name_of
 from ontolake.errors import Corruption, NotFound
 from ontolake.history import Damage
 
@@ -19,8 +20,12 @@ _SNAPSHOTS = "SELECT seq, value FROM snapshot WHERE branch = ? AND id = ? ORDER 
 _WITHOUT_HEAD = """\
 SELECT DISTINCT branch, id FROM {table} r
 WHERE NOT EXISTS (SELECT 1 FROM head WHERE branch = r.branch AND id = r.id)"""
+# A merge moves the head of its branch also if it writes nothing.
 _BRANCHES = """\
-SELECT name, head_seq, max(created_seq, coalesce((SELECT max(seq) FROM revision WHERE branch = name), 0)) FROM branch"""
+SELECT name, head_seq, max(
+  created_seq, coalesce((SELECT max(seq) FROM revision WHERE branch = name), 0),
+  coalesce((SELECT max(seq) FROM "commit" WHERE branch = name AND instr(resolution, '"merged"')), 0))
+FROM branch"""
 
 
 def verify(database: Database) -> Iterator[Damage]:
@@ -56,7 +61,8 @@ def _structures(connection: apsw.Connection) -> Iterator[Damage]:
             yield Damage(_where(branch, id), f"has a {table} but no head")
     for name, head, newest in rows(connection, _BRANCHES):
         if head != newest:
-            yield Damage(f"branch {name!r}", f"says that its head is seq {head}, but its newest revision is {newest}")
+            yield Damage(f"branch {name_of(name)!r}",
+                         f"says that its head is seq {head}, but its newest commit is {newest}")
 
 
 def _entity(
@@ -101,4 +107,4 @@ def _matches(value: str, document: Document | None) -> bool:
 
 
 def _where(branch: str, id: str) -> str:
-    return f"entity {id!r} on branch {branch!r}"
+    return f"entity {id!r} on branch {name_of(branch)!r}"

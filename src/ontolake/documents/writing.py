@@ -7,12 +7,13 @@ then the rows are written. Snapshots are added here, but never removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import apsw
 
 from ontolake.documents import codec, commits, conflicts, edits, patches, pointers, reading
-from ontolake.documents.commits import Commit
+from ontolake.documents.commits import Commit, Merged
 from ontolake.documents.database import Database, row
 from ontolake.documents.errors import (
     BranchError,
@@ -25,6 +26,7 @@ from ontolake.documents.errors import (
     ProtocolError,
     UnknownBranchError,
 )
+from ontolake.documents.names import name_of
 from ontolake.documents.operations import Absent, Exists, HeadIs, PendingRead, Precondition, Read
 from ontolake.documents.reading import Found
 from ontolake.documents.recent import Recent
@@ -59,6 +61,7 @@ class _Accepted(NamedTuple):
     """A commit, and unless it is an old one what it has written: states by id, rows of snapshots."""
 
     commit: Commit
+    line: str
     states: dict[str, Found]
     snapshots: list[tuple[str, str, int, str]]
 
@@ -74,7 +77,7 @@ class Writer:
         """Told of the entities that got a snapshot, by branch and id."""
 
     def transact(
-        self, request: Request, *, merged: tuple[str, int] | None = None,
+        self, request: Request, *, merged: Merged | None = None,
         beside: Callable[[apsw.Connection], None] | None = None,
     ) -> Commit:  # fmt: skip
         """Accept a request, or raise and change nothing.
@@ -97,22 +100,23 @@ class Writer:
                 raise
             reach("documents: committed")
             if accepted.states:
-                self._recent.keep(request.branch, accepted.commit.seq, accepted.states)
+                self._recent.keep(accepted.line, accepted.commit.seq, accepted.states)
         if accepted.snapshots:
             self.on_snapshots([(branch, id) for branch, id, _, _ in accepted.snapshots])
         database.announce()
         return accepted.commit
 
     def _accept(
-        self, connection: apsw.Connection, request: Request, merged: tuple[str, int] | None
+        self, connection: apsw.Connection, request: Request, merged: Merged | None
     ) -> _Accepted:
+        request = self._on_line(request)
         session_id, local_seq, branch = request.session_id, request.local_seq, request.branch
         newest, repeated, status, head, now = row(connection, _START, (session_id, local_seq, branch))
         last: int = newest or 0
         if repeated is not None:
             check_repeated(connection, repeated, branch, request.original)
-            return _Accepted(commits.stored(self._database, connection, repeated), {}, [])
-        if not request.steps:
+            return _Accepted(commits.stored(self._database, connection, repeated), branch, {}, [])
+        if not request.steps and merged is None:
             raise InvalidOperationError("a transaction needs at least one operation")
         check_active(branch, status)
         self._recent.follow(connection, last)
@@ -142,7 +146,13 @@ class Writer:
         commit = commits.build(
             self._database, connection, parent, seq, branch, session_id, local_seq, now, resolved, merged
         )
-        return _Accepted(commit, states, snapshots)
+        return _Accepted(commit, branch, states, snapshots)
+
+    def _on_line(self, request: Request) -> Request:
+        """The request with the line of its branch in place of the name."""
+        with suppress(UnknownBranchError):  # which is said later: a request that was made before is answered first
+            return request._replace(branch=self._database.line(request.branch)) if request.branch else request
+        return request
 
     def _current(self, connection: apsw.Connection, branch: str, ids: Sequence[str]) -> dict[str, Found]:
         """Entities as they are now, those that are not known read together."""
@@ -218,7 +228,7 @@ class Writer:
         for number, read in enumerate(request.reads.confirmed):
             if read.seq > last:
                 raise FutureSeqError(f"confirmed read {number}", read.seq, last)
-            branch = request.branch if read.branch is None else read.branch
+            branch = request.branch if read.branch is None else self._database.line(read.branch)
             self._check_read(connection, branch, read, read.seq, last, frozenset())
         resolved: dict[int, int] = {}
         for number, pending in enumerate(request.reads.pending):
@@ -268,7 +278,9 @@ class Writer:
 def check_repeated(connection: apsw.Connection, seq: int, branch: str, original: str) -> None:
     """Raise `ProtocolError` unless the commit `seq` was made by this very request."""
     stored_branch, stored = row(connection, _ORIGINAL, (seq,))
-    if stored_branch == branch and (stored == original or codec.same(codec.decode(stored), codec.decode(original))):
+    if name_of(stored_branch) == name_of(branch) and (
+        stored == original or codec.same(codec.decode(stored), codec.decode(original))
+    ):
         return
     raise ProtocolError(f"this local_seq was used by this session for another request, which is commit {seq}",
                         hint="use a new local_seq for every new request")
@@ -277,6 +289,6 @@ def check_repeated(connection: apsw.Connection, seq: int, branch: str, original:
 def check_active(branch: str, status: str | None) -> None:
     """Raise `BranchError` unless a branch of this status can be written to."""
     if status is None:
-        raise UnknownBranchError(branch)
+        raise UnknownBranchError(name_of(branch))
     if status != "active":
-        raise BranchError(branch, "was deleted and can only be read", hint="create a new branch from it")
+        raise BranchError(name_of(branch), "was deleted and can only be read", hint="create a new branch from it")

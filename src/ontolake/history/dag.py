@@ -32,32 +32,41 @@ _COMMON = _LEFT | _RIGHT
 class _Walk(Generic[Id]):
     """Commits that wait to be visited, newest first, each with flags that it hands to its parents.
 
-    The walk ends when every commit that waits has the flag `settled`: nothing below it matters.
+    The flags of `sides` say who has a commit, the flag `settled` that nothing below it matters. The walk ends when one
+    side has no commits left that wait and are not settled.
     """
 
-    def __init__(self, dag: Dag[Id], settled: int) -> None:
+    def __init__(self, dag: Dag[Id], sides: tuple[int, ...], settled: int) -> None:
         self._dag: Dag[Id] = dag
         self._settled = settled
         self._waiting: list[tuple[int, Id]] = []
         self._flags: dict[Id, int] = {}
-        self._unsettled = 0
+        self._open = dict.fromkeys(sides, 0)
 
     def add(self, commit: Id, flags: int) -> None:
         """Let a commit wait, or give more flags to one that does."""
         known = self._flags.get(commit)
         if known is None:
             heappush(self._waiting, (-self._dag.order(commit), commit))
-            self._unsettled += not flags & self._settled
+        elif known | flags == known:
+            return
         else:
-            self._unsettled -= not known & self._settled and bool(flags & self._settled)
-        self._flags[commit] = flags | (known or 0)
+            self._count(known, -1)
+            flags |= known
+        self._count(flags, 1)
+        self._flags[commit] = flags
+
+    def _count(self, flags: int, by: int) -> None:
+        if not flags & self._settled:
+            for side in self._open:
+                if flags & side:
+                    self._open[side] += by
 
     def __iter__(self) -> Iterator[tuple[Id, int]]:
-        while self._unsettled:
+        while all(self._open.values()):
             _, commit = heappop(self._waiting)
-            flags = self._flags[commit]
-            self._unsettled -= not flags & self._settled
-            yield commit, flags
+            self._count(self._flags[commit], -1)
+            yield commit, self._flags[commit]
             for parent in self._dag.parents(commit):
                 self.add(parent, self._flags[commit])
 
@@ -71,7 +80,7 @@ def best_common_ancestors(dag: Dag[Id], left: Iterable[Id], right: Iterable[Id])
 
     A side is one commit, or several that are taken together. A commit counts as its own ancestor.
     """
-    walk = _Walk(dag, _STALE)
+    walk = _Walk(dag, (_LEFT, _RIGHT), _STALE)
     for commit in left:
         walk.add(commit, _LEFT)
     for commit in right:
@@ -86,7 +95,7 @@ def best_common_ancestors(dag: Dag[Id], left: Iterable[Id], right: Iterable[Id])
 
 def missing(dag: Dag[Id], head: Id, known: Iterable[Id]) -> list[Id]:
     """The ancestors of `head`, itself included, that no commit of `known` has, newest first: `git rev-list`."""
-    walk = _Walk(dag, _RIGHT)
+    walk = _Walk(dag, (_LEFT,), _RIGHT)
     walk.add(head, _LEFT)
     for commit in known:
         walk.add(commit, _RIGHT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 
 class Outcome(StrEnum):
@@ -21,7 +21,8 @@ class Outcome(StrEnum):
 class Disputed:
     """A value of a virtual base on which its parts do not agree. It equals nothing, itself included.
 
-    A merge on such a base takes every value for a change, so it conflicts unless both sides agree.
+    A merge on such a base takes every value for a change, so it conflicts unless both sides agree. Make a new one for
+    each dispute: Python takes one object for equal to itself inside lists and dictionaries.
     """
 
     __slots__ = ()
@@ -31,10 +32,7 @@ class Disputed:
         return False
 
     def __repr__(self) -> str:
-        return "DISPUTED"
-
-
-DISPUTED: Final = Disputed()
+        return "Disputed()"
 
 
 def decide(base: Any, theirs: Any, ours: Any, same: Callable[[Any, Any], bool]) -> Outcome:

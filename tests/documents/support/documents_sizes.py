@@ -1,0 +1,30 @@
+"""Every size that decides how documents are read and laid out, set so low that short histories go beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ontolake.documents import ancestors, commits, feed, moments, parallel, reading, recent, snapshots
+
+SIZES = {
+    (ancestors, "PAGE_SIZE"): 2,
+    (commits, "_PAGE_SIZE"): 2,
+    (feed, "_COMMITS_A_PAGE"): 2,
+    (moments, "_PAGE_SIZE"): 2,
+    (parallel, "_PAGE"): 2,
+    (reading, "CHUNK"): 1,
+    (recent, "_MOST_COMMITS_TO_FOLLOW"): 1,
+    (recent, "MOST_BYTES"): 64,
+    (snapshots, "_BATCH"): 1,
+}
+
+
+@contextmanager
+def small_sizes() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), size in SIZES.items():
+            patch.setattr(module, name, size)
+        yield
