@@ -13,6 +13,7 @@ from ontolake.model.typespec import Spec, build_type_spec, column_kind, scalar_o
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pydantic.fields import FieldInfo
 
 ENTITY_COLUMNS = ("entity_key", "commit_id", "schema_version_id")
 RELATION_COLUMNS = ("left_key", "right_key", "instance_key", "commit_id", "schema_version_id")
@@ -102,12 +103,13 @@ class Factory(NamedTuple):
     make: Callable[[], Any]
 
 
-def build_column(name: str, annotation: Any, option: Field[Any] | None, column: str) -> Column:
-    """The column of a field that was declared like this."""
+def build_column(name: str, annotation: Any, option: Field[Any] | None, column: str, declared: FieldInfo) -> Column:
+    """The column of a field that was declared like this. Its default is the one that objects get."""
     spec = build_type_spec(annotation)
     scalar, nullable = scalar_of(spec)
     given: Field[Any] = option if option is not None else Field()
-    default = Factory(given.default_factory) if given.default_factory is not None else given.default
+    make: Any = declared.default_factory
+    default = Factory(make) if make is not None else declared.default
     digits, places = given.constraints.get("max_digits"), given.constraints.get("decimal_places")
     decimal = (digits, places) if scalar == Decimal.__name__ and digits is not None and places is not None else None
     return Column(name, given.name or name, column, spec, scalar, nullable, codec_for(annotation, spec),

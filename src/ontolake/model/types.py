@@ -39,8 +39,8 @@ class TypeInfo:
             sorted(stored[name] for name in rest), ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS
         )
         at = dict(zip(keys, ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS, strict=False))
-        built = {name: build_column(name, fields[name], options.get(name), at.get(name) or physical[stored[name]])
-                 for name in fields}  # fmt: skip
+        built = {name: build_column(name, fields[name], options.get(name), at.get(name) or physical[stored[name]],
+                                    cls.model_fields[name]) for name in fields}  # fmt: skip
         self.keys = tuple(built[name] for name in keys)
         self.columns = tuple(built[name] for name in rest)
         self.all_columns = tuple(built.values())

@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 from ontolake.arrow_values import text_scalar
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.errors import SchemaValidationError
-
-_SCALARS = ("str", "int", "float", "bool", "date", "datetime", "bytes")
+from ontolake.ontology.arrow_fields import encoded, is_plain, refused, typed, validates_itself
 
 
 class ArrowRows(Collection[tuple[Any, ...]]):
-    """Rows of a type as columns; iterating gives them encoded, like those from objects."""
+    """Rows of a type as columns; iterating gives them encoded, like those from objects.
+
+    Moments without a zone are a column without one.
+    """
 
     def __init__(self, info: TypeInfo, arrays: dict[str, pa.ChunkedArray], size: int) -> None:
         self._info = info
@@ -43,12 +44,15 @@ class ArrowRows(Collection[tuple[Any, ...]]):
         return self._size
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        from ontolake.ontology.arrow_rows import rows_from_arrow
-
-        return iter(rows_from_arrow(self._info, pa.table(self._arrays))[0])
+        return zip(*(encoded(column, values) for column, values in self.columns()), strict=True)
 
     def __contains__(self, row: object) -> bool:
         return any(row == one for one in self)
+
+
+def stays_columns(info: TypeInfo) -> bool:
+    """Whether Arrow can check every field of a type by itself."""
+    return not validates_itself(info) and all(is_plain(info, column) for column in info.all_columns)
 
 
 def columns_from_arrow(info: TypeInfo, table: Any) -> ArrowRows | None:
@@ -56,7 +60,7 @@ def columns_from_arrow(info: TypeInfo, table: Any) -> ArrowRows | None:
 
     Raises `SchemaValidationError` for an empty key. What else is wrong is left to whoever looks at it row by row.
     """
-    if not isinstance(table, pa.Table) or not all(map(_plain, info.all_columns)) or _validates(info):
+    if not isinstance(table, pa.Table) or not stays_columns(info):
         return None
     places = {column.name: column for column in info.all_columns}
     places.update({column.stored: column for column in info.all_columns})
@@ -67,30 +71,13 @@ def columns_from_arrow(info: TypeInfo, table: Any) -> ArrowRows | None:
     arrays: dict[str, pa.ChunkedArray] = {}
     for column, values in zip(given, table.columns, strict=True):
         assert column is not None
-        wanted = column.arrow_type
-        if values.null_count and not column.nullable:
+        found = typed(info, column, values)
+        if found is None:
             return None
-        if values.type != wanted:
-            try:
-                values = values.cast(wanted)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return None
-        arrays[column.name] = values
+        arrays[column.name] = found
     for column in info.keys:
-        if column.scalar == "str" and pc.any(pc.equal(arrays[column.name], text_scalar(""))).as_py():
-            raise SchemaValidationError("a key must not be empty", type_name=info.name, field=column.name)
+        if column.scalar == "str":
+            empty = pc.index(arrays[column.name], text_scalar("")).as_py()
+            if empty >= 0:
+                raise refused(info, column, empty, "a key must not be empty")
     return ArrowRows(info, arrays, table.num_rows)
-
-
-def _plain(column: Column) -> bool:
-    """Whether every value that Arrow can cast to the column's type is one of the field's."""
-    parts = column.spec["members"] if column.spec["kind"] == "union" else [column.spec]
-    return column.scalar in _SCALARS and all(part["kind"] == "primitive" for part in parts)
-
-
-def _validates(info: TypeInfo) -> bool:
-    """Whether the type asks more of its values than their types."""
-    own = info.cls.__pydantic_decorators__
-    if own.validators or own.field_validators or own.root_validators or own.model_validators:
-        return True
-    return any(field.metadata for field in info.cls.model_fields.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
@@ -195,9 +196,12 @@ def _with_defaults(info: TypeInfo, table: Any) -> Any:
     if not isinstance(table, pa.Table):
         return table
     for column in info.all_columns:
-        if {column.name, column.stored}.isdisjoint(table.column_names) and column.default is not UNSET:
+        default = column.default
+        if {column.name, column.stored}.isdisjoint(table.column_names) and default is not UNSET:
+            naive = isinstance(default, datetime) and default.tzinfo is None
             try:
-                value = pa.scalar(column.default_value(), column.arrow_type)
+                column.encode(default, info.name)
+                value = pa.scalar(default, pa.timestamp("us") if naive else column.arrow_type)
             except (pa.ArrowException, TypeError, ValueError):
                 return table  # left to whoever looks at rows one by one
             table = table.append_column(column.stored, pa.repeat(value, len(table)))

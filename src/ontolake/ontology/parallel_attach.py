@@ -27,7 +27,7 @@ from ontolake.model.schema import Schema, schema_of
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.linking import link
-from ontolake.ontology.arrow_columns import _plain, _validates, columns_from_arrow
+from ontolake.ontology.arrow_columns import columns_from_arrow, stays_columns
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.files import write_file
 from ontolake.ontology.repository.s3.layout import DataFile
@@ -65,7 +65,7 @@ class Shape:
         """Rows of one task as files; None if they do not fit, which whoever publishes will tell."""
         info = self.info
         found = columns_from_arrow(info, rows)
-        if found is None:
+        if found is None or any(values.type == pa.timestamp("us") for _, values in found.columns()):
             return None
         made = []
         first = self.row + part * PART_ROWS + before
@@ -109,7 +109,7 @@ def shape_of(repository: Any, info: TypeInfo) -> Shape | None:
     if not isinstance(repository, S3Repository) or not repository.versions_apart:
         return None
     names = {place(column) for column in info.all_columns}
-    if not all(map(_plain, info.all_columns)) or _validates(info) or names & {*_OURS}:
+    if not stays_columns(info) or names & {*_OURS}:
         return None
     if info.keys[0].scalar == "datetime":  # a manifest does not say where such keys begin and end
         return None

@@ -81,7 +81,14 @@ def table_of(info: Type, rows: Collection[Row]) -> pa.Table:
 def declared_table(info: Type, rows: Collection[Row]) -> pa.Table:
     """Declared rows as a table; those that are columns already stay so."""
     if isinstance(rows, ArrowRows):
-        return pa.table({place(column): values for column, values in rows.columns()})
+        found: dict[str, Any] = {}
+        for column, values in rows.columns():
+            if values.type == pa.timestamp("us"):  # without a zone
+                found[place(column)] = pc.assume_timezone(values, "UTC")
+                found[naive_place(column)] = values.is_valid()
+            else:
+                found[place(column)] = values
+        return pa.table(found)
     return table_of(info, rows)
 
 

@@ -12,6 +12,7 @@ from ontolake.history import Damage
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
+from ontolake.ontology.repository.sqlite import zeros
 from ontolake.ontology.repository.sqlite.latest import literal, quoted
 from ontolake.ontology.repository.sqlite.statements import columns_of, key_columns
 
@@ -203,7 +204,11 @@ def _source(repository: SqliteRepository, version: SchemaVersion) -> str | None:
     table = repository.db.execute(
         "SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? AND schema_version_id = ?",
         (version.type_kind, version.type_name, version.schema_version_id)).get
-    return None if table is None else f"main.{quoted(str(table))}"
+    if table is None:
+        return None
+    if zeros.is_marked(repository.db, str(table)):
+        return zeros.marked_source(StoredType(version.schema), str(table))
+    return f"main.{quoted(str(table))}"
 
 
 def _v1_source(stored: StoredType, version: SchemaVersion) -> str:

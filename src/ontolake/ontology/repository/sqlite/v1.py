@@ -51,6 +51,7 @@ class SqliteRepositoryV1(SqliteRepository):
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         super().__init__(db, uri, config)
         db.create_scalar_function("ontolake_fields", fields_text, -1, deterministic=True)
+        db.create_scalar_function("ontolake_member", member_text, 2, deterministic=True)
 
     @classmethod
     def create_layout(cls, db: apsw.Connection) -> None:
@@ -195,8 +196,10 @@ def _value(column: Column) -> str:
     """A field out of the JSON, as a typed column would hold it."""
     path = literal(json_path((column.stored,)))
     if column.scalar is None:
-        # `->` keeps JSON as it is; a JSON null is a missing value.
-        return f"nullif(fields_json -> {path}, 'null')"
+        # `->` keeps JSON as it is, but for what JSON lacks; a JSON null is a missing value.
+        odd = "instr(fields_json, 'NaN') OR instr(fields_json, 'Infinity')"
+        return (f"nullif(CASE WHEN {odd} THEN ontolake_member(fields_json, {literal(column.stored)}) "
+                f"ELSE fields_json -> {path} END, 'null')")
     value = f"fields_json ->> {path}"
     if column.scalar == "bytes":
         return f"unhex({value})"
@@ -249,3 +252,10 @@ def fields_text(*parts: Any) -> str:
             text = json_text(value)
         members.append(f"{json.dumps(name, ensure_ascii=False)}:{text}")
     return "{" + ",".join(members) + "}"
+
+
+def member_text(*given: Any) -> str | None:
+    """One member, by its name, of the JSON of a row. SQLite reads NaN as null, and writes infinities as numbers."""
+    fields, name = given
+    value = json.loads(fields).get(name)
+    return None if value is None else json_text(value)

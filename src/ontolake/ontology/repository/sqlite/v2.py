@@ -12,6 +12,7 @@ from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.sqlite import zeros
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.latest import OLD, newest_row, not_superseded, quoted
 from ontolake.ontology.repository.sqlite.raw import raw_columns, raw_keys, refuse_twice
@@ -52,6 +53,7 @@ class SqliteRepositoryV2(SqliteRepository):
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         self._layouts: dict[tuple[Kind, str], Layout] | None = None
         self._indexed: set[TypeInfo] = set()
+        self._marked: dict[str, bool] = {}
         super().__init__(db, uri, config)
 
     @classmethod
@@ -80,6 +82,7 @@ class SqliteRepositoryV2(SqliteRepository):
     def forget_layout(self) -> None:
         self._layouts = None
         self._indexed.clear()
+        self._marked.clear()
 
     def activation(self, info: TypeInfo) -> int:
         found = self.layout(info.kind, info.name)
@@ -121,7 +124,21 @@ class SqliteRepositoryV2(SqliteRepository):
         if found is None:
             return empty_source(info)
         self.current_version(info)
+        if self._is_marked(found.table_name):
+            return zeros.marked_source(info, found.table_name)
         return f"main.{quoted(found.table_name)}"
+
+    def _is_marked(self, table: str) -> bool:
+        """Whether a table says which zeros are negative."""
+        known = self._marked.get(table)
+        if known is None:
+            known = self._marked[table] = zeros.is_marked(self.db, table)
+        return known
+
+    def _mark(self, table: str) -> None:
+        if not self._is_marked(table):
+            zeros.add_mark(self.db, table)
+            self.forget()
 
     def key(self, alias: str, column: str) -> str:
         return f"{alias}.{column}"
@@ -167,9 +184,12 @@ class SqliteRepositoryV2(SqliteRepository):
         layout = self.enforce(info.kind, info.name, version)
         keys = key_columns(info)
         fields = [quoted(column.column) for column in info.columns]
-        target = ", ".join([*keys, "commit_id", "schema_version_id", *fields])
-        given = ", ".join([*(staged_key(info, key) for key in keys), "?1", str(version),
-                           *(f"new.{field}" for field in fields)])
+        targets = [*keys, "commit_id", "schema_version_id", *fields]
+        values = [*(staged_key(info, key) for key in keys), "?1", str(version), *(f"new.{field}" for field in fields)]
+        if zeros.any_staged(self.db, info, stage):
+            self._mark(layout.table_name)
+            targets, values = [*targets, zeros.MARK], [*values, zeros.staged_mark(info)]
+        target, given = ", ".join(targets), ", ".join(values)
         self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT {OLD}, ?1 FROM {stage} "
                         f"WHERE {OLD} IS NOT NULL", (commit_id,))
         self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({target}) SELECT {given} FROM {stage} AS new "
@@ -182,15 +202,23 @@ class SqliteRepositoryV2(SqliteRepository):
         given = "?, " * len(columns)
         if info.kind == "relation" and len(info.keys) < 3:
             columns, given = [*columns, "instance_key"], given + "'', "
-        sql = (f"INSERT INTO main.{quoted(layout.table_name)} ({', '.join(columns)}, commit_id, schema_version_id) "
-               f"VALUES ({given}?, {version})")
+        into = f"INSERT INTO main.{quoted(layout.table_name)} ({', '.join(columns)}, commit_id, schema_version_id"
+        sql = f"{into}) VALUES ({given}?, {version})"
+        marking = f"{into}, {zeros.MARK}) VALUES ({given}?, {version}, ?)"
         over = f"INSERT INTO {superseded(layout.table_name)} VALUES (?, ?)"
         execute = self.db.execute
+        order = [*info.keys, *info.columns]
+        places = [order.index(column) for column in zeros.floats(info)]
 
         def insert(commit_id: int, row: Row, old: int | None) -> None:
             if old is not None:
                 execute(over, (old, commit_id))
-            execute(sql, (*row, commit_id))
+            mark = zeros.mark_of(places, row)
+            if mark is None:
+                execute(sql, (*row, commit_id))
+            else:
+                self._mark(layout.table_name)
+                execute(marking, (*row, commit_id, mark))
 
         return insert
 
@@ -217,6 +245,11 @@ class SqliteRepositoryV2(SqliteRepository):
         refuse_twice(self.db, quoted(layout.table_name), layout.type_name, keys, commit_id)
         row = {**keys, **raw_columns(schema, fields), "commit_id": commit_id,
                "schema_version_id": layout.schema_version_id}
+        columns = zeros.floats(StoredType(schema))
+        mark = zeros.mark_of(range(len(columns)), tuple(row[column.column] for column in columns))
+        if mark is not None:
+            self._mark(layout.table_name)
+            row[zeros.MARK.strip('"')] = mark
         names = ", ".join(quoted(name) for name in row)
         old = newest_row(quoted(layout.table_name), [(key, f"?{n}") for n, key in enumerate(keys, 2)])
         self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT old, ?1 FROM (SELECT {old} AS old) "
