@@ -119,27 +119,37 @@ def test_a_branch_over_the_seam_has_a_history_of_its_own(tmp_path: Path) -> None
             assert [change.key for change in here.diff(here.snapshot(), there.snapshot())] == ["b"]
 
 
-def test_what_lies_before_a_migration_is_not_told_wrongly(tmp_path: Path) -> None:
+def test_what_lies_before_a_migration_is_told_by_its_own_schema(url: str, engine: str) -> None:
     def declare(extra: bool) -> Any:
         class Thing(Entity):
             id: Field[str] = Field(primary_key=True)
             if extra:
-                size: Field[int] = Field(default=1)
+                size: Field[int | None] = Field(default=None)
 
         return Thing
 
     old, new = declare(False), declare(True)
-    with Session(str(tmp_path / "a.db"), entity_types=[old]) as session:
-        session.ensure(old(id="a"))
-    with Session(str(tmp_path / "a.db"), entity_types=[new]) as session:
+    with Session(url, entity_types=[old], engine_version=engine) as before, Session(url, entity_types=[new]) as session:
+        before.ensure(old(id="a"))
+        before.commit()
+        early = before.snapshot()
         session.migrate(dry_run=False, force=True)
-        assert [(change.commit, change.key, change.after) for change in session.changes(0)] == [
-            (2, "a", {"id": "a", "size": 1})]  # fmt: skip
-        with pytest.raises(NotFound, match="migrated by commit 2"):
-            session.snapshot(1).rows("entity/Thing")
-        with pytest.raises(NotFound, match="migrated by commit 2"):
-            list(session.diff(session.snapshot(1), session.snapshot()))
-        assert list(session.diff(session.snapshot(2), session.snapshot())) == []
+        session.ensure(new(id="b", size=2))
+        session.commit()
+        for first in (session.snapshot(1), early):
+            assert dict(first.rows("entity/Thing")) == {"a": {"id": "a"}}
+        found = {one.key: one for one in session.diff(session.snapshot(1), session.snapshot())}
+        assert {key: (one.kind, one.before, one.after) for key, one in found.items()} == {
+            "a": (ChangeKind.UPDATE, {"id": "a"}, {"id": "a", "size": None}),
+            "b": (ChangeKind.INSERT, None, {"id": "b", "size": 2})}  # fmt: skip
+        back = {one.key: (one.kind, one.after) for one in session.diff(session.snapshot(), session.snapshot(1))}
+        assert back == {"a": (ChangeKind.UPDATE, {"id": "a"}), "b": (ChangeKind.DELETE, None)}
+        assert [(one.kind, one.before, one.after) for one in session.commit_changes(2)] == [
+            (ChangeKind.UPDATE, {"id": "a"}, {"id": "a", "size": None})]
+        assert [(one.kind, one.after) for one in session.commit_changes(1)] == [(ChangeKind.INSERT, {"id": "a"})]
+        assert [one.key for one in session.diff(session.snapshot(2), session.snapshot())] == ["b"]
+        with pytest.raises(NotFound):
+            list(session.commit_changes(9))
 
 
 def test_a_store_opened_without_classes_tells_the_same(session: Session, url: str) -> None:

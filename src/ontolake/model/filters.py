@@ -99,16 +99,22 @@ def refs_of(shape: Shape) -> Iterator[Ref]:
 
 
 def with_refs(shape: Shape, change: Callable[[Ref], Ref]) -> Shape:
-    """The same filter with other fields. Aggregates in it stay as they are."""
+    """The same filter with other fields."""
     if isinstance(shape, Junction):
         return Junction(shape.op, with_refs(shape.left, change), with_refs(shape.right, change))
     if isinstance(shape, Negation):
         return Negation(shape.op, with_refs(shape.part, change))
     if isinstance(shape.ref, Measure):
-        return shape
+        return shape._replace(ref=measure_with_refs(shape.ref, change))
     if isinstance(shape, Compare) and shape.other is not None:
         return Compare(shape.op, change(shape.ref), change(shape.other))
     return shape._replace(ref=change(shape.ref))
+
+
+def measure_with_refs(measure: Measure, change: Callable[[Ref], Ref]) -> Measure:
+    """The same aggregate of other fields."""
+    return Measure(measure.op, None if measure.ref is None else change(measure.ref),
+                   None if measure.where is None else with_refs(measure.where, change))
 
 
 class Condition:

@@ -14,6 +14,7 @@ class StoredType:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+        self.version: int | None = None
         self.kind: Kind = schema["kind"]
         self.name: str = schema["name"]
         self.schema_hash = schema_hash(schema)

@@ -27,6 +27,8 @@ class TypeInfo:
 
     def __init__(self, cls: type[Entity] | type[Relation[Any, Any]], kind: Kind) -> None:
         self.cls = cls
+        self.version: int | None = None
+        """The schema version whose rows are read, for a class made of a schema of the past; None is the current one."""
         self.kind: Kind = kind
         self.name = cls.__name__
         options = cls.__ontolake_options__

@@ -1,4 +1,4 @@
-"""Exports: a typed store as lines of JSON, or as a directory of Parquet files, now or at any commit.
+"""Exports: a typed store as lines of JSON, or as a directory of Parquet files, now or at any commit by its own schemas.
 
 A line is a schema or a row: `{"kind": "schema", "schema": …}`, `{"kind": "entity", "type", "key", "fields",
 "commit_id"}`. Schemas come first, so that an export can be imported where its types are not known; behind the rows come
@@ -17,6 +17,7 @@ from ontolake.model.filters import Order, Ref
 from ontolake.model.schema import canonical_json, schema_of
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.bounds import check_commits
+from ontolake.ontology.past import types_at
 from ontolake.ontology.plain import text_of
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository
@@ -41,6 +42,7 @@ def lines(
     with repository.reading():
         check_commits(repository, as_of)
         moment = repository.head() if as_of is None else as_of
+        types = _at(repository, types, moment)
         for info in types:
             yield f'{{"kind":"schema","schema":{canonical_json(schema_of(info.cls))}}}'
         done = 0
@@ -51,6 +53,11 @@ def lines(
                 done += 1
                 if not done % _STEP:
                     progress("rows", done, None)
+
+
+def _at(repository: Repository, types: Sequence[TypeInfo], commit: int) -> list[TypeInfo]:
+    found = types_at(repository, types, commit)
+    return [found[info.kind, info.name] for info in types]
 
 
 def line_of(info: TypeInfo) -> Callable[[Sequence[Any]], str]:
@@ -85,6 +92,7 @@ def write_parquet(
     with repository.reading():
         check_commits(repository, as_of)
         moment = repository.head() if as_of is None else as_of
+        types = _at(repository, types, moment)
         for info in types:
             order = tuple(Order(Ref(info.cls, column.name), False) for column in info.keys)
             table = repository.run_arrow(Plan(info.cls, order=order, as_of=True), Values(as_of=moment))

@@ -284,7 +284,12 @@ def _harmless(one: FieldChange, columns: Mapping[str, Any]) -> bool:
         return False
     if one.before is None:
         return columns[one.field].default is not UNSET
-    return _members(one.before) <= _members(one.after)
+    return takes_more(one.before, one.after)
+
+
+def takes_more(before: Spec, after: Spec) -> bool:
+    """Whether a field lets everything through that it did before."""
+    return _members(before) <= _members(after)
 
 
 def _members(spec: Spec) -> set[str]:

@@ -25,6 +25,7 @@ from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, SchemaValidationError, UnknownCommitError
 from ontolake.ontology.parallel_filters import conditions_of
+from ontolake.ontology.past import outdated
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.repository.protocol import Transaction
@@ -32,7 +33,7 @@ from ontolake.ontology.repository.sqlite.arrow import arrow_schema, typed_array
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.latest import quoted
 from ontolake.ontology.typed_store import TypedStore
-from ontolake.ontology.versioned import Moment, table_of
+from ontolake.ontology.versioned import table_of
 from ontolake.parallel import (
     BATCH,
     CHANGE,
@@ -281,7 +282,7 @@ class TypedParallel:
         if known is None:
             return []
         if view.mode == "latest":
-            Moment(self.repository, self._store.types, self.branch, view.commit).check(info)
+            self._check(info, view.commit)
         digits = tuple((column.stored, *column.decimal) for column in info.all_columns if column.decimal)
         whole = KeyRange(self.url, self.branch, known.schema, known.schema_hash, view, wanted, tuple(filters), 0,
                          digits=digits)
@@ -293,6 +294,13 @@ class TypedParallel:
         from ontolake.ontology.parallel_objects import object_splits
 
         return object_splits(cast("S3Repository", self.repository), info, whole, parts)
+
+    def _check(self, info: TypeInfo, commit: int) -> None:
+        """Raise `NotFound` for rows of a time when the type had another schema: a table has one for all splits."""
+        for era in outdated(self.repository, [info], commit):
+            raise NotFound(f"{info.name} was migrated by commit {era.since}: how it was at commit {commit} is stored "
+                           "under another schema", hint=f"read commits from {era.since} on; onto export --as-of and "
+                           'as_of(commit, schema="stored") read what was before')
 
     def _cuts(
         self, repository: SqliteRepository, info: TypeInfo, view: View, parts: int | None

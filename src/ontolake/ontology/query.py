@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.filters import Aggregate, Condition, FieldRef, Junction, Measure, Order, refs_of
 from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
-from ontolake.ontology.bounds import check_commits, commit_number, natural
+from ontolake.ontology.bounds import commit_number, natural
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.hydrating import hydrator
 from ontolake.ontology.plan import Hop, Plan, Values, with_hop, with_limit, with_where
+from ontolake.ontology.question import Past, Question, question_of, reading_of
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.results import Path, Results
+from ontolake.ontology.upgraders import Given
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,23 +48,30 @@ class QueryStart:
     def _start(self, cls: Any, kind: str) -> Query[Any]:
         if getattr(cls, "__ontolake_kind__", None) != kind:
             raise QueryError(f"{cls!r} is not a type of {'entities' if kind == 'entity' else 'relations'}")
-        self._check(cls)
-        return Query(self._repository, self._check, Plan(cls), Values())
+        past = None
+        if type_info(cls).version is None:
+            self._check(cls)
+        else:
+            past = Past()  # a class of the past, which is read by no other schema
+        return Query(self._repository, self._check, Plan(cls), Values(), past)
 
 
 class Query(Generic[T]):
     """A query for objects of one type, or for paths once it goes `via` a relation."""
 
-    __slots__ = ("_check", "_plan", "_repository", "_values")
+    __slots__ = ("_check", "_past", "_plan", "_repository", "_values")
 
-    def __init__(self, repository: Repository, check: Check, plan: Plan, values: Values) -> None:
+    def __init__(
+        self, repository: Repository, check: Check, plan: Plan, values: Values, past: Past | None = None
+    ) -> None:  # fmt: skip
         self._repository = repository
         self._check = check
         self._plan = plan
         self._values = values
+        self._past = past
 
     def _with(self, plan: Plan, values: Values | None = None) -> Self:
-        return type(self)(self._repository, self._check, plan, self._values if values is None else values)
+        return type(self)(self._repository, self._check, plan, self._values if values is None else values, self._past)
 
     @property
     def asked(self) -> tuple[Plan, Values]:
@@ -103,7 +112,8 @@ class Query(Generic[T]):
         info = type_info(relation)
         if info.kind != "relation":
             raise QueryError(f"{info.name} is not a relation")
-        self._check(relation)
+        if info.version is None:
+            self._check(relation)
         here = self._plan.types[-1]
         if type_info(here).kind != "entity":
             raise QueryError("a traversal starts from entities", hint="begin with .entities(Type)")
@@ -113,18 +123,30 @@ class Query(Generic[T]):
             raise QueryError(f"{info.name} leads from {info.left.__name__} to {info.right.__name__}, "
                              f"and cannot be taken {direction or 'either way'} from {here.__name__}")
         hop = Hop(relation, fitting[0] == "forward")
-        self._check(info.right if hop.forward else info.left)
-        return Query(self._repository, self._check, with_hop(self._plan, hop), self._values)
+        if info.version is None:
+            self._check(info.right if hop.forward else info.left)
+        return Query(self._repository, self._check, with_hop(self._plan, hop), self._values, self._past)
 
     def without_relations(self) -> Self:
         """Paths with their entities only."""
         return self._with(self._plan._replace(relations=False))
 
     # when
-    def as_of(self, commit_id: int) -> Self:
-        """As it was after this commit. Answers raise `UnknownCommitError` if it is not there by then."""
-        return self._with(self._plan._replace(as_of=True),
-                          self._values._replace(as_of=commit_number(commit_id, "as_of")))
+    def as_of(
+        self, commit_id: int, *, schema: Literal["stored", "current"] | None = None, upgraders: Given = None
+    ) -> Self:  # fmt: skip
+        """As it was after this commit. Answers raise `UnknownCommitError` if it is not there by then.
+
+        Rows from before a migration are left out, and diagnostics say so, unless `schema` says how to read them:
+        `"stored"` by the schema of their time, as objects of a class that has its fields; `"current"` as objects of
+        today's class, led through the upgraders: those that are given, else those declared with `@upgrader`. Answers
+        then raise `MissingUpgraderError` where one is needed that is not there, and `MigrationError` if one fails.
+        """
+        at = commit_number(commit_id, "as_of")
+        found = self._with(self._plan._replace(as_of=True), self._values._replace(as_of=at))
+        found._past = reading_of(schema, upgraders) if schema is not None or upgraders is not None else (
+            None if type_info(self._plan.root).version is None else Past())
+        return found
 
     def with_history(self) -> Self:
         """Every state of every row, in the order of commits."""
@@ -138,10 +160,10 @@ class Query(Generic[T]):
     # answers
     def collect(self) -> Results[T]:
         """All results."""
-        plan = self._plan
-        with bounded(self._repository, self._values):
-            found = self._paths() if plan.hops else hydrator(plan.root)(self._repository.run(plan, self._values))
-            return Results(cast("list[T]", found), diagnostics(self._repository, plan, self._values))
+        with self._question(self._plan, self._values) as question:
+            found = self._found(question, self._values)
+            told = diagnostics(self._repository, self._plan, self._values) if self._past is None else {}
+        return Results(cast("list[T]", found), told)
 
     def first(self) -> T | None:
         """The first result, or None."""
@@ -151,35 +173,28 @@ class Query(Generic[T]):
             values = Values(*self._values[:5], 1, self._values.offset)
         else:
             values = self._values._replace(limit=min(1, self._values.limit or 0))
-        with bounded(self._repository, values):
-            if plan.hops:
-                found: Any = self._with(plan, values)._paths()
-            else:
-                found = hydrator(plan.root)(self._repository.run(plan, values))
+        if self._past is None and values.as_of is None and values.since is None and not plan.hops:
+            found = hydrator(plan.root)(self._repository.run(plan, values))  # lookups by key take no detours
+        else:
+            with self._question(plan, values) as question:
+                found = self._found(question, values)
         return found[0] if found else None
 
     def to_arrow(self) -> pa.Table:
         """All results as an Arrow table: the fields under their stored names, and `commit_id`."""
         if self._plan.hops:
             raise QueryError("paths have no Arrow form", hint="query the relation, or collect() the paths")
-        with bounded(self._repository, self._values):
-            return self._repository.run_arrow(self._plan, self._values)
+        with self._question(self._plan, self._values) as question:
+            return question.source.run_arrow(question.plan, self._values)
 
-    def _paths(self) -> list[Path]:
-        plan = self._plan
-        shown = [cls for n, cls in enumerate(plan.types) if plan.relations or n % 2 == 0]
-        rows = list(self._repository.run(plan, self._values))
-        parts, start = [], 0
-        for cls in shown:
-            info = type_info(cls)
-            width = len(info.all_columns) + 1
-            parts.append(_shared(cls, [row[start : start + width] for row in rows], info.kind == "entity"))
-            start += width
-        if plan.relations:
-            entities, relations = parts[::2], parts[1::2]
-            return [Path(way, over) for way, over in
-                    zip(zip(*entities, strict=True), zip(*relations, strict=True), strict=True)]
-        return [Path(way) for way in zip(*parts, strict=True)]
+    def _question(self, plan: Plan, values: Values) -> AbstractContextManager[Question]:
+        return question_of(self._repository, plan, values, self._past)
+
+    def _found(self, question: Question, values: Values) -> list[Any]:
+        """The objects or paths of an answer."""
+        plan = question.plan
+        rows = question.source.run(plan, values)
+        return _paths(question, list(rows)) if plan.hops else question.objects(plan.root, rows)
 
     # aggregates
     def count(self) -> int:
@@ -212,7 +227,7 @@ class Query(Generic[T]):
         if not fields:
             raise QueryError("group_by() needs a field")
         return Grouped(self._plan._replace(output="groups", groups=tuple(ref_of(field) for field in fields)),
-                       self._values, self._repository)
+                       self._values, self._repository, self._past)
 
     def _measured(self, aggregate: Aggregate) -> Any:
         plan = self._plan
@@ -220,20 +235,21 @@ class Query(Generic[T]):
             raise QueryError(f"limit and offset mean nothing for {aggregate.ref.op}",
                              hint="collect() the results, or leave them out")
         plan = plan._replace(output="measures", measures=(aggregate.ref,), order=())
-        with bounded(self._repository, self._values):
-            rows = list(self._repository.run(plan, self._values._replace(measures=aggregate.values)))
-        return decode_measure(plan, aggregate.ref, rows[0][0])
+        with self._question(plan, self._values) as question:
+            rows = list(question.source.run(question.plan, self._values._replace(measures=aggregate.values)))
+        return decode_measure(question.plan.measures[0], rows[0][0])
 
 
 class Grouped:
     """A query by groups: narrow them with `having`, measure them with `agg`."""
 
-    __slots__ = ("_plan", "_repository", "_values")
+    __slots__ = ("_past", "_plan", "_repository", "_values")
 
-    def __init__(self, plan: Plan, values: Values, repository: Repository) -> None:
+    def __init__(self, plan: Plan, values: Values, repository: Repository, past: Past | None = None) -> None:
         self._plan = plan
         self._values = values
         self._repository = repository
+        self._past = past
 
     def having(self, *conditions: Condition) -> Grouped:
         """Only groups that fulfil this: `having(count() > 5)`."""
@@ -247,7 +263,8 @@ class Grouped:
                                      hint="compare an aggregate or a field that you group by; filter rows with where()")
             shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
             found += condition.values
-        return Grouped(self._plan._replace(having=shape), self._values._replace(having=found), self._repository)
+        return Grouped(self._plan._replace(having=shape), self._values._replace(having=found), self._repository,
+                       self._past)
 
     def agg(self, *unnamed: Aggregate, **named: Aggregate) -> Results[dict[str, Any]]:
         """One dict per group: its fields by name, then the aggregates by theirs.
@@ -271,29 +288,18 @@ class Grouped:
         given: tuple[Any, ...] = ()
         for aggregate in measures.values():
             given += aggregate.values
-        with bounded(self._repository, self._values):
-            rows = list(self._repository.run(plan, self._values._replace(measures=given)))
-            told = diagnostics(self._repository, plan, self._values)
-        width = len(keys)
+        with question_of(self._repository, plan, self._values, self._past) as question:
+            rows = list(question.source.run(question.plan, self._values._replace(measures=given)))
+            told = diagnostics(self._repository, plan, self._values) if self._past is None else {}
+        groups, width = question.plan.groups, len(keys)
         return Results((
             {
-                **{name: _decoded(ref, value) for name, ref, value in zip(keys, plan.groups, row[:width], strict=True)},
-                **{name: decode_measure(plan, one.ref, value)
-                   for (name, one), value in zip(measures.items(), row[width:], strict=True)},
+                **{name: _decoded(ref, value) for name, ref, value in zip(keys, groups, row[:width], strict=True)},
+                **{name: decode_measure(measure, value)
+                   for name, measure, value in zip(measures, question.plan.measures, row[width:], strict=True)},
             }
             for row in rows
         ), told)  # fmt: skip
-
-
-@contextlib.contextmanager
-def bounded(repository: Repository, values: Values) -> Iterator[None]:
-    """Read of one moment where a query has bounds in time. Raises `UnknownCommitError` for one beyond the head."""
-    if values.as_of is None and values.since is None:
-        yield
-        return
-    with repository.reading():
-        check_commits(repository, values.as_of, values.since)
-        yield
 
 
 def diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str, Any]:
@@ -306,17 +312,33 @@ def diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str,
     return {"reason": "commit_before_activation", "activation_commit_id": activation}
 
 
-def _shared(cls: Any, rows: list[tuple[Any, ...]], share: bool) -> list[Any]:
+def _paths(question: Question, rows: list[tuple[Any, ...]]) -> list[Path]:
+    plan = question.plan
+    shown = [cls for n, cls in enumerate(plan.types) if plan.relations or n % 2 == 0]
+    parts, start = [], 0
+    for cls in shown:
+        info = type_info(cls)
+        width = len(info.all_columns) + 1
+        parts.append(_shared(question, cls, [row[start : start + width] for row in rows], info.kind == "entity"))
+        start += width
+    if plan.relations:
+        entities, relations = parts[::2], parts[1::2]
+        return [Path(way, over) for way, over in
+                zip(zip(*entities, strict=True), zip(*relations, strict=True), strict=True)]
+    return [Path(way) for way in zip(*parts, strict=True)]
+
+
+def _shared(question: Question, cls: Any, rows: list[tuple[Any, ...]], share: bool) -> list[Any]:
     """Objects of rows; of the same entity only one, however often paths go through it."""
     if not share:
-        return hydrator(cls)(rows)
+        return question.objects(cls, rows)
     places: dict[tuple[Any, ...], int] = {}
     order = [places.setdefault(row, len(places)) for row in rows]
-    objects = hydrator(cls)(places)
+    objects = question.objects(cls, places)
     return [objects[place] for place in order]
 
 
-def decode_measure(plan: Plan, measure: Measure, value: Any) -> Any:
+def decode_measure(measure: Measure, value: Any) -> Any:
     """The value of an aggregate as Python has it."""
     if value is None or measure.ref is None or measure.op in ("count", "count_where", "avg_len"):
         return value

@@ -1,15 +1,15 @@
 """Typed stores in the words of `ontolake.history`: commits, changes, snapshots and their differences.
 
-Tables are called `entity/Customer` and `relation/Placed`; rows are dicts of fields by stored name. As with every typed
-read, a type is seen from the commit on that made its current schema the current one. What a migration rewrote appears
-as inserted by it; a snapshot from before is `NotFound`, since it cannot be told under the schema of today.
+Tables are called `entity/Customer` and `relation/Placed`; rows are dicts of fields by stored name. Snapshots and their
+differences have rows by the schema of their time. Changes, which are followed, are typed reads: a type is seen from the
+commit on that made its current schema the current one, and what a migration rewrote appears as inserted by it.
 """
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -23,6 +23,7 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.bounds import check_commits
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import UnknownCommitError
+from ontolake.ontology.past import era_at, types_at
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository
 
@@ -69,26 +70,38 @@ class TypedHistory(ABC):
         return self._changes(since, end)
 
     def _changes(self, since: int, end: int) -> Iterator[Change[int]]:
-        while since < end:
-            to = min(end, since + self.config.sizes.window_commits)
-            with self.repository.reading():
-                found = [change for commit in sorted(one.id for one in self.repository.commits(since=since, until=to))
-                         for info in self.types for change in self._of(commit, info)]
-            yield from found
-            since = to
+        return changes_of(self.repository, self.types, since, end)
 
-    def _of(self, commit: int, info: TypeInfo) -> Iterator[Change[int]]:
-        for change in self.repository.commit_changes(commit, info):
-            before = None if change.before is None else fields_of(info, change.before)
-            after = fields_of(info, change.after)
-            kind = ChangeKind.INSERT if before is None else ChangeKind.UPDATE
-            yield Change(commit, table_of(info), key_of(info, after), kind, before, after)
+    def types_at(self, commit: int) -> Sequence[TypeInfo]:
+        """The types as the schemas of a commit have them, in the order of `types`. Raises what `commits` does.
+
+        Where that is the current schema, it is the class that is known; others are made of schemas. Queries take
+        these classes with `as_of(commit, schema="stored")`, and their filters reach fields that are no more.
+        """
+        with self.repository.reading():
+            found = types_at(self.repository, self.types, self._commit_or(commit, 0))
+            return [found[info.kind, info.name] for info in self.types]
 
     def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> Moment:
-        """The rows as they were at a commit, or are now. Raises what `commits` does."""
+        """The rows as they were at a commit, by the schemas of its time, or are now. Raises what `commits` does."""
         self._check_branch(branch)
         at = self.repository.head() if commit is None else self._commit_or(commit, 0)
         return Moment(self.repository, self.types, self.config.branch, at)
+
+    def commit_changes(self, commit: int, types: Sequence[TypeInfo] | None = None) -> Iterator[Change[int]]:
+        """What one commit did to rows, by the schemas of its time: of a migration, how rows were and what they became.
+
+        Raises what `commits` does.
+        """
+        if not self._commit_or(commit, 0):
+            return
+        chosen = [table_of(info) for info in types or self.types]
+        before, after = self.snapshot(commit - 1), self.snapshot(commit)
+        for table in chosen:
+            if before.same_schema(after, table):
+                yield from _of(self.repository, commit, after.type_of(table))
+            else:
+                yield from compare(before, after, [table])
 
     def at(self, ref: Ref) -> Moment:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
@@ -99,22 +112,23 @@ class TypedHistory(ABC):
         return self.snapshot(int(ref.commit), branch=ref.branch)
 
     def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
-        """What turns one snapshot into another, a row at most once.
+        """What turns one snapshot into another, a row at most once; each row by the schema of its time.
 
-        Two snapshots of one store cost what was changed between them; others are compared row by row. Raises
-        `NotFound` for a snapshot that lies before the migration of a type.
+        Two snapshots of one store cost what was changed between them, unless a type was migrated between them; such
+        types, and snapshots of several stores, are compared row by row.
         """
-        if not _same_store(before, after):
+        if not (isinstance(before, Moment) and isinstance(after, Moment) and before.repository is after.repository):
             yield from compare(before, after)
             return
         first, last = sorted((before.commit, after.commit))
-        for info in self.types:
-            Moment(self.repository, self.types, before.branch, first).check(info)
-        for change in net(self._changes(first, last)):
+        kept = [table for table in before.tables() if before.same_schema(after, table)]
+        infos = [after.type_of(table_of(info)) for info in self.types if table_of(info) in kept]
+        for change in net(changes_of(self.repository, infos, first, last)):
             if before.commit <= after.commit:
                 yield change._replace(commit=after.commit)
             else:
                 yield Change.of(after.commit, change.table, change.key, change.after, change.before)
+        yield from compare(before, after, [table for table in before.tables() if table not in kept])
 
     def _check_branch(self, branch: str | None) -> None:
         if branch is not None and branch != self.config.branch:
@@ -131,7 +145,7 @@ class TypedHistory(ABC):
 
 
 class Moment:
-    """A typed store as it was at one commit: a `history.Snapshot`."""
+    """A typed store as it was at one commit, a `history.Snapshot`. Rows are read by the schemas of its time."""
 
     def __init__(self, repository: Repository, types: Sequence[TypeInfo], branch: str, commit: int) -> None:
         self.repository = repository
@@ -144,25 +158,47 @@ class Moment:
         return sorted(self._types)
 
     def rows(self, table: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Every row with its key, by key. Raises `NotFound` for a type that is not there, or was migrated since."""
-        info = self._types.get(table)
-        if info is None:
-            raise NotFound(f"there is no table {table!r}", hint=f"there are {', '.join(self.tables()) or 'none'}")
-        self.check(info)
-        return self._rows(info)
+        """Every row with its key, by key. Raises `NotFound` for a type that is not there."""
+        return self._rows(self.type_of(table))
 
     def _rows(self, info: TypeInfo) -> Iterator[tuple[Any, dict[str, Any]]]:
         for row in by_key(self.repository, info, self.commit):
             fields = fields_of(info, row)
             yield key_of(info, fields), fields
 
-    def check(self, info: TypeInfo) -> None:
-        """Raise `NotFound` if the rows of that time have another schema than the one that is read now."""
-        activation = self.repository.activation(info)
-        known = self.repository.schemas().get((info.kind, info.name))
-        if known is not None and known.schema_version_id > 1 and self.commit < activation:
-            raise NotFound(f"{info.name} was migrated by commit {activation}: how it was at commit {self.commit} is "
-                           "stored under another schema", hint=f"look at commits from {activation} on")
+    def type_of(self, table: str) -> TypeInfo:
+        """The type of a table as the schemas of the commit have it. Raises `NotFound`."""
+        info = self._types.get(table)
+        if info is None:
+            raise NotFound(f"there is no table {table!r}", hint=f"there are {', '.join(self.tables()) or 'none'}")
+        with self.repository.reading():
+            return types_at(self.repository, [info], self.commit)[info.kind, info.name]
+
+    def same_schema(self, other: Moment, table: str) -> bool:
+        """Whether no migration of a type lies between two snapshots of one store."""
+        kind, name = (info := self._types[table]).kind, info.name
+        with self.repository.reading():
+            eras = [era_at(self.repository, kind, name, moment.commit) for moment in (self, other)]
+        return len({None if era is None else era.version.schema_version_id for era in eras}) == 1
+
+
+def changes_of(repository: Repository, types: Sequence[TypeInfo], since: int, end: int) -> Iterator[Change[int]]:
+    """What the commits in `(since, end]` did to rows of types, oldest first."""
+    while since < end:
+        to = min(end, since + repository.config.sizes.window_commits)
+        with repository.reading():
+            found = [change for commit in sorted(one.id for one in repository.commits(since=since, until=to))
+                     for info in types for change in _of(repository, commit, info)]
+        yield from found
+        since = to
+
+
+def _of(repository: Repository, commit: int, info: TypeInfo) -> Iterator[Change[int]]:
+    for change in repository.commit_changes(commit, info):
+        before = None if change.before is None else fields_of(info, change.before)
+        after = fields_of(info, change.after)
+        kind = ChangeKind.INSERT if before is None else ChangeKind.UPDATE
+        yield Change(commit, table_of(info), key_of(info, after), kind, before, after)
 
 
 def by_key(repository: Repository, info: TypeInfo, as_of: int | None) -> Iterator[tuple[Any, ...]]:
@@ -171,15 +207,19 @@ def by_key(repository: Repository, info: TypeInfo, as_of: int | None) -> Iterato
     return repository.run(Plan(info.cls, order=order, as_of=as_of is not None), Values(as_of=as_of))
 
 
-def _same_store(before: Snapshot[int], after: Snapshot[int]) -> bool:
-    return isinstance(before, Moment) and isinstance(after, Moment) and before.repository is after.repository
+def compare(
+    before: Snapshot[int], after: Snapshot[int], tables: Sequence[str] | None = None
+) -> Iterator[Change[int]]:  # fmt: skip
+    """What turns one snapshot into another, whatever they belong to, by reading both in the order of keys.
 
-
-def compare(before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
-    """What turns one snapshot into another, whatever they belong to, by reading both in the order of keys."""
-    for table in sorted({*before.tables(), *after.tables()}):
-        old = ((key, 0, row) for key, row in (before.rows(table) if table in before.tables() else ()))
-        new = ((key, 1, row) for key, row in (after.rows(table) if table in after.tables() else ()))
+    Of all tables, unless some are named.
+    """
+    for table in sorted({*before.tables(), *after.tables()}) if tables is None else tables:
+        old = [] if table not in before.tables() else ((key, 0, row) for key, row in before.rows(table))
+        new = [] if table not in after.tables() else ((key, 1, row) for key, row in after.rows(table))
+        if _other_keys(before, after, table):
+            yield from _by_text(after.commit, table, old, new)
+            continue
         merged = heapq.merge(old, new, key=lambda item: (item[0], item[1]))
         held: Any = None
         for item in merged:
@@ -206,3 +246,23 @@ def _same(one: Any, two: Any) -> bool:
 def _alone(commit: int, table: str, item: tuple[Any, int, Any]) -> Change[int]:
     key, side, row = item
     return Change.of(commit, table, key, row if side == 0 else None, row if side == 1 else None)
+
+
+def _other_keys(before: Snapshot[int], after: Snapshot[int], table: str) -> bool:
+    """Whether a migration gave the keys of a type another type: they stay the same text, but have another order."""
+    if not (isinstance(before, Moment) and isinstance(after, Moment)) or table not in before.tables():
+        return False
+    kinds = [[column.scalar for column in moment.type_of(table).keys] for moment in (before, after)
+             if table in moment.tables()]
+    return kinds[0] != kinds[-1]
+
+
+def _by_text(commit: int, table: str, old: Iterable[Any], new: Iterable[Any]) -> Iterator[Change[int]]:
+    """What turns rows into others whose keys have another type, but are the same as text."""
+    rows = {str(key): (key, row) for key, _, row in old}
+    for key, _, row in new:
+        known = rows.pop(str(key), None)
+        if known is None or not _same(known[1], row):
+            yield Change.of(commit, table, key, None if known is None else known[1], row)
+    for key, row in rows.values():
+        yield Change.of(commit, table, key, row, None)

@@ -2,6 +2,7 @@
 
 A session works out nothing by itself: it hands encoded rows to a `Transaction`, which writes those that differ from
 the latest state, and plans to `run`, which answers with encoded rows. Rows are tuples as `TypeInfo.encode` makes them.
+A type whose `TypeInfo.version` is set is read as that version has it; such plans have a bound `as_of` within its time.
 """
 
 from __future__ import annotations
@@ -140,6 +141,10 @@ class Repository(Protocol):
 
     def activation(self, info: TypeInfo) -> int:
         """The first commit that typed reads of a type can see; 0 if all are."""
+        ...
+
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]:
+        """The commits that made the versions of a type the current ones, by version."""
         ...
 
     def read_stored(self, stored: StoredType) -> Iterator[Row]:

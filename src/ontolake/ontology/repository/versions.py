@@ -20,10 +20,10 @@ def check_engine(uri: str, found: str, wanted: str | None) -> None:
 def version_for(info: TypeInfo | StoredType, known: SchemaVersion | None) -> int | None:
     """The version `known` of a type if its schema is that of `info`; None if there is none.
 
-    Raises `SchemaOutdatedError` if the store has another schema.
+    What stands for a version of the past has that one. Raises `SchemaOutdatedError` if the store has another schema.
     """
-    if known is None:
-        return None
+    if known is None or info.version is not None:
+        return None if known is None else info.version
     if known.schema_hash != info.schema_hash:
         wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
         raise SchemaOutdatedError([diff(known.schema, wanted)])

@@ -15,12 +15,13 @@ from ontolake.history import Damage
 from ontolake.model.stored import StoredType
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.checks import check_chain, manifests, state_of
+from ontolake.ontology.repository.s3.checks import check_chain, manifests
 from ontolake.ontology.repository.s3.files import described, parquet_table
 from ontolake.ontology.repository.s3.layout import DataFile, TypeState
 from ontolake.ontology.repository.s3.phantoms import phantom_rows
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
 from ontolake.ontology.repository.s3.scan import last_of_each, same_keys
+from ontolake.ontology.repository.s3.states import state_of
 from ontolake.ontology.verifying import check_rows, check_schema
 from ontolake.spark.jobs.places import on_objects
 from ontolake.spark.jobs.ranges import KeyPart, key_ranges

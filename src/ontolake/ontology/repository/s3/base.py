@@ -36,6 +36,7 @@ from ontolake.ontology.repository.s3.moment import Moment, Records
 from ontolake.ontology.repository.s3.rows import Type, declared_table, public_table, rows_of
 from ontolake.ontology.repository.s3.scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.s3.single import SingleRows
+from ontolake.ontology.repository.s3.states import past_state
 from ontolake.ontology.repository.s3.transaction import S3Transaction
 from ontolake.ontology.repository.versions import version_for
 
@@ -95,6 +96,10 @@ class S3Repository(SingleRows, ABC):
 
     @abstractmethod
     def activation(self, info: TypeInfo) -> int: ...
+
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]:
+        records = self.moment().schemas.types.get(type_key(kind, name), ())
+        return {one.schema_version_id: one.activation_commit_id for one in records}
 
     def adapting(self) -> Adapt | None:
         """How rows of another version become rows of the current one; None where versions are apart."""
@@ -322,11 +327,15 @@ class S3Repository(SingleRows, ABC):
         with self.reading():
             return self._executor.run_arrow(plan, values)
 
+    def files_of(self, info: Type) -> TypeState | None:
+        """The files to read a type from: the current ones, or those of the version that `info` stands for."""
+        if self.current_version(info) is None:
+            return None
+        return self.moment().state(info.kind, info.name) if info.version is None else past_state(self, info)
+
     def table(self, info: Type, span: Span = LATEST) -> pa.Table:
         """Rows of a type as they are stored, those of the current version."""
-        if self.current_version(info) is None:
-            return self.scanner.scan(info, None, span)
-        return self.scanner.scan(info, self.moment().state(info.kind, info.name), span)
+        return self.scanner.scan(info, self.files_of(info), span)
 
     def read_stored(self, stored: StoredType) -> Iterator[Row]:
         return rows_of(stored.all_columns, self.table(stored))
@@ -343,8 +352,6 @@ class S3Repository(SingleRows, ABC):
 
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         with self.reading():
-            if self.current_version(info) is None:
-                return iter(())
             return self._executor.changes(info, commit_id)
 
     # checking and looking after

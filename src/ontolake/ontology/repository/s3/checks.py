@@ -11,11 +11,12 @@ from ontolake.history import Damage
 from ontolake.model.stored import StoredType
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.layout import DataFile, Manifest, TypeState, type_key
+from ontolake.ontology.repository.s3.layout import Manifest
 from ontolake.ontology.repository.s3.phantoms import phantom_rows
 from ontolake.ontology.repository.s3.queue_checks import check_queue
 from ontolake.ontology.repository.s3.rows import rows_of
 from ontolake.ontology.repository.s3.scan import Span
+from ontolake.ontology.repository.s3.states import live_states, only_version, state_of
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.s3.base import S3Repository
@@ -83,42 +84,11 @@ def _types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
             yield Damage(key, f"its files are of version {state.schema_version_id}, not {entry.schema_version_id}")
 
 
-def live_states(repository: S3Repository, moment: Moment) -> Iterator[TypeState]:
-    """The files that reads can come to: those of every version of every type, dropped or not."""
-    for key in moment.schemas.types:
-        for version in moment.versions(*layout.split_key(key)):
-            state = state_of(repository, moment, version)
-            if state is not None:
-                yield state
-
-
-def state_of(repository: S3Repository, moment: Moment, version: SchemaVersion) -> TypeState | None:
-    """The files of a version of a type as they were when it was last current."""
-    key = type_key(version.type_kind, version.type_name)
-    manifest = moment.manifest
-    records = moment.schemas.types.get(key, ())
-    later = [one.activation_commit_id for one in records if one.schema_version_id > version.schema_version_id]
-    if later and repository.versions_apart:
-        manifest = moment.at(min(later) - 1)
-    if manifest is None:
-        return None
-    entry = manifest.types.get(key) or manifest.dropped.get(key)
-    if entry is None:
-        return None
-    own = manifest.states.get(key)
-    return own or repository.records.manifest(entry.manifest_path, "a manifest").states.get(key)
-
-
 def stored_history(repository: S3Repository, version: SchemaVersion) -> Iterator[Row]:
     """All rows that were written under a version of a schema."""
     moment = repository.moment()
     stored = StoredType(version.schema)
     state = state_of(repository, moment, version)
     if state is not None and not repository.versions_apart:
-        state = TypeState(state.schema_version_id, state.activation_commit_id, state.next_row,
-                          _of_version(state.runs, version), _of_version(state.past, version))
+        state = only_version(state, state.schema_version_id, version.schema_version_id)
     return rows_of(stored.all_columns, repository.scanner.scan(stored, state, Span(history=True)))
-
-
-def _of_version(files: tuple[DataFile, ...], version: SchemaVersion) -> tuple[DataFile, ...]:
-    return tuple(file for file in files if file.schema_version_id == version.schema_version_id)

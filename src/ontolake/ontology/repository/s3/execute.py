@@ -69,10 +69,8 @@ class Executor:
         key = None if plan.order else _only_key(plan, info)
         if key is not None and not plan.as_of and not plan.history:
             text = comparand(key)(values.where[0])
-            found = None
-            if self._repository.current_version(info) is not None:
-                state = self._repository.moment().state(info.kind, info.name)
-                found = self._repository.scanner.lookup(info, state, key_text(info, [text]), text)
+            state = self._repository.files_of(info)
+            found = self._repository.scanner.lookup(info, state, key_text(info, [text]), text)
             return _sliced(self._nothing(info) if found is None else found, values)
         if plan.where is None and not plan.order:
             return _sliced(self._rows(plan, values, info, info.all_columns), values)
@@ -87,9 +85,9 @@ class Executor:
     def _rows(self, plan: Plan, values: Values, info: TypeInfo, columns: tuple[Column, ...]) -> pa.Table:
         """The rows of a type that a plan is about: within its bounds, if it is the root; else the last ones."""
         repository = self._repository
-        if repository.current_version(info) is None:
+        state = repository.files_of(info)
+        if state is None:
             return repository.scanner.scan(info, None, columns=columns)
-        state = repository.moment().state(info.kind, info.name)
         root = info is type_info(plan.root)
         since = values.since if root and not plan.hops else None
         span = Span(values.as_of, since, plan.history and root)
@@ -103,7 +101,7 @@ class Executor:
     def changes(self, info: TypeInfo, commit_id: int) -> Iterator[RowChange]:
         """What a commit did to rows of a type."""
         repository = self._repository
-        state = repository.moment().state(info.kind, info.name)
+        state = repository.files_of(info)
         after = repository.scanner.scan(info, state, Span(commit_id, commit_id - 1, history=True))
         if not len(after):
             return

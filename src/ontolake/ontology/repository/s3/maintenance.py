@@ -17,11 +17,12 @@ from ontolake.ontology.errors import MigrationTokenError, QueryError
 from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.advisory import all_advisory
 from ontolake.ontology.repository.s3.base import Restated, S3Repository
-from ontolake.ontology.repository.s3.checks import live_states, manifests
+from ontolake.ontology.repository.s3.checks import manifests
 from ontolake.ontology.repository.s3.layout import TypeState
 from ontolake.ontology.repository.s3.merge import merge_all, mergeable
 from ontolake.ontology.repository.s3.moment import Moment
 from ontolake.ontology.repository.s3.queue_checks import needed_changes, queue_garbage
+from ontolake.ontology.repository.s3.states import live_states
 
 GRACE = 3600.0
 """Seconds for which nothing is removed: readers may still look at it, and commits under way may yet name it."""

@@ -122,6 +122,9 @@ class SqliteRepository(ABC):
     def activation(self, info: TypeInfo) -> int: ...
 
     @abstractmethod
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]: ...
+
+    @abstractmethod
     def forget_layout(self) -> None:
         """Let go of what is remembered of the layout: it may have changed."""
 

@@ -49,6 +49,7 @@ class SqliteRepositoryV1(SqliteRepository):
     engine_version = "v1"
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
+        self._activations: dict[tuple[Kind, str], Mapping[int, int]] = {}
         super().__init__(db, uri, config)
         db.create_scalar_function("ontolake_fields", fields_text, -1, deterministic=True)
         db.create_scalar_function("ontolake_member", member_text, 2, deterministic=True)
@@ -61,8 +62,16 @@ class SqliteRepositoryV1(SqliteRepository):
     def activation(self, info: TypeInfo) -> int:
         return 0
 
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]:
+        self.refresh()
+        found = self._activations.get((kind, name))
+        if found is None:
+            found = self._activations[kind, name] = activations(self, kind, name)
+        return found
+
     def forget_layout(self) -> None:
-        """Nothing: the layout never changes."""
+        """The layout never changes, but there may be more versions."""
+        self._activations.clear()
 
     def drop_layout(self, kind: Kind, name: str) -> None:
         """Nothing: what is not registered is not read."""
@@ -76,8 +85,16 @@ class SqliteRepositoryV1(SqliteRepository):
         fill = self._has_versions(info)
         fields = [f"{_filled(column, _value(column)) if fill else _value(column)} AS {quoted(column.column)}"
                   for column in info.columns]  # fmt: skip
+        since = self._since(info)
         return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
-                f"WHERE {info.kind}_type = {literal(info.name)})")
+                f"WHERE {info.kind}_type = {literal(info.name)}{f' AND commit_id >= {since}' if since else ''})")
+
+    def _since(self, info: TypeInfo | StoredType) -> int:
+        """The commit from which on rows of a version of the past begin; 0 for the first one, and where all are read."""
+        if info.version is None:
+            return 0
+        known = self.activations(info.kind, info.name)
+        return known.get(info.version, 0) if info.version > min(known, default=info.version) else 0
 
     def run(self, plan: Plan, values: Values) -> Iterator[Row]:
         rows = super().run(plan, values)
@@ -89,7 +106,7 @@ class SqliteRepositoryV1(SqliteRepository):
 
     def _has_versions(self, info: TypeInfo | StoredType) -> bool:
         known = self.schemas().get((info.kind, info.name))
-        return known is not None and known.schema_version_id > 1
+        return info.version is None and known is not None and known.schema_version_id > 1
 
     def key(self, alias: str, column: str) -> str:
         return f"{alias}.{quoted(raw(column))}"
@@ -161,6 +178,25 @@ class SqliteRepositoryV1(SqliteRepository):
                         "commit_id, schema_version_id) VALUES (?, ?, ?, ?, ?, ?, ?)",
                         (type_name, str(left_key), str(right_key), instance_key, json_text(dict(fields)), commit_id,
                          schema_version_id))
+
+
+def activations(repository: SqliteRepository, kind: Kind, name: str) -> Mapping[int, int]:
+    """Since when each version is current: from the commits that migrated, else from the first row of a version."""
+    found: dict[int, int] = {}
+    told: Any = repository.db.execute(
+        """SELECT c.id, t.value ->> 'to_schema_version_id'
+        FROM commits AS c, json_each(c.metadata_json, '$.migrated_types') AS t
+        WHERE json_valid(c.metadata_json) AND c.metadata_json ->> 'kind' = 'migration' AND t.type = 'object'
+        AND t.value ->> 'type_kind' = ? AND t.value ->> 'type_name' = ?""", (kind, name))  # fmt: skip
+    found |= {version: commit for commit, version in told}
+    for number, version in enumerate(repository.schema_versions(kind, name)):
+        if version.schema_version_id not in found:
+            first: Any = 0 if not number else repository.db.execute(
+                f"SELECT min(commit_id) FROM {kind}_history WHERE {kind}_type = ? AND schema_version_id = ?",
+                (name, version.schema_version_id)).get
+            if first is not None:
+                found[version.schema_version_id] = first
+    return found
 
 
 _STORED: dict[str, Any] = {"str": str, "int": int, "bool": int, "bytes": bytes}

@@ -52,6 +52,7 @@ class SqliteRepositoryV2(SqliteRepository):
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         self._layouts: dict[tuple[Kind, str], Layout] | None = None
+        self._every: list[Layout] = []
         self._indexed: set[TypeInfo] = set()
         self._marked: dict[str, bool] = {}
         super().__init__(db, uri, config)
@@ -72,8 +73,17 @@ class SqliteRepositoryV2(SqliteRepository):
     def current_layouts(self) -> Mapping[tuple[Kind, str], Layout]:
         self.refresh()
         if self._layouts is None:
-            self._layouts = {(one.type_kind, one.type_name): one for one in self.catalog() if one.is_current}
+            self._every = self.catalog()
+            self._layouts = {(one.type_kind, one.type_name): one for one in self._every if one.is_current}
         return self._layouts
+
+    def layout_of(self, info: TypeInfo | StoredType) -> Layout | None:
+        """The layout to read a type from: the current one, or that of the version that `info` stands for."""
+        current = self.layout(info.kind, info.name)
+        if info.version is None or current is None:
+            return current
+        return next((one for one in self._every if (one.type_kind, one.type_name, one.schema_version_id)
+                     == (info.kind, info.name, info.version)), None)
 
     def layout(self, kind: Kind, name: str) -> Layout | None:
         """The current layout of a type."""
@@ -87,6 +97,11 @@ class SqliteRepositoryV2(SqliteRepository):
     def activation(self, info: TypeInfo) -> int:
         found = self.layout(info.kind, info.name)
         return found.activation_commit_id if found else 0
+
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]:
+        self.current_layouts()
+        return {one.schema_version_id: one.activation_commit_id for one in self._every
+                if (one.type_kind, one.type_name) == (kind, name)}
 
     def activate(self, info: TypeInfo, version: int, commit_id: int) -> Layout:
         """Make the table of a version, and make it the current one from `commit_id` on. Inside a transaction."""
@@ -120,7 +135,7 @@ class SqliteRepositoryV2(SqliteRepository):
 
     # reading and writing
     def source(self, info: TypeInfo | StoredType) -> str:
-        found = self.layout(info.kind, info.name)
+        found = self.layout_of(info)
         if found is None:
             return empty_source(info)
         self.current_version(info)
@@ -147,7 +162,7 @@ class SqliteRepositoryV2(SqliteRepository):
         return column
 
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
-        found = self.layout(info.kind, info.name)
+        found = self.layout_of(info)
         if found is None:
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
         return not_superseded(alias, superseded(found.table_name), as_of)
