@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import pyarrow as pa
 import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, described, entity, held
 from marking import slow_after
@@ -230,12 +232,58 @@ def test_a_column_that_became_unique_meets_rows_of_the_other_side(forked: Graph)
 
 
 @pytest.mark.slow
-def test_two_different_changes_of_a_type_are_a_conflict_that_names_the_columns(forked: Graph) -> None:
-    evolve(forked, "try", order(**TOTAL, x=(int | None, {"default": None})))
-    evolve(forked, "main", order(**TOTAL, y=(int | None, {"default": None})))
+def test_columns_that_both_added_are_kept_and_one_if_they_are_the_same(forked: Graph) -> None:
+    x, y, z = (int | None, {"default": None}), (int, {"default": 7}), (str, {"default": "z"})
+    evolve(forked, "try", order(**TOTAL, x=x, z=z))
+    evolve(forked, "main", order(**TOTAL, y=y, z=z))
+    forked.load("Order", [{"id": 1, "total": 1.0, "x": 5}, {"id": 2, "total": 20.0, "z": "try"}], branch="try")
+    forked.load("Order", [{"id": 1, "total": 1.0, "y": 6}, {"id": 3, "total": 30.0, "z": "main"}])
+    assert merged(forked)["node/Order"] == {
+        1: {"id": 1, "total": 1.0, "y": 6, "z": "z", "x": 5},
+        2: {"id": 2, "total": 20.0, "y": 7, "z": "try", "x": None},
+        3: {"id": 3, "total": 30.0, "y": 7, "z": "main", "x": None},
+        4: {"id": 4, "total": 4.0, "y": 7, "z": "z", "x": None}}
+    forked.load("Order", [{"id": 4, "total": 4.0, "z": "once more"}], branch="try")
+    assert merged(forked)["node/Order"][4]["z"] == "once more"
+    forked.merge("main", "try")
+    assert held(forked, "try") == held(forked)
+
+
+@pytest.mark.slow
+def test_two_different_changes_of_a_column_are_a_conflict_that_names_it(forked: Graph) -> None:
+    evolve(forked, "try", order(**TOTAL, x=(int | None, {"default": None}), y=(int, {"default": 1})))
+    evolve(forked, "main", order(**TOTAL, x=(str | None, {"default": None}), y=(int, {"default": 2})))
     refused(forked, "schema", "node/Order", "differently: x, y")
+    evolve(forked, "main", order(**TOTAL))
     evolve(forked, "main", order(**TOTAL, x=(int | None, {"default": None})))  # the way out: the same on both
-    assert merged(forked)["node/Order"][1] == {"id": 1, "total": 1.0, "x": None}
+    assert merged(forked)["node/Order"][1] == {"id": 1, "total": 1.0, "x": None, "y": 1}
+
+
+def test_a_column_that_was_dropped_and_added_again_is_another(forked: Graph) -> None:
+    evolve(forked, "try", order())
+    evolve(forked, "try", order(**TOTAL))
+    assert {change.key: (change.before["total"], change.after["total"]) for change in forked.diff("main", "try")  # type: ignore[index]
+            } == {number: (float(number), 0.0) for number in range(1, 5)}  # fmt: skip
+    forked.load("Order", [{"id": 1, "total": 5.0}], branch="try")
+    forked.load("Order", [{"id": 2, "total": 7.0}])
+    assert {key: row["total"] for key, row in merged(forked)["node/Order"].items()} == {1: 5.0, 2: 0.0, 3: 0.0, 4: 0.0}
+
+
+@pytest.mark.parametrize("at_once", slow_after(1, [True, False]))
+def test_a_column_that_took_the_name_of_a_renamed_one_is_another(forked: Graph, at_once: bool) -> None:
+    old, new = (float, {"ge": 0, "default": 0.0}), (str, {"default": "new"})
+    if not at_once:
+        evolve(forked, "try", order(amount=old), renames={"Order": {"total": "amount"}})
+    evolve(forked, "try", order(amount=old, total=new), renames={"Order": {"total": "amount"}} if at_once else None)
+    forked.load("Order", [{"id": 1, "amount": 10.0, "total": "ten"}], branch="try")
+    forked.load("Order", [{"id": 2, "total": 20.0}])
+    assert merged(forked)["node/Order"] == {
+        1: {"id": 1, "amount": 10.0, "total": "ten"}, 2: {"id": 2, "amount": 20.0, "total": "new"},
+        3: {"id": 3, "amount": 3.0, "total": "new"}, 4: {"id": 4, "amount": 4.0, "total": "new"}}
+    evolve(forked, "main", order(total=old, amount=new), renames={"Order": {"total": "amount", "amount": "total"}})
+    assert held(forked)["node/Order"][1] == {"id": 1, "amount": "ten", "total": 10.0}
+    forked.merge("main", "try")
+    assert held(forked, "try") == held(forked)
 
 
 @pytest.mark.slow
@@ -270,3 +318,37 @@ def test_all_types_are_what_they_were(forked: Graph) -> None:
     merged(forked)
     assert forked.types() == before
     assert not forked.schema_plan(TYPES)
+
+
+def forget_ids(graph: Graph, branch: str) -> None:
+    """Store the types of a branch as older releases did, which gave columns no ids."""
+    dataset = graph._manifest.dataset(branch)
+    rows = dataset.to_table(filter="object_type = 'table'").to_pylist()
+    for row in rows:
+        row["metadata"] = re.sub(r',"id":"#[^"]*"|,"id":"total"', "", row["metadata"])
+    table = pa.Table.from_pylist(rows, dataset.schema)
+    dataset.merge_insert("object_id").when_matched_update_all().use_index(False).execute(table)
+
+
+@pytest.mark.slow
+def test_columns_without_ids_of_an_older_release_are_told_apart(forked: Graph) -> None:
+    forked.branches.create("names")
+    evolve(forked, "try", order())
+    evolve(forked, "try", order(**TOTAL))
+    forked.load("Order", [{"id": 1, "total": 5.0}], branch="try")
+    evolve(forked, "names", order(amount=(float, {"ge": 0})), renames={"Order": {"total": "amount"}})
+    evolve(forked, "names", order(amount=(float, {"ge": 0}), total=(str, {"default": "new"})))
+    url = forked.url
+    for branch in ("try", "names"):
+        forget_ids(forked, branch)
+    with Graph.open(url) as graph:
+        assert all(field.id is None for branch in ("try", "names") for kind in graph.types(branch).values()
+                   for field in kind.fields)  # fmt: skip
+        assert len(list(graph.diff("main", "try"))) == 4
+        graph.branches.create("copy")
+        assert graph.merge("try").status == "fast_forward"
+        assert held(graph) == held(graph, "try")
+        assert list(graph.diff("main", "try")) == []
+        assert graph.merge("names", "copy").status == "fast_forward"
+        assert held(graph, "copy") == held(graph, "names")
+        assert graph.merge("copy", "names").status == "fast_forward"

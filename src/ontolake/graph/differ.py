@@ -60,6 +60,28 @@ def _parted(tables: Tables, kind: GraphType, a: Pin, b: Pin) -> tuple[str | None
     raise AssertionError("every line goes back to the first")
 
 
+def grew_from(tables: Tables, kind: GraphType, base: Pin, pin: Pin) -> bool:
+    """Whether a version of a table is another or one that followed it, on its line or on one that left it."""
+    return _parted(tables, kind, base, pin) == (base.branch, base.version)
+
+
+def physical_ids(tables: Tables, kind: GraphType, pin: Pin) -> dict[str, int]:
+    """The number that each column has in the files of a version. One that is added again gets another."""
+    return {field.name(): field.id() for field in tables.at(kind, pin).lance_schema.fields()}
+
+
+def _same_columns(tables: Tables, before: tuple[Pin, GraphType], after: tuple[Pin, GraphType]) -> bool:
+    """Whether two versions have the same columns, so that rows differ only where they were written."""
+    (old, old_type), (new, new_type) = before, after
+    if old_type.schema != new_type.schema:
+        return False
+    then, now = physical_ids(tables, old_type, old), physical_ids(tables, new_type, new)
+    if then != now or old.branch == new.branch:
+        return then == now
+    branch, version = _parted(tables, new_type, old, new)  # beyond it, both lines may have given out a number
+    return physical_ids(tables, new_type, Pin(branch, version, -1, new.schema)) == now
+
+
 def _touched_keys(tables: Tables, kind: GraphType, old: Pin, new: Pin) -> pa.Table:
     """The keys of rows that were written or went between a version and one that grew from it."""
     names = list(kind.keys)
@@ -141,21 +163,22 @@ def same(kind: GraphType, a: pa.Table, at_a: Any, b: pa.Table, at_b: Any) -> Any
     both = np.flatnonzero((at_a >= 0) & (at_b >= 0))
     if len(both):
         left, right = a.take(pa.array(at_a[both])), b.take(pa.array(at_b[both]))
-        equal = np.ones(len(both), dtype=bool)
+        equal_rows = np.ones(len(both), dtype=bool)
         for field in kind.fields:
-            equal &= _equal(left.column(field.name), right.column(field.name))
-        result[both] = equal
+            equal_rows &= equal(left.column(field.name), right.column(field.name))
+        result[both] = equal_rows
     return result
 
 
-def _equal(a: Any, b: Any) -> Any:
+def equal(a: Any, b: Any) -> Any:
+    """For each pair of values whether they are equal; two that are missing are, and two that are not a number."""
     if pa.types.is_fixed_size_list(a.type) or pa.types.is_struct(a.type):
         return np.array([x == y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], dtype=bool)
-    equal = pc.fill_null(pc.equal(a, b), False)
-    equal = pc.or_(equal, pc.and_(pc.is_null(a), pc.is_null(b)))
+    found = pc.fill_null(pc.equal(a, b), False)
+    found = pc.or_(found, pc.and_(pc.is_null(a), pc.is_null(b)))
     if pa.types.is_floating(a.type):
-        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))
-    return equal.to_numpy()
+        found = pc.or_(found, pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))
+    return found.to_numpy()
 
 
 def diff_tables(tables: Tables, before: Snapshot, after: Snapshot) -> Iterator[RowChange[str]]:
@@ -166,7 +189,9 @@ def diff_tables(tables: Tables, before: Snapshot, after: Snapshot) -> Iterator[R
             if (old.branch, old.version) == (new.branch, new.version):
                 continue
             kind = after.types[key]
-            if before.types[key].schema == kind.schema:
+            with reading(kind.table):
+                same_columns = _same_columns(tables, (old, before.types[key]), (new, kind))
+            if same_columns:
                 yield from _changes(kind, touched(tables, kind, old, new), after.commit)
             else:
                 yield from _other_columns(before, after, key)

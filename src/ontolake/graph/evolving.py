@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ontolake.graph.columns import Sources, renamed, rules_of, with_ids
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.manifest import MAIN, Pin, State
 from ontolake.graph.merging_types import RENAMES
@@ -58,12 +59,13 @@ def plan(graph: Graph, types: Iterable[Any], renames: Renames | None, branch: st
     state = graph._manifest_state(branch)
     named = {name: dict(pairs) for name, pairs in (renames or {}).items()}
     steps: list[SchemaStep] = []
-    for key, new in wanted.items():
+    for key, new in list(wanted.items()):
         old = state.types.get(key)
         if old is None:
             steps.append(SchemaStep("add_type", new.table, None, f"{len(new.fields)} columns"))
         else:
             steps += _column_steps(old, new, named.get(new.name, {}), state.pins[key].rows)
+            wanted[key] = with_ids(old, new, named.get(new.name, {}), f"{state.identity}/{state.head.id}/{key}")
     steps += [SchemaStep("drop_type", kind.table, None, f"{state.pins[key].rows} rows are no longer shown")
               for key, kind in state.types.items() if key not in wanted]
     hashes = sorted(kind.hash for kind in wanted.values())
@@ -79,11 +81,11 @@ def _column_steps(old: GraphType, new: GraphType, renames: Mapping[str, str], ro
                                hint="make a new type and load the rows into it")
     steps: list[SchemaStep] = []
     before = {renames.get(field.name, field.name): field for field in old.fields}
-    for name, renamed in renames.items():
-        if name not in old.by_name or renamed not in new.by_name:
-            raise GraphSchemaError(f"{new.table}: {name!r} cannot be renamed to {renamed!r}",
+    for name, now in renames.items():
+        if name not in old.by_name or now not in new.by_name or list(renames.values()).count(now) > 1:
+            raise GraphSchemaError(f"{new.table}: {name!r} cannot be renamed to {now!r}",
                                    hint="the first has to be a column of today, the second one of the new type")
-        steps.append(SchemaStep("rename_column", new.table, name, f"becomes {renamed}"))
+        steps.append(SchemaStep("rename_column", new.table, name, f"becomes {now}"))
     for field in new.fields:
         stored = before.get(field.name)
         if stored is None:
@@ -97,7 +99,7 @@ def _column_steps(old: GraphType, new: GraphType, renames: Mapping[str, str], ro
                 raise GraphSchemaError(f"{new.table}.{field.name} cannot become {field.type}: it is {stored.type}",
                                        hint="int may become float; otherwise add another column")
             steps.append(SchemaStep("widen_column", new.table, field.name, f"{stored.type} becomes {field.type}"))
-        elif _rules(stored) != _rules(field):
+        elif rules_of(stored) != rules_of(field):
             steps.append(SchemaStep("rules", new.table, field.name, _told(stored, field)))
     steps += [SchemaStep("drop_column", new.table, name, "older commits still have it")
               for name in before if name not in new.by_name]
@@ -106,12 +108,8 @@ def _column_steps(old: GraphType, new: GraphType, renames: Mapping[str, str], ro
     return steps
 
 
-def _rules(field: GraphField) -> dict[str, Any]:
-    return {name: value for name, value in field.to_json().items() if name != "name"}
-
-
 def _told(old: GraphField, new: GraphField) -> str:
-    before, after = _rules(old), _rules(new)
+    before, after = rules_of(old), rules_of(new)
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     return ", ".join(f"{name} {before.get(name)!r} becomes {after.get(name)!r}" for name in names)
 
@@ -140,7 +138,8 @@ def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> S
         for key, kind in added.items():
             pins[key] = Pin(None, graph._tables.create(kind).version, 0, kind.hash)
         for key, kind in changed.items():
-            pins[key] = pin = reshape(graph, state, key, kind, made.renames.get(kind.name, {}), operation)
+            sources = renamed(state.types[key], kind, made.renames.get(kind.name, {}))
+            pins[key] = pin = reshape(graph, state, key, kind, sources, operation)
             if hard and key in narrowed and pin.rows:
                 pins[key] = _anew(graph, state, kind, pin, operation)
         return pins
@@ -171,16 +170,16 @@ def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: 
     pin, old = state.pins[key], state.types[key]
     if pin.rows == 0:
         return
-    back = {new: name for name, new in renames.items()}
-    there = [field for field in kind.fields if back.get(field.name, field.name) in old.by_name]
+    sources = {name: before for name, before in renamed(old, kind, renames).items() if before is not None}
+    there = [field for field in kind.fields if field.name in sources]
     with reading(kind.table):
-        table = graph._tables.at(old, pin).to_table(columns=[back.get(field.name, field.name) for field in there])
+        table = graph._tables.at(old, pin).to_table(columns=list(sources.values()))
     table = table.rename_columns([field.name for field in there])
     part = kind.with_fields(there)
     try:
         check_values(part, table)
         for field in there:
-            if field.unique and not old.by_name[back.get(field.name, field.name)].unique:
+            if field.unique and not old.by_name[sources[field.name]].unique:
                 refuse_duplicates(GraphType("node", kind.name, (field.name,), part.fields), table.filter(
                     table.column(field.name).is_valid()))
     except RowError as error:
@@ -188,22 +187,22 @@ def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: 
                                hint="change the rows first") from error
 
 
-def reshape(
-    graph: Graph, state: State, key: str, kind: GraphType, renames: Mapping[str, str], operation: str
-) -> Pin:  # fmt: skip
-    """Give a table of a branch another type. Returns where it is then; nobody sees it yet."""
+def reshape(graph: Graph, state: State, key: str, kind: GraphType, sources: Sources, operation: str) -> Pin:
+    """Give a table of a branch another type, whose columns come from those of today. Returns where it is then; nobody
+    sees it yet."""
     old, pin = state.types[key], state.pins[key]
-    back = {new: name for name, new in renames.items()}
-    gone = [field.name for field in old.fields if renames.get(field.name, field.name) not in kind.by_name]
-    fresh = [field for field in kind.fields if back.get(field.name, field.name) not in old.by_name]
-    wide = [field for field in kind.fields if field not in fresh
-            and old.by_name[back.get(field.name, field.name)].arrow_type != field.arrow_type]
+    kept = {before: name for name, before in sources.items() if before is not None}
+    gone = [field.name for field in old.fields if field.name not in kept]
+    renames = {before: name for before, name in kept.items() if before != name}
+    fresh = [field for field in kind.fields if sources[field.name] is None]
+    wide = [field for field in kind.fields if (before := sources[field.name]) is not None
+            and old.by_name[before].arrow_type != field.arrow_type]
 
     def act(dataset: LanceDataset) -> None:
         if gone:
             dataset.drop_columns(gone)
-        if renames:
-            alterations: list[Any] = [{"path": name, "name": new} for name, new in renames.items()]
+        for step in _steps(renames):
+            alterations: list[Any] = [{"path": name, "name": new} for name, new in step.items()]
             dataset.alter_columns(*alterations)
         for field in wide:
             dataset.add_columns({f"{field.name}__wide": f"CAST(`{field.name}` AS double)"})
@@ -216,6 +215,14 @@ def reshape(
     if moved is None:
         raise GraphSchemaError(f"{kind.table} was written to meanwhile", hint="plan again")
     return Pin(state.line, moved.version, pin.rows, kind.hash)
+
+
+def _steps(renames: Mapping[str, str]) -> list[dict[str, str]]:
+    """Renames in an order in which no name is there twice: over other names, where one takes that of another."""
+    if not renames.keys() & set(renames.values()):
+        return [dict(renames)] if renames else []
+    away = {name: f"{name}__renamed" for name in renames}
+    return [away, {away[name]: new for name, new in renames.items()}]
 
 
 def _add(dataset: LanceDataset, kind: GraphType, fields: list[GraphField]) -> None:

@@ -35,6 +35,13 @@ def wanted_indexes(kind: GraphType, rows: int) -> list[str]:
     return list(dict.fromkeys(found)) if rows else []
 
 
+def missing_indexes(dataset: LanceDataset, kind: GraphType) -> list[str]:
+    """The columns that should have a BTREE and have none."""
+    indexes = [index for index in dataset.describe_indices() if "BTree" in index.type_url]
+    there = {column for index in indexes for column in index.field_names}
+    return [column for column in wanted_indexes(kind, dataset.count_rows()) if column not in there]
+
+
 def check_index(kind: GraphType, column: Any, index: Any) -> None:
     """Raises `Invalid` if a column cannot have an index of a kind."""
     field = kind.by_name.get(column)
@@ -48,13 +55,22 @@ def check_index(kind: GraphType, column: Any, index: Any) -> None:
         raise Invalid(f"{kind.table}.{column} is of the type {field.type}, which takes no {index} index")
 
 
-def make_index(dataset: LanceDataset, column: str, index: str) -> None:
-    """Make an index of a kind on a column, in the place of one that is there."""
+def make_index(dataset: LanceDataset, column: str, index: str, name: str | None = None) -> None:
+    """Make an index of a kind on a column, in the place of one that is there.
+
+    A column that was renamed keeps its index, and with it the name of that: a new one is called otherwise then.
+    """
+    if name is None:
+        taken = {one.name: one.field_names for one in dataset.describe_indices()}
+        name = f"{column}_idx"
+        while taken.get(name, [column]) != [column]:
+            name += "_"
     if index == "vector":
         partitions = max(1, min(256, dataset.count_rows() // PARTITION_ROWS))
-        dataset.create_index(column, INDEX_KINDS[index], metric="L2", num_partitions=partitions, replace=True)
+        dataset.create_index(column, INDEX_KINDS[index], metric="L2", num_partitions=partitions, replace=True,
+                             name=name)  # fmt: skip
     else:
-        dataset.create_scalar_index(column, INDEX_KINDS[index], replace=True)  # type: ignore[arg-type]
+        dataset.create_scalar_index(column, INDEX_KINDS[index], name=name, replace=True)  # type: ignore[arg-type]
 
 
 Masked = dict[str, tuple[str, str, frozenset[int]]]
@@ -81,12 +97,12 @@ def refresh_indexes(dataset: LanceDataset, kind: GraphType, before: Masked) -> l
     left = {fragment.fragment_id for fragment in dataset.get_fragments()}
     stale = {name: (column, made) for name, (column, made, covered) in before.items()
              if name in there and not covered <= left}  # fmt: skip
-    for column, made in stale.values():
-        make_index(dataset, column, made)
+    for name, (column, made) in stale.items():
+        make_index(dataset, column, made, name)
     rest = sorted(there - stale.keys())
     if rest:
         dataset.optimize.optimize_indices(index_names=rest)
-    new = [column for column in wanted_indexes(kind, dataset.count_rows()) if f"{column}_idx" not in there]
+    new = missing_indexes(dataset, kind)
     for column in new:
         make_index(dataset, column, "btree")
     return new

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
-from ontolake.graph.indexes import check_index, make_index, masked, refresh_indexes, wanted_indexes
+from ontolake.graph.indexes import check_index, make_index, masked, missing_indexes, refresh_indexes
 from ontolake.graph.lineage import first_parents, merge_base
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
@@ -93,7 +93,7 @@ def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     rows = dataset.count_rows()
     if any(index.num_rows_indexed < rows for index in described.values()):
         return True
-    return any(f"{column}_idx" not in described for column in wanted_indexes(kind, rows))
+    return bool(missing_indexes(dataset, kind))
 
 
 def _optimize_one(

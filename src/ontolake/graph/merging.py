@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ontolake.errors import Invalid
+from ontolake.graph.columns import Sources, join_types, sources_since, translated
 from ontolake.graph.constraints import Checker
-from ontolake.graph.differ import positions, rows_at, same, touched, touched_keys
+from ontolake.graph.differ import positions, rows_at, same, touched, touched_keys, without
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -23,7 +24,7 @@ from ontolake.graph.errors import (
 from ontolake.graph.evolving import reshape
 from ontolake.graph.lineage import ancestors, merge_base
 from ontolake.graph.manifest import Pin, State
-from ontolake.graph.merging_types import RENAMES, check_whole, renames_since, translated
+from ontolake.graph.merging_types import RENAMES, check_whole, join_rows, renames_since
 from ontolake.graph.rows import check_values, key_at
 from ontolake.graph.tables import Change
 from ontolake.graph.types import GraphType, resolve_table
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
 
 Strategy = Literal["ours", "theirs"]
-_Side = tuple[Pin, GraphType, dict[str, str]]
-"""Where a side's rows are, of which type, and how its columns are called in the type that the merge gives them."""
+_Side = tuple[Pin, GraphType, Sources]
+"""Where a side's rows are, of which type, and where the columns are in it of the type that the merge gives them."""
 _STRATEGIES = ("ours", "theirs")
 _TRIES = 5
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
@@ -108,8 +109,8 @@ class _Merge:
         self.counts: dict[str, Counts] = {}
         self.added: dict[str, GraphType] = {}
         self.reshaped: dict[str, GraphType] = {}
-        """Tables of the target that get the type of the source, with how the target's columns are renamed for it."""
-        self.renames: dict[str, dict[str, str]] = {}
+        """Tables of the target that get another type, with where its columns are in the one that they have."""
+        self.sources: dict[str, Sources] = {}
         self.dropped: list[str] = []
 
     def run(self, dry_run: bool, actor: str | None) -> MergeResult:
@@ -145,7 +146,8 @@ class _Merge:
         if not new and not self.dropped:
             return writer.commit(self.ours, self.changes, kind="merge", actor=actor, merge_source=self.theirs.branch,
                                  merged_parent=merged, extra=told, recheck=self._recheck, lineage=lineage)
-        renames = {key: self.renames[key] for key in self.reshaped if self.renames[key]}
+        renames = {key: found for key in self.reshaped
+                   if (found := {old: new for new, old in self.sources[key].items() if old not in (None, new)})}
         moves = {key: self.changes[key].steps if key in self.changes else 1 for key in (*new, *self.changes)}
         return writer.operate(
             self.ours, moves, lambda operation: {key: self._move(key, operation) for key in moves}, kind="merge",
@@ -160,7 +162,7 @@ class _Merge:
         if key in self.added:
             pin = Pin(None, tables.create(kind).version, 0, kind.hash)
         elif key in self.reshaped:
-            pin = reshape(self.graph, self.ours, key, kind, self.renames[key], operation)
+            pin = reshape(self.graph, self.ours, key, kind, self.sources[key], operation)
         else:
             pin = self.ours.pins[key]
         return tables.apply(kind, pin, self.ours.line, self.changes[key], operation) if key in self.changes else pin
@@ -219,34 +221,41 @@ class _Merge:
             if their_type != our_type:
                 self._schema(key, "both branches have added the type, differently")
                 return
-            self._rows(key, our_type, None, (theirs, their_type, {}), (ours, our_type, {}))
+            same_names = {name: name for name in our_type.by_name}
+            self._rows(key, our_type, None, (theirs, their_type, same_names), (ours, our_type, same_names))
             return
         base_type = self.history[base.schema]
         their_names, our_names = self._names(self.theirs, key), self._names(self.ours, key)
         if their_names is None or our_names is None:
             self._schema(key, "the type was dropped and made anew by "
                          + ("the source" if their_names is None else "the target"))
-        elif len({kind.keys for kind in (base_type, their_type, our_type)}) > 1:
+            return
+        if len({kind.keys for kind in (base_type, their_type, our_type)}) > 1:
             self._schema(key, "its key has another name on one side; rename it on both first")
-        elif their_type in (our_type, base_type):
-            names = {} if their_type == our_type else our_names
-            self._rows(key, our_type, (base, base_type, our_names), (theirs, their_type, names), (ours, our_type, {}))
-        elif our_type == base_type:
-            self.reshaped[key], self.renames[key] = their_type, their_names
-            self._rows(key, their_type, (base, base_type, their_names), (theirs, their_type, {}),
-                       (ours, our_type, their_names))
-        else:
-            self._schema(key, f"both branches have changed the type, differently: {_unlike(their_type, our_type)}")
+            return
+        tables, start = self.graph._tables, (base, base_type)
+        joined = join_types(base_type, their_type, our_type,
+                            sources_since(tables, start, (theirs, their_type), their_names),
+                            sources_since(tables, start, (ours, our_type), our_names))  # fmt: skip
+        if isinstance(joined, list):
+            self._schema(key, f"both branches have changed the type, differently: {', '.join(joined)}")
+            return
+        if joined.kind != our_type or any(name != own for name, own in joined.ours.items()):
+            self.reshaped[key], self.sources[key] = joined.kind, joined.ours
+        self._rows(key, joined.kind, (base, base_type, joined.base), (theirs, their_type, joined.theirs),
+                   (ours, our_type, joined.ours))  # fmt: skip
 
     def _side(self, side: _Side, kind: GraphType, keys: pa.Table) -> pa.Table:
         """The rows of one side with these keys, in the type that the merge gives the table."""
-        pin, own, names = side
-        return translated(rows_at(self.graph._tables, own, pin, keys), own, kind, names)
+        pin, own, sources = side
+        return translated(rows_at(self.graph._tables, own, pin, keys), kind, sources)
 
     def _rows(self, key: str, kind: GraphType, base: _Side | None, theirs: _Side, ours: _Side) -> None:
         tables = self.graph._tables
-        if base is not None:
+        if base is not None and not any(ours[2][name] is None and own is not None for name, own in theirs[2].items()):
             keys = touched_keys(tables, theirs[1], base[0], theirs[0])
+        elif base is not None:  # a column of theirs is new here: any row may have a value in it
+            keys = _every(touched_keys(tables, theirs[1], base[0], theirs[0]), self._all(theirs[1], theirs[0]), kind)
         else:
             keys = self._all(theirs[1], theirs[0]).select(list(kind.keys))
         if keys.num_rows == 0:
@@ -261,20 +270,25 @@ class _Merge:
         agree = same(kind, after, at_theirs, target, at_ours)
         take = theirs_changed & ~ours_changed
         clash = theirs_changed & ours_changed & ~agree
+        joined, rows = join_rows(kind, (before, at_base), (after, at_theirs), (target, at_ours), np.flatnonzero(clash),
+                                 theirs[2], ours[2])  # fmt: skip
+        clash[joined] = False
         strategy = self.strategies.get(key)
         if strategy == "theirs":
             take |= clash
         elif strategy is None:
             for index in np.flatnonzero(clash):
                 self._clash(kind, keys, int(index), at_base[index], at_theirs[index], at_ours[index])
-        puts = after.take(pa.array(at_theirs[take & (at_theirs >= 0)]))
+        puts = pa.concat_tables([after.take(pa.array(at_theirs[take & (at_theirs >= 0)])), rows])
         gone = take & (at_theirs < 0) & (at_ours >= 0)
         deletes = keys.take(pa.array(np.flatnonzero(gone)))
         self.counts[kind.table] = Counts(int((take & (at_theirs >= 0) & (at_ours < 0)).sum()),
-                                         int((take & (at_theirs >= 0) & (at_ours >= 0)).sum()), deletes.num_rows)
+                                         int((take & (at_theirs >= 0) & (at_ours >= 0)).sum()) + rows.num_rows,
+                                         deletes.num_rows)  # fmt: skip
         if puts.num_rows or deletes.num_rows:
             self.changes[key] = Change(puts if puts.num_rows else None, deletes if deletes.num_rows else None,
-                                       fresh=bool(puts.num_rows) and not (take & (at_ours >= 0)).any())
+                                       fresh=bool(puts.num_rows) and not rows.num_rows
+                                       and not (take & (at_ours >= 0)).any())  # fmt: skip
 
     def _clash(self, kind: GraphType, keys: pa.Table, index: int, base: int, theirs: int, ours: int) -> None:
         if base < 0:
@@ -308,7 +322,7 @@ class _Merge:
         for key, kind in self.reshaped.items():
             if self.ours.pins[key].rows:
                 own = self.ours.types[key]
-                stored = translated(self._all(own, self.ours.pins[key]), own, kind, self.renames[key])
+                stored = translated(self._all(own, self.ours.pins[key]), kind, self.sources[key])
                 check_whole(kind, stored, self.changes.get(key), self._problem)
         plain = {key: change for key, change in self.changes.items() if key not in self.reshaped}
         for key, change in plain.items():
@@ -341,10 +355,10 @@ class _Merge:
             Checker(self.graph._tables, {**state.types, **self.added}, pins, self.changes).between_tables()
 
 
-def _unlike(a: GraphType, b: GraphType) -> str:
-    """Where two types differ, in words."""
-    names = [name for name in dict.fromkeys((*a.by_name, *b.by_name)) if a.by_name.get(name) != b.by_name.get(name)]
-    return ", ".join(names) or "its rules"
+def _every(keys: pa.Table, rows: pa.Table, kind: GraphType) -> pa.Table:
+    """Keys, and those of rows that are not among them."""
+    found = rows.select(list(kind.keys)).cast(keys.schema)
+    return pa.concat_tables([keys, without(kind, found, keys)])
 
 
 def _strategies(given: Strategy | Mapping[Any, Strategy] | None, pins: Mapping[str, Pin]) -> dict[str, Strategy]:

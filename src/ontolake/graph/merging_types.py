@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.graph.columns import Sources
+from ontolake.graph.differ import equal
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.keys import are_distinct, contains, repeated
 from ontolake.graph.lineage import first_parents
-from ontolake.graph.rows import check_values, defaults, key_at
+from ontolake.graph.rows import check_values, key_at
 from ontolake.graph.tables import Change
 from ontolake.graph.types import LEFT, RIGHT, GraphType
 
@@ -36,21 +39,42 @@ def renames_since(
             break
         if key not in record.pins:
             return None
+        if record.merged_parent in before:
+            continue  # it took names over that the other branch had given already
         step = record.extra.get(RENAMES, {}).get(key, {})  # older than what is known already
         names = {**{old: names.get(new, new) for old, new in step.items()},
                  **{old: new for old, new in names.items() if old not in step.values()}}  # fmt: skip
     return {old: new for old, new in names.items() if old != new}
 
 
-def translated(table: pa.Table, old: GraphType, new: GraphType, renames: Mapping[str, str]) -> pa.Table:
-    """Rows of a type as another has them: renamed and widened, without what was dropped, with defaults for the rest."""
-    back = {now: before for before, now in renames.items() if before in old.by_name}
-    columns = {}
-    for field in new.fields:
-        name = back.get(field.name, None if field.name in back.values() else field.name)
-        columns[field.name] = table.column(name).cast(field.arrow_type) if name in old.by_name else (
-            defaults(new, field, table.num_rows))
-    return pa.table(columns, schema=new.schema)
+def join_rows(
+    kind: GraphType, before: tuple[pa.Table, Any], theirs: tuple[pa.Table, Any], ours: tuple[pa.Table, Any],
+    clashes: Any, their_columns: Sources, our_columns: Sources,
+) -> tuple[Any, pa.Table]:  # fmt: skip
+    """Rows that both sides changed, in different columns: which of the clashes these are, and what becomes of them.
+
+    Each side is a table with the positions of rows in it. A row that both inserted is joined only over columns that one
+    of them does not have.
+    """
+    at_base, at_theirs, at_ours = (rows[1][clashes] for rows in (before, theirs, ours))
+    some = (at_theirs >= 0) & (at_ours >= 0)
+    clashes, at_base, at_theirs, at_ours = clashes[some], at_base[some], at_theirs[some], at_ours[some]
+    if not len(clashes):
+        return clashes, kind.schema.empty_table()
+    new, old = theirs[0].take(pa.array(at_theirs)), ours[0].take(pa.array(at_ours))
+    inserted = at_base < 0
+    base = before[0].take(pa.array(np.where(inserted, 0, at_base))) if before[0].num_rows else new
+    fits, columns = np.ones(len(clashes), dtype=bool), {}
+    for field in kind.fields:
+        name, own, other = field.name, old.column(field.name), new.column(field.name)
+        if our_columns[name] is None or their_columns[name] is None:
+            columns[name] = other if our_columns[name] is None else own
+            continue
+        same, stayed = equal(other, own), equal(own, base.column(name)) & ~inserted
+        fits &= same | stayed | (equal(other, base.column(name)) & ~inserted)
+        columns[name] = pc.if_else(pa.array(stayed), other, own)
+    made = pa.table(columns, schema=kind.schema)
+    return clashes[fits], made.filter(pa.array(fits))
 
 
 def check_whole(kind: GraphType, stored: pa.Table, change: Change | None, report: Problem) -> None:

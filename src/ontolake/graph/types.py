@@ -78,6 +78,8 @@ class GraphField:
     min_length: int | None = None
     max_length: int | None = None
     pattern: str | None = None
+    id: str | None = None
+    """What tells the column from others that had its name; see `columns`."""
 
     @property
     def arrow_type(self) -> pa.DataType:
