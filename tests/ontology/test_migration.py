@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import apsw
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from marking import slow_after
 
 from ontolake import faults
 from ontolake.model import Entity, Field, Relation
+from ontolake.model.types import type_info
 from ontolake.ontology import (
     MigrationError,
     MigrationPreview,
@@ -24,6 +27,7 @@ from ontolake.ontology import (
     Session,
     upgrader,
 )
+from ontolake.ontology.upgraders import Upgrader
 
 
 def first() -> tuple[Any, Any, Any]:
@@ -408,3 +412,155 @@ def test_types_whose_names_differ_by_case_only_are_kept_apart(native: str, engin
     assert session.query().entities(Thing).sum(Thing.a) == 380
     assert session.query().entities(THING).where(THING.b == "7").count() == 2
     session.close()
+
+
+def test_a_type_without_rows_needs_no_upgrader_and_none_is_called(url: str, engine: str) -> None:
+    def never(row: Any) -> Any:
+        raise AssertionError("there are no rows")
+
+    class Empty(Entity):
+        id: Field[str] = Field(primary_key=True)
+        a: Field[int]
+
+    session = Session(url, entity_types=[Empty], engine_version=engine)
+    with session.repository.transaction("test") as transaction:
+        transaction.reconcile(type_info(Empty), [])
+        transaction.finish({})
+    session.close()
+
+    class Changed(Entity):
+        id: Field[str] = Field(primary_key=True)
+        b: Field[str]
+
+    Changed.__name__ = "Empty"
+    for upgraders in (None, {("Empty", 1): never}):
+        session = Session(url, entity_types=[Changed])
+        preview: Any = session.migrate(upgraders=upgraders)
+        assert (preview.missing, [one.rows for one in preview.types]) == ((), [0])
+    result: Any = session.migrate(dry_run=False, token=preview.token, upgraders={("Empty", 1): never})
+    assert [(one.to_schema_version_id, one.rows) for one in result.types] == [(2, 0)]
+    session.ensure(Changed(id="x", b="y"))
+    assert session.commit() == result.commit_id + 1
+    assert [(one.id, one.b) for one in session.query().entities(Changed).collect()] == [("x", "y")]
+    assert session.repository.schemas()["entity", "Empty"].schema_version_id == 2
+    session.close()
+
+
+def _keyed(person: Any, town: Any, extra: bool = False) -> tuple[Any, Any, Any, Any]:
+    """People and towns with keys of these types, and relations between them: to others, to themselves, keyed."""
+    class Person(Entity):
+        id: Field[person] = Field(primary_key=True)  # type: ignore[valid-type]
+        age: Field[int]
+
+    class Town(Entity):
+        id: Field[town] = Field(primary_key=True)  # type: ignore[valid-type]
+
+    class Visits(Relation[Person, Town]):
+        when: Field[str] = Field(instance_key=True)
+        days: Field[int]
+        if extra:
+            well: Field[bool] = Field(default=True)
+
+    class Knows(Relation[Person, Person]):
+        since: Field[int] = Field(default=0)
+
+    return Person, Town, Visits, Knows
+
+
+def _session_of(url: str, types: tuple[Any, Any, Any, Any], engine: str | None = None) -> Session:
+    return Session(url, entity_types=types[:2], relation_types=types[2:], engine_version=engine)
+
+
+_PEOPLE = [3, 20, 100]
+_UUIDS = [uuid.UUID(int=n) for n in (7, 300)]
+_DAYS = [date(2024, 1, 1), date(2023, 12, 31)]
+KEYS: list[tuple[Any, Any, Any, Any, list[Any], list[Any]]] = [
+    (int, str, str, uuid.UUID, _PEOPLE, [str(one) for one in _UUIDS]),
+    (str, int, str, str, ["3", "20", "100"], ["b", "a"]),
+    (uuid.UUID, str, date, str, [*_UUIDS, uuid.UUID(int=1)], _DAYS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["rows", "tables", "tables that see to the ends"])
+@pytest.mark.parametrize(("old", "new", "old_town", "new_town", "people", "towns"), slow_after(1, KEYS))
+def test_the_keys_of_entities_that_have_relations_get_another_type(
+    native: str, engine: str, how: str, old: Any, new: Any, old_town: Any, new_town: Any, people: list[Any],
+    towns: list[Any],
+) -> None:  # fmt: skip
+    person, town, visits, knows = _keyed(old, old_town)
+    with _session_of(native, (person, town, visits, knows), engine) as session:
+        session.ensure([person(id=key, age=n) for n, key in enumerate(people)] + [town(id=key) for key in towns])
+        session.ensure(visits(left_key=key, right_key=towns[n % 2], when=w, days=n) for n, key in enumerate(people)
+                       for w in ("may", "june"))
+        session.ensure(knows(left_key=people[n - 1], right_key=key, since=n) for n, key in enumerate(people))
+        session.commit()
+
+    def person_key(value: Any) -> Any:
+        return new(str(value))
+
+    def town_key(value: Any) -> Any:
+        return new_town(str(value))
+
+    def column(table: pa.Table, name: str, make: Any, kind: Any) -> pa.Table:
+        values = [make(one) for one in table.column(name).to_pylist()]
+        at = table.column_names.index(name)
+        return table.set_column(at, name, pa.array(values if kind is int else map(str, values),
+                                                   pa.int64() if kind is int else pa.string()))
+
+    if how == "rows":
+        upgraders: Any = {("Person", 1): lambda row: {**row, "id": person_key(row["id"])},
+                          ("Town", 1): lambda row: {**row, "id": town_key(row["id"])}}
+    else:
+        upgraders = [Upgrader(lambda table: column(table, "id", person_key, new), "Person", 1, True),
+                     Upgrader(lambda table: column(table, "id", town_key, new_town), "Town", 1, True),
+                     Upgrader(lambda table: table, "Knows", 1, True)]
+    if how == "tables that see to the ends":
+        upgraders[2] = Upgrader(lambda table: column(column(table, "left_key", person_key, new), "right_key",
+                                                     person_key, new), "Knows", 1, True)
+    types = person, town, visits, knows = _keyed(new, new_town, extra=True)
+    session = _session_of(native, types)
+    result = migrated(session, upgraders)
+    rows = {one.type_name: one.rows for one in result.types}
+    towns_rewritten = {"Town": 2} if old_town is not new_town else {}
+    assert rows == {"Person": 3, "Visits": 6, "Knows": 3} | towns_rewritten
+    assert {one.id: one.age for one in session.query().entities(person).collect()} == {
+        person_key(key): n for n, key in enumerate(people)}
+    assert {(one.left_key, one.right_key, one.when): (one.days, one.well)
+            for one in session.query().relations(visits).collect()} == {
+        (person_key(key), town_key(towns[n % 2]), w): (n, True) for n, key in enumerate(people)
+        for w in ("may", "june")}  # fmt: skip
+    one = person_key(people[1])
+    assert len(session.query().entities(person).where(person.id == one).via(visits).collect()) == 2
+    assert [path.entities[-1].id for path in session.query().entities(person).where(person.age == 1).via(
+        knows, direction="forward").collect()] == [person_key(people[2])]
+    session.ensure(person(id=person_key(key), age=n) for n, key in enumerate(people))
+    session.ensure(knows(left_key=person_key(people[n - 1]), right_key=person_key(key), since=n)
+                   for n, key in enumerate(people))
+    assert session.commit() is None, "the same rows under the same keys"
+    session.ensure(knows(left_key=one, right_key=one))
+    assert session.commit() == 3
+    assert not list(session.repository.check())
+    session.close()
+
+
+def test_a_key_that_cannot_be_of_another_type_leaves_all_as_it_was(native: str, engine: str) -> None:
+    types = _keyed(str, str)
+    person, knows = types[0], types[3]
+    with _session_of(native, types, engine) as session:
+        session.ensure([person(id="1", age=1), person(id="x", age=2), knows(left_key="1", right_key="1")])
+        session.commit()
+    later = _keyed(int, str)
+    for number in (lambda text: int(text), lambda text: 5):
+        upgraders: Any = {("Person", 1): lambda row, number=number: {**row, "id": number(row["id"])}}
+        session = _session_of(native, later)
+        with pytest.raises(MigrationError, match="Person"):
+            session.migrate(dry_run=False, force=True, upgraders=upgraders)
+        session.close()
+    entities_only = Session(native, entity_types=later[:2])
+    with pytest.raises(MigrationError, match="ends of Knows"):
+        entities_only.migrate()
+    entities_only.close()
+    with _session_of(native, types) as session:
+        session.validate()
+        assert len(session.list_commits()) == 1
+        assert session.query().entities(person).via(knows, direction="forward").collect()[0].entities[1].id == "1"

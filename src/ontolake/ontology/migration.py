@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.errors import OntolakeError
+from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.schema import FieldChange, SchemaDiff, diff, schema_of
 from ontolake.model.stored import StoredType
@@ -84,12 +85,24 @@ class Migration:
             version = stored.schema_version_id
             change = diff(stored.schema, schema_of(info.cls))
             chain = self._chain(info.name, version)
-            if not chain and not _automatic(change, info):
-                missing.append((info.name, version))
             rows = self._count(StoredType(stored.schema))
+            if rows and not chain and not _automatic(change, info):
+                missing.append((info.name, version))
+            self._check_relations(info, change)
             planned.append(TypeMigration(info.kind, info.name, version, version + max(1, len(chain)), change, rows,
                                          tuple(one.name for one in chain)))
         return MigrationPreview(tuple(planned), tuple(missing), self._token(planned))
+
+    def _check_relations(self, info: TypeInfo, change: SchemaDiff) -> None:
+        """Raise `MigrationError` if a key gets another type and relations that lead to it would stay as they are."""
+        if info.kind != "entity" or not any(one.field == info.keys[0].stored for one in change.fields):
+            return
+        here = {(one.kind, one.name) for one in self._types}
+        for (kind, name), version in self._repository.schemas().items():
+            ends = (version.schema.get("left"), version.schema.get("right"))
+            if kind == "relation" and info.name in ends and (kind, name) not in here:
+                raise MigrationError(f"the key of {info.name} gets another type, and so must the ends of {name}",
+                                     hint=f"name {name} among the relation types of the session")
 
     def _chain(self, name: str, version: int) -> list[Upgrader]:
         found = []
@@ -139,8 +152,10 @@ class Migration:
 
     def _rewrite(self, transaction: Transaction, planned: TypeMigration) -> int:
         info, stored, chain = self._planned(planned)
-        if any(one.arrow for one in chain):
-            rows: Iterable[Row] = upgraded_table(info, stored, chain, self._repository.arrow_stored(stored))
+        if not planned.rows:
+            rows: Iterable[Row] = ()
+        elif any(one.arrow for one in chain):
+            rows = upgraded_table(info, stored, chain, self._repository.arrow_stored(stored))
         else:
             rows = upgraded_rows(info, stored, chain, self._read(stored))
         return transaction.rewrite(info, planned.to_schema_version_id, rows)
@@ -160,7 +175,7 @@ def upgraded_rows(
         after: Any = dict(before)
         for one in chain:
             after = _called(one, after, info.name, key)
-        yield _checked(info, after, key)
+        yield _checked(info, stored, before, after, key)
 
 
 def upgraded_table(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], table: Any) -> Collection[Row]:
@@ -174,6 +189,7 @@ def upgraded_table(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]
     given = table
     for one in chain:
         table = _called(one, table, info.name, None) if one.arrow else _by_rows(one, table, info.name)
+    table = _retyped_ends(info, stored, given, table)
     try:
         columns = columns_from_arrow(info, _with_defaults(info, table))
         if columns is not None and _same_keys(info, stored, given, columns):
@@ -182,7 +198,7 @@ def upgraded_table(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]
     except SchemaValidationError as error:
         raise MigrationError(f"an upgrader of {info.name} returned what does not fit: {error}") from error
     before = sorted(_table_keys(stored, given))
-    after = sorted(str(info.key_of(row)) for row in rows)
+    after = sorted(tuple(map(str, row[: len(info.keys)])) for row in rows)
     if after != before:
         raise MigrationError(f"the upgraders of {info.name} must keep every key once: {len(before)} rows went in, "
                              f"{len(after)} came out, {len(set(before) ^ set(after))} keys differ")
@@ -248,16 +264,56 @@ def _key(stored: StoredType, values: Mapping[str, Any]) -> Any:
     return keys[0] if stored.kind == "entity" else keys
 
 
-def _table_keys(stored: StoredType, table: pa.Table) -> list[str]:
-    columns = [[column.codec.encode(value) if column.codec.encode else value
-                for value in table.column(column.name).to_pylist()] for column in stored.keys]
-    return [str(key[0] if stored.kind == "entity" else key) for key in zip(*columns, strict=True)]
+def _table_keys(stored: StoredType, table: pa.Table) -> list[tuple[str, ...]]:
+    columns = [[_text(column, value) for value in table.column(column.name).to_pylist()] for column in stored.keys]
+    return list(zip(*columns, strict=True))
 
 
-def _checked(info: TypeInfo, values: Any, key: Any) -> Row:
+def _text(column: Column, value: Any) -> str:
+    """A key as text, which stays when a key gets another type: 5 and "5" are one key."""
+    return str(value if column.codec.encode is None else column.codec.encode(value))
+
+
+def _ends_of_another_type(info: TypeInfo, stored: StoredType) -> list[tuple[Column, Column]]:
+    """The ends of a relation, before and after, whose entities have keys of another type now."""
+    if info.kind != "relation":
+        return []
+    return [(old, new) for old, new in zip(stored.keys[:2], info.keys[:2], strict=True) if old.spec != new.spec]
+
+
+def _retyped(info: TypeInfo, old: Column, new: Column, value: Any) -> Any:
+    """The key of an end as one of the type that the key of its entity has now."""
+    text = _text(old, value)
+    try:
+        return int(text) if new.scalar == "int" else new.decode(text)
+    except ValueError as error:
+        raise MigrationError(f"{new.name} {value!r} of {info.name} is no {new.scalar}, as the key of its end is now"
+                             ) from error
+
+
+def _retyped_ends(info: TypeInfo, stored: StoredType, before: pa.Table, after: Any) -> Any:
+    """A table whose ends have the types that the keys of their entities have now, unless an upgrader saw to it."""
+    import pyarrow as pa
+
+    if not isinstance(after, pa.Table):
+        return after
+    for old, new in _ends_of_another_type(info, stored):
+        at = after.schema.get_field_index(new.stored)
+        if at >= 0 and after.schema.field(at).type == before.schema.field(old.name).type:
+            values = [_retyped(info, old, new, value) for value in after.column(at).to_pylist()]
+            plain = values if new.scalar in ("int", "date", "datetime") else map(str, values)
+            after = after.set_column(at, new.stored, pa.array(list(plain), new.arrow_type))
+    return after
+
+
+def _checked(info: TypeInfo, stored: StoredType, before: Mapping[str, Any], values: Any, key: Any) -> Row:
     """An upgraded row, validated and encoded. Raises `MigrationError` naming the type, the key and the field."""
     if not isinstance(values, Mapping):
         raise MigrationError(f"an upgrader of {info.name} returned {type(values).__name__} for {key!r}, not a dict")
+    values = dict(values)
+    for old, new in _ends_of_another_type(info, stored):
+        if values.get(new.stored) == before[old.name]:
+            values[new.stored] = _retyped(info, old, new, before[old.name])
     names = {column.stored: column.name for column in info.all_columns}
     try:
         obj = info.cls.model_validate({names.get(name, name): value for name, value in values.items()})
@@ -265,9 +321,10 @@ def _checked(info: TypeInfo, values: Any, key: Any) -> Row:
     except SchemaValidationError as error:
         raise MigrationError(f"the upgraded row does not fit: {error}",
                              hint=f"the upgrader of {info.name} must return all fields of the new type") from error
-    kept = [getattr(obj, column.name) for column in info.keys]
-    if str(kept[0] if info.kind == "entity" else tuple(kept)) != str(key):
-        raise MigrationError(f"an upgrader of {info.name} changed the key {key!r}", hint="keys must stay")
+    kept = [_text(column, before[column.name]) for column in stored.keys]
+    if [*map(str, row[: len(info.keys)])] != kept:
+        raise MigrationError(f"an upgrader of {info.name} changed the key {key!r}",
+                             hint='keys must stay; one of another type has the same text, as 5 and "5"')
     return row
 
 
@@ -276,7 +333,9 @@ def _automatic(change: SchemaDiff, info: TypeInfo) -> bool:
     if change.keys or change.ends:
         return False
     columns = {column.stored: column for column in info.all_columns}
-    return all(_harmless(one, columns) for one in change.fields)
+    # The ends of a relation follow the keys of their entities by themselves.
+    ends = {column.stored for column in info.keys[:2]} if info.kind == "relation" else set()
+    return all(one.field in ends or _harmless(one, columns) for one in change.fields)
 
 
 def _harmless(one: FieldChange, columns: Mapping[str, Any]) -> bool:

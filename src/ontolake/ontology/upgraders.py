@@ -35,7 +35,8 @@ def upgrader(of: Any, *, from_version: int, arrow: bool = False) -> Callable[[Ca
     """Say how rows of a type, or of a type's name, become rows of the version behind `from_version`.
 
     The function takes a row as a dict of stored names and values and returns the new one. With `arrow=True` it takes
-    all rows as an Arrow table and returns a table. Keys must stay. It is used wherever no other upgraders are given.
+    all rows as an Arrow table and returns a table. Keys must stay, though the key
+    of an entity may get another type if its text stays. It is used wherever no other upgraders are given.
     """
     if isinstance(from_version, bool) or not isinstance(from_version, int) or from_version < 1:
         raise Invalid(f"from_version must be a number from 1 on, not {from_version!r}")

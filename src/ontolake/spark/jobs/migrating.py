@@ -105,12 +105,14 @@ class SpreadMigration(Migration):
         self._url = url
         self._workers = workers
 
-    def _parts(self, stored: StoredType) -> list[KeyPart]:
+    def _parts(self, stored: StoredType, info: TypeInfo | None = None) -> list[KeyPart]:
+        """Ranges of keys that can be rewritten apart: only one if keys of other types have another order."""
         repository = cast("S3Repository", self.repository)
         state = repository.moment().state(stored.kind, stored.name)
         if state is None:
             return []
-        parts = self._workers.parts if repository.versions_apart else 1
+        same = info is None or [one.scalar for one in info.keys] == [one.scalar for one in stored.keys]
+        parts = self._workers.parts if repository.versions_apart and same else 1
         return key_parts(repository, self._url, stored, state.schema_version_id, state.runs, parts)
 
     def _count(self, stored: StoredType) -> int:
@@ -142,7 +144,7 @@ class SpreadMigration(Migration):
         repository = cast("S3Repository", self.repository)
         state = repository.state_to_extend(info, repository.moment(), version, transaction.commit_id, True)
         items, row = [], state.next_row
-        for part in self._parts(stored):
+        for part in self._parts(stored, info):
             items.append(UpgradePart(part, info.cls, tuple(chain), version, transaction.commit_id, transaction.folder,
                                      row))
             row += part.most
