@@ -129,6 +129,34 @@ def test_branches(onto, native, space: str, pages: str) -> None:
 
 
 @pytest.mark.parametrize("shop", ["page file v2"], indirect=True)
+def test_a_branch_of_typed_pages_begins_at_a_commit_and_can_be_opened(onto, shop) -> None:
+    t = shop.types
+    for n in range(3, 6):
+        with Session(shop.url, entity_types=[t.Customer], config=Config()) as session:
+            session.ensure(t.Customer(id=f"c{n}", name=f"Number {n}"))
+    count = ("query", "entities", "Customer", *shop.at, "--count")
+    for commit in range(1, 6):
+        made = onto("branch", "create", shop.url, f"at{commit}", "--at", str(commit), "--json").document["created"]
+        assert made["parent"] == "main"
+        found = onto("log", shop.url, "--branch", f"at{commit}", "--json").document["commits"]
+        assert [one["id"] for one in found] == list(range(commit, 0, -1))
+        assert onto(*count, "--branch", f"at{commit}").out == onto(*count, "--as-of", str(commit)).out
+        with Session(shop.url, entity_types=[t.Customer], config=Config(branch=f"at{commit}")) as session:
+            session.ensure(t.Customer(id="mine", name=f"on {commit}"))
+        assert onto("log", shop.url, "--branch", f"at{commit}", "--json").document["commits"][0]["id"] == commit + 1
+    assert onto("branch", "create", shop.url, "deeper", "--at", "3", "--from", "at4").code == 0
+    assert len(onto("log", shop.url, "--branch", "deeper", "--json").document["commits"]) == 3
+    for wrong in ("0", "6", "99"):
+        refused = onto("branch", "create", shop.url, "never", "--at", wrong)
+        assert (refused.code, refused.out) == (5, "")
+        assert f"no commit {wrong}" in refused.err
+        assert "from 1 to 5" in refused.err
+    assert onto("branch", "create", shop.url, "never", "--at", "x").code == 2
+    names = [one["name"] for one in onto("branch", shop.url, "--json").document["branches"]]
+    assert names == ["main", "at1", "at2", "at3", "at4", "at5", "deeper"]
+
+
+@pytest.mark.parametrize("shop", ["page file v2"], indirect=True)
 def test_a_typed_store_over_the_seam_has_the_branches_of_its_pages(onto, shop, tmp_path: Path) -> None:
     assert onto("branch", shop.url, "create", "try").code == 0
     t = shop.types

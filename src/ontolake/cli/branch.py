@@ -64,11 +64,14 @@ def create_branch(
 ) -> None:  # fmt: skip
     """Start a branch. Nothing is copied."""
     from ontolake.cli import storage_branch
-    from ontolake.cli.kinds import find_store, opened
+    from ontolake.cli.kinds import exact_url, find_store, opened
+    from ontolake.cli.page_store import lsn_of_commit
 
     store, out = find_store(url), Out(json)
     where = commit_in(store, at, "--at")
     if _pages(store):
+        if store.model is not None and where is not None:
+            where = lsn_of_commit(exact_url(store.found), parent or "main", where)
         storage_branch.create_branch(url, name, where, parent or "main", json)
         return
     with opened(store, write=True) as versioned:

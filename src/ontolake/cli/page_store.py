@@ -86,6 +86,38 @@ def open_medium(found: Found) -> Medium:
     return FileMedium(Path(found.location.path).absolute(), found.page_size, options)
 
 
+def lsn_of_commit(url: str, branch: str, commit: int) -> int:
+    """The LSN at which a commit was the newest one of the typed store in these pages. Raises `NotFound`."""
+    from ontolake.engine.moments import commit_at, last_lsn
+    from ontolake.storage import open_storage
+
+    with open_storage(url, create=False) as storage:
+        ref = storage.resolve_branch(branch)
+        head = commit_at(storage, ref, storage.get_commit_lsn())
+        newest = _newest_commit(url, branch, head)
+        if not 1 <= commit <= newest:
+            raise NotFound(f"{branch} has no commit {commit}", hint=f"commits are numbered from 1 to {newest}")
+        lsn = head if commit == newest else last_lsn(head, lambda lsn: _newest_commit(url, branch, lsn) <= commit)
+        if _newest_commit(url, branch, lsn) != commit:
+            raise NotFound(f"commit {commit} of {branch} cannot be branched from: the pages of then are no longer kept",
+                           hint="choose a later commit")
+        return commit_at(storage, ref, lsn)
+
+
+def _newest_commit(url: str, branch: str, lsn: int) -> int:
+    """The newest commit of a typed store at an LSN; 0 before the first."""
+    from ontolake.engine import connect
+
+    db = connect(url, branch=branch, at=lsn)
+    try:
+        if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'commits'").fetchone():
+            return 0
+        found: Any = db.execute("SELECT coalesce(max(id), 0) FROM commits").get
+        return int(found)
+    finally:
+        db.close(True)
+
+
 def stored_bytes(found: Found) -> int:
     """How much room the store takes."""
     if not found.location.holds_objects:

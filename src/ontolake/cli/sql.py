@@ -44,8 +44,11 @@ def sql(
             raise typer.BadParameter("--json, --csv and --as-of need a statement", param_hint="SQL")
         from ontolake.cli.sql_shell import Shell
 
-        with _open(url, branch, database, readonly=False) as opened:
-            code = Shell(opened).run()
+        shell = Shell(url, lambda: _open(url, branch, database, readonly=False))
+        try:
+            code = shell.run()
+        finally:
+            shell.close()
         raise typer.Exit(code)
     text = sys.stdin.read() if statement == "-" else statement
     with _open(url, branch, database, readonly=_only_reads(text)) as opened:

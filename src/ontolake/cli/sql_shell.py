@@ -6,12 +6,14 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ontolake.cli.output import Column, Out, Report, say_error
 from ontolake.cli.sql import each_result, show
 from ontolake.errors import Invalid, OntolakeError
+from ontolake.urls import detect
 
 if TYPE_CHECKING:
     from ontolake.sql import Database
@@ -36,12 +38,26 @@ _HISTORY = "ONTO_HISTORY"
 class Shell:
     """Reads statements, runs them and shows what they give, until there are no more."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, url: str, open_tables: Callable[[], Database]) -> None:
+        """The tables are opened when something asks for them, so that nothing is made where nothing is run."""
+        self._url = url
+        self._open = open_tables
+        self._opened: Database | None = None
         self._out = Out(False)
         self._timing = False
         self._failed = 0
         self._words: list[str] = []
+
+    @property
+    def _database(self) -> Database:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def close(self) -> None:
+        """Close the tables, if they were opened."""
+        if self._opened is not None:
+            self._opened.close()
 
     def run(self) -> int:
         """Talk. An error is shown and the talk goes on. Returns the exit code: that of the first error of a script."""
@@ -50,7 +66,8 @@ class Shell:
         interactive = sys.stdin.isatty()
         if interactive:
             self._prepare()
-            print(f"{self._database.url}, version {self._database.version()}. \\? for help.")
+            there = "nothing there yet" if detect(self._url) is None else f"version {self._database.version()}"
+            print(f"{self._url}, {there}. \\? for help.")
         pending = ""
         while True:
             prompt = "" if not interactive else "sql> " if not pending else "...> "
@@ -158,9 +175,10 @@ class Shell:
     def _complete(self, text: str, state: int) -> str | None:
         if state == 0:
             names = {*WORDS}
-            with contextlib.suppress(OntolakeError):
-                for full, table in self._database.catalog().by_full_name.items():
-                    names |= {full, table.name, *table.by_name}
+            if self._opened is not None:
+                with contextlib.suppress(OntolakeError):
+                    for full, table in self._opened.catalog().by_full_name.items():
+                        names |= {full, table.name, *table.by_name}
             self._words = sorted(name for name in names if name.lower().startswith(text.lower()))
         return self._words[state] if state < len(self._words) else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ontolake.errors import Invalid, NotFound
 from ontolake.storage import BranchRef, Lsn, PageId, Storage
 
@@ -27,6 +29,22 @@ def _commit_at(storage: Storage, branch: BranchRef, at: Lsn) -> Lsn:
         return storage.get_page(HEADER_PAGE, at, branch=branch.id).lsn
     except NotFound:
         return Lsn(0)
+
+
+def last_lsn(newest: int, holds: Callable[[int], bool]) -> int:
+    """The last LSN below `newest` at which a condition holds that holds up to some LSN: found by halving.
+
+    It counts as holding where `holds` raises `NotFound`: that is no longer kept, or before the first commit.
+    """
+    low, high = 0, newest
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            is_low = holds(middle)
+        except NotFound:
+            is_low = True
+        low, high = (middle, high) if is_low else (low, middle)
+    return low
 
 
 def check_begins_at_commit(storage: Storage, branch: BranchRef) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ontolake import engine, faults, urls
+from ontolake.engine.moments import commit_at, last_lsn
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branch
 from ontolake.sql import homes
@@ -119,19 +120,10 @@ class Branches:
             return self._commit_lsn(storage, parent, high)
         if not 0 <= version < newest:
             raise NotFound(f"{parent} has no version {version}", hint=f"its newest is {newest}")
-        low = 0
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                before = self._version(parent, middle)
-            except NotFound:
-                before = -1
-            low, high = (middle, high) if before <= version else (low, middle)
+        low = last_lsn(high, lambda lsn: self._version(parent, lsn) <= version)
         if self._version(parent, low) != version and whole:
             raise NotFound(f"version {version} of {parent} is no longer kept")
         return self._commit_lsn(storage, parent, low)
 
     def _commit_lsn(self, storage: Storage, parent: str, lsn: int) -> int:
-        from ontolake.engine.moments import commit_at
-
         return commit_at(storage, storage.resolve_branch(parent), lsn)
