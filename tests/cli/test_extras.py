@@ -87,7 +87,9 @@ WAYS = {
     ], ["from ontolake.graph import Graph; Graph.open('graph/')"]),
     "datafusion": ("graph", ["graph sql graph/ SELECT"], [
         "from ontolake.graph import Graph; Graph.open('graph/').snapshot().sql('SELECT 1')"]),
-    "sqlglot": ("sql", [*(command.replace("URL", "tables.db") for command in ANY), "sql tables.db SELECT"], []),
+    "sqlglot": ("sql", [*(command.replace("URL", "tables.db") for command in ANY), "sql tables.db SELECT",
+                        "sql ranges tables.db"],
+                ["from ontolake.sql import open_database", "import ontolake.sql.dbapi", "import ontolake.sql.types"]),
     "pyspark": ("spark", [
         "pipeline run things.py --store things.db", "pipeline plan things.py", "spark verify lake/",
         "spark export lake/ -o out", "spark convert lake/ copy/", "spark reindex lake/",
@@ -127,3 +129,15 @@ def test_a_missing_package_is_told_with_the_extra_that_brings_it(module: str, fo
         assert "amaged" not in out + err, way
     made = [path.name for path in folder.rglob("*") if path not in before and "__pycache__" not in str(path)]
     assert set(made) <= {"tables.db-shm", "tables.db-wal"}  # which readers of SQLite leave
+
+
+@pytest.mark.slow
+def test_sql_tables_without_their_executor_name_the_extra(folder: Path) -> None:
+    """Statements that need no executor work; those that do say what to install, and change nothing."""
+    need = ["sql tables.db SELECT(abs(id))FROM/**/x", "sql tables.db INSERT/**/INTO/**/x/**/SELECT(abs(1))"]
+    code = "from ontolake.sql import open_database; open_database('tables.db').query('SELECT abs(id) FROM x')"
+    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(["datafusion", need, [code]])], cwd=folder, text=True,
+                          capture_output=True, check=True)
+    for way, (code, out, err) in json.loads(done.stdout).items():
+        assert code == 2, f"{way}: {out}{err}"
+        assert "pip install 'ontolake[sql]'" in err, f"{way}: {err}"

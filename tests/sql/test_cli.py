@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from ontolake.cli import main
+from ontolake.sql import open_database
 
 
 @pytest.fixture
@@ -105,3 +107,24 @@ def test_the_verbs_of_any_store_know_tables(shop: str, capsys: pytest.CaptureFix
     for verb in ("info", "log", "verify", "export", "gc"):
         assert main([verb, shop]) == 0, verb
     assert "main.public.item" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\\?\n", "\\q\n", "\\timing\n", "help\nquit\n"])
+def test_a_talk_in_which_nothing_is_run_makes_no_file(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    for name in ("new.db", f"file://{tmp_path}/pages.db", f"file://{tmp_path}/objects"):
+        monkeypatch.chdir(tmp_path)
+        assert main(["sql", name]) == 0
+    for statement in ("", "  ", ";", "/* nothing */"):
+        assert main(["sql", "new.db", statement]) != 0
+    assert list(tmp_path.iterdir()) == []
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_talk_makes_the_tables_that_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("CREATE TABLE t (id INT PRIMARY KEY);\nINSERT INTO t VALUES (1);"))
+    assert main(["sql", f"{tmp_path}/new.db"]) == 0
+    with open_database(f"{tmp_path}/new.db", readonly=True) as db:
+        assert db.execute("SELECT * FROM t").fetchall() == [(1,)]

@@ -3,25 +3,28 @@
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
 """
 
-from ontolake.sql.database import Database, open_database
-from ontolake.sql.errors import (
-    CheckError,
-    ConstraintError,
-    DataError,
-    DefinitionError,
-    DuplicateNameError,
-    LayoutError,
-    NotNullError,
-    SerializationError,
-    SqlError,
-    SqlSyntaxError,
-    TransactionError,
-    TypeMismatchError,
-    UniqueError,
-    UnknownNameError,
-    UnsupportedError,
-)
-from ontolake.sql.results import Result
+from ontolake.extras import needs
+
+with needs("sql", "ontolake.sql"):
+    from ontolake.sql.database import Database, open_database
+    from ontolake.sql.errors import (
+        CheckError,
+        ConstraintError,
+        DataError,
+        DefinitionError,
+        DuplicateNameError,
+        LayoutError,
+        NotNullError,
+        SerializationError,
+        SqlError,
+        SqlSyntaxError,
+        TransactionError,
+        TypeMismatchError,
+        UniqueError,
+        UnknownNameError,
+        UnsupportedError,
+    )
+    from ontolake.sql.results import Result
 
 __all__ = [
     "CheckError",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake.extras import needs
 from ontolake.sql import functions
 from ontolake.sql.adapting import adapted
 from ontolake.sql.errors import (
@@ -41,7 +42,8 @@ def _config(parallel: bool) -> SessionConfig:
 
 def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
     """A statement over tables, ready to run. Raises `SqlError`."""
-    from datafusion import SessionContext
+    with needs("sql", "a query of SQL tables"):
+        from datafusion import SessionContext
 
     tree = guarded(adapted(tree, tables), tables)
     big = any(table.num_rows > _BIG for table in tables.values())

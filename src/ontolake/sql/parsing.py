@@ -259,6 +259,10 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
             raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
                                  position=_unshifted(begins, shifts) + 1)
         found_kind = "select"
+    for node in tree.find_all(exp.Subquery, exp.Paren):
+        if isinstance(node.this, exp.Table) and not node.this.args.get("joins"):
+            raise SqlSyntaxError(f"{node.sql(DIALECT)} is neither a query nor a join",
+                                 hint="name a table without parentheses")  # fmt: skip
     return Statement(found_kind, written, begins, tree, shifts=shifts)
 
 
