@@ -11,7 +11,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-seam test test-fast lint bench mutants docs constraints clean
+.PHONY: help setup java postgres demo demo-seam test test-fast differential lint bench mutants docs constraints clean
 
 help:    ## this list
 	@sed -nE 's/^([a-z-]+):[a-z ]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,6 +21,11 @@ setup:  ## install everything into .venv, and nothing else
 
 java:
 	@tools/need-java
+
+postgres:
+	@tools/need-postgres
+
+test differential: postgres
 
 ifneq ($(SPARK_TARGETS),)
 $(SPARK_TARGETS): java
@@ -37,6 +42,9 @@ test: setup  ## all tests
 
 test-fast: setup  ## the tests for working: no slow ones, under two minutes
 	@$(PYTEST) -m "not slow" --hypothesis-profile=quick $(ARGS)
+
+differential: setup  ## compare many more random SQL statements with PostgreSQL; DIFFERENTIAL=20000, DIFFERENTIAL_SEED=…
+	@DIFFERENTIAL=$(or $(DIFFERENTIAL),5000) $(PYTEST) tests/sql/test_differential.py $(ARGS)
 
 lint: setup  ## ruff, mypy strict
 	@$(PY) -m ruff check --quiet .
