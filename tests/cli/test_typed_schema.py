@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,19 +121,86 @@ def test_migrate_shows_first_and_needs_the_token(onto, shop, changed: Path) -> N
     assert onto("verify", *shop.at).code == 0
 
 
-def test_the_past_before_a_migration_is_told_apart_from_nothing(onto, native, tmp_path: Path) -> None:
+@pytest.fixture
+def migrated(onto, shop, tmp_path: Path) -> str:
+    """The shop after its customers were migrated by commit 3; the module with their class and the upgrader."""
+    path = tmp_path / "changed_types.py"
+    path.write_text(CHANGED.format(name="Customer") + "\n\n@upgrader('Customer', from_version=1)\n"
+                    "def up(row):\n    return {'id': row['id'], 'label': row['name'], 'points': 0}\n")
+    assert onto("migrate", *shop.at, "--models", f"{path}:Customer", "--force").code == 0
+    return f"{path}:Customer"
+
+
+BEFORE = {"reason": "commit_before_activation", "activation_commit_id": 3}
+
+
+def test_queries_read_the_past_by_its_own_schema_and_say_so(onto, shop, migrated: str) -> None:
+    query = ("query", "entities", "Customer", *shop.at)
+    before = onto(*query, "--as-of", "1", "--order-by", "id", "--json")
+    assert "born" in before.document["rows"][0]["fields"]
+    assert [row["fields"]["name"] for row in before.document["rows"]] == ["Ada", "Bob\tthe second"]
+    assert before.document["diagnostics"] == BEFORE
+    assert "warning: commit 1 lies before commit 3, which began the current schema; rows are shown by the schema of" \
+        in before.err  # fmt: skip
+    plain = onto(*query, "--as-of", "2", "-w", "name=Bob", "--format", "csv")
+    assert plain.out.splitlines()[1].startswith("c2,")
+    assert plain.err.startswith("warning: commit 2 lies before commit 3")
+    counted = onto(*query, "--as-of", "1", "--count", "--json")
+    assert counted.document == {"type": "Customer", "count": 2, "diagnostics": BEFORE}
+    assert onto(*query, "--as-of", "1", "--history", "--count").out == "2\n"
+    assert "has no field 'label'" in onto(*query, "--as-of", "1", "-w", "label=x").err
+    history = onto(*query, "--history", "--json")
+    assert ("warning: states from before commit 3 have another schema and are left out; --as-of 2 shows them"
+            in history.err) == (shop.engine == "v2")  # fmt: skip
+    assert history.document.get("diagnostics") == ({"history_begins_at": 3} if shop.engine == "v2" else None)
+    now = onto(*query, "--as-of", "3", "--json")
+    assert ("diagnostics" in now.document, now.err) == (False, "")
+    assert onto(*query, "--as-of", "9").code == 5
+
+
+def test_queries_lift_the_past_by_the_upgraders_of_the_models(onto, shop, migrated: str) -> None:
+    query = ("query", "entities", "Customer", *shop.at, "--as-of", "1", "--schema", "current")
+    lifted = onto(*query, "--models", migrated, "-w", "label=Ada", "--json")
+    assert [row["fields"] for row in lifted.document["rows"]] == [{"id": "c1", "label": "Ada", "points": 0}]
+    assert (lifted.document["diagnostics"], "rows are shown as the current schema has them" in lifted.err) == (
+        BEFORE, True)  # fmt: skip
+    assert onto(*query, "--schema", "other").code == 2
+
+
+def test_traversals_read_the_past_by_its_own_schema(onto, shop, migrated: str) -> None:
+    ways = onto("query", "traverse", "Customer", "c1", *shop.at, "--via", "Placed", "--as-of", "1", "--json")
+    (path,) = ways.document["paths"]
+    assert (path["entities"][0]["fields"]["name"], path["relations"][0]["fields"]["count"]) == ("Ada", 3)
+    assert ways.document["diagnostics"] == BEFORE
+    assert "warning: commit 1" in ways.err
+
+
+def test_the_past_is_exported_compared_and_examined_by_its_own_schema(onto, shop, migrated: str) -> None:
+    def customers(*options: str) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in onto("export", shop.url, "--type", "Customer", *options).out.splitlines()]
+        assert set(found[0]["schema"]["fields"]) == set(found[1]["fields"])
+        return [one["fields"] for one in found[1:]]
+
+    assert [row["name"] for row in customers("--as-of", "1")] == ["Ada", "Bob\tthe second"]
+    assert [row["label"] for row in customers()] == ["Ada", "Bob"]
+    changes = onto("diff", shop.url, "2", "--json").document["changes"]
+    assert [(one["key"], one["kind"], one["before"]["name"], one["after"]["label"]) for one in changes] == [
+        ("c1", "update", "Ada", "Ada"), ("c2", "update", "Bob", "Bob")]  # fmt: skip
+    first = onto("commits", "examine", "1", *shop.at, "--type", "Customer", "--json").document["changes"]
+    assert [(one["change"], one["after"]["name"]) for one in first] == [
+        ("insert", "Ada"), ("insert", "Bob\tthe second")]  # fmt: skip
+    third = onto("commits", "examine", "3", *shop.at).out
+    assert 'label: (no such field) → "Ada"' in third
+    assert 'name: "Ada" → (no such field)' in third
+    assert [one["id"] for one in onto("log", shop.url, "--json").document["commits"]] == [3, 2, 1]
+
+
+def test_models_of_before_a_migration_are_refused(onto, native, tmp_path: Path) -> None:
     path = tmp_path / "changed_types.py"
     path.write_text(CHANGED.format(name="Customer") + "\n\n@upgrader('Customer', from_version=1)\n"
                     "def up(row):\n    return {'id': row['id'], 'label': row['name'], 'points': 0}\n")
     assert onto("migrate", *native.at, "--models", f"{path}:Customer", "--force").code == 0
-    before = onto("query", "entities", "Customer", *native.at, "--as-of", "1", "--json").document
-    assert before["rows"] == []
-    assert before["diagnostics"] == {"reason": "commit_before_activation", "activation_commit_id": 3}
-    plain = onto("query", "entities", "Customer", *native.at, "--as-of", "1")
-    assert "note: the current schema is that of commit 3" in plain.err
-    assert onto("diff", native.url, "1").code == 5
-    outdated = onto("query", "entities", "Customer", *native.at, "--models", native.models)
-    assert outdated.code == 3
+    assert onto("query", "entities", "Customer", *native.at, "--models", native.models).code == 3
 
 
 def test_a_migration_that_cannot_be_done_leaves_everything(onto, native, tmp_path: Path) -> None:

@@ -75,14 +75,24 @@ def examine(
 
 
 def _changes(store: TypedStore, commit: int, types: Any) -> Any:
+    """What a commit did, by the schemas of its time; of a migration, how rows were and what they became."""
+    from ontolake.cli.verbs import plain
     from ontolake.ontology.plain import plain_key, record
+    from ontolake.ontology.versioned import table_of
 
-    for info in types:
-        for change in store.repository.commit_changes(commit, info):
-            before = None if change.before is None else record(info, change.before)
-            yield {"kind": info.kind, "type": info.name, "key": plain_key(info, change.after),
-                   "change": "insert" if before is None else "update", "before": before,
-                   "after": record(info, change.after)}  # fmt: skip
+    before, after = store.snapshot(commit - 1), store.snapshot(commit)
+    for known in types:
+        if not before.same_schema(after, table_of(known)):
+            for change in store.commit_changes(commit, [known]):
+                yield {"kind": known.kind, "type": known.name, "key": plain(change.key), "change": change.kind.value,
+                       "before": plain(change.before), "after": plain(change.after)}  # fmt: skip
+            continue
+        info = after.type_of(table_of(known))
+        for one in store.repository.commit_changes(commit, info):
+            old = None if one.before is None else record(info, one.before)
+            yield {"kind": info.kind, "type": info.name, "key": plain_key(info, one.after),
+                   "change": "insert" if old is None else "update", "before": old,
+                   "after": record(info, one.after)}  # fmt: skip
 
 
 def _shown_key(key: Any) -> str:
@@ -94,6 +104,10 @@ def _shown(change: dict[str, Any]) -> str:
     before, after = change["before"], change["after"]
     if before is None:
         return jsons.dumps(after, ensure_ascii=False)
-    return ", ".join(f"{name}: {jsons.dumps(before[name], ensure_ascii=False)} → "
-                     f"{jsons.dumps(value, ensure_ascii=False)}"
-                     for name, value in after.items() if value != before[name])  # fmt: skip
+    names = [name for name in {**after, **before} if name not in after or name not in before
+             or after[name] != before[name]]  # fmt: skip
+    return ", ".join(f"{name}: {_told(before, name)} → {_told(after, name)}" for name in names)
+
+
+def _told(row: dict[str, Any], name: str) -> str:
+    return jsons.dumps(row[name], ensure_ascii=False) if name in row else "(no such field)"

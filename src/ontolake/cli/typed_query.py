@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -11,11 +12,18 @@ from ontolake.cli.output import Json, Out
 from ontolake.cli.typed_options import AsOf, Branch, Db, Models, StorageUri, TypeName, open_typed, place
 
 if TYPE_CHECKING:
-    from ontolake.model.types import Kind
+    from ontolake.model.types import Kind, TypeInfo
     from ontolake.ontology.query import Query
     from ontolake.ontology.typed_store import TypedStore
 
 app = typer.Typer(no_args_is_help=True, help="Ask a typed store.", rich_markup_mode="rich")
+
+
+class Schema(StrEnum):
+    """How rows from before a migration are read."""
+
+    STORED = "stored"
+    CURRENT = "current"
 
 
 class Format(StrEnum):
@@ -33,6 +41,9 @@ OrderBy = Annotated[list[str] | None, typer.Option("--order-by", metavar="FIELD"
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
 Offset = Annotated[int | None, typer.Option("--offset", metavar="N", min=0, help="Leave so many out first.")]
 History = Annotated[bool, typer.Option("--history", help="Every state that ever was, not only the latest.")]
+By = Annotated[Schema, typer.Option(
+    "--schema", help="Rows from before a migration: as they were stored, or by the current schema, through the "
+                     "upgraders of --models.")]
 Count = Annotated[bool, typer.Option("--count", help="Only how many there are.")]
 Shape = Annotated[Format | None, typer.Option("--format", help="A table, if left out; arrow is an IPC stream.")]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")]
@@ -41,54 +52,110 @@ Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", he
 @app.command()
 def entities(
     type: TypeName, where: Where = None, order_by: OrderBy = None, limit: Limit = None, offset: Offset = None,
-    as_of: AsOf = None, history: History = False, count: Count = False, format: Shape = None, output: Output = None,
+    as_of: AsOf = None, schema: By = Schema.STORED, history: History = False, count: Count = False,
+    format: Shape = None, output: Output = None,
     db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Entities of a type."""
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
-        query = _query(store, type, "entity", where, order_by, limit, offset, as_of, history)
-        _answer(store, type, query, _format(format, json), count, output)
+        past = Past(store, as_of, schema)
+        query = _query(past, type, "entity", where, order_by, limit, offset, history)
+        _answer(past, type, query, _format(format, json), count, output)
 
 
 @app.command()
 def relations(
     type: TypeName, where: Where = None, order_by: OrderBy = None, limit: Limit = None, offset: Offset = None,
-    as_of: AsOf = None, history: History = False, count: Count = False, format: Shape = None, output: Output = None,
+    as_of: AsOf = None, schema: By = Schema.STORED, history: History = False, count: Count = False,
+    format: Shape = None, output: Output = None,
     db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Relations of a type. Filters reach its ends: [dim]--where left.tier=gold[/]"""
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
-        query = _query(store, type, "relation", where, order_by, limit, offset, as_of, history)
-        _answer(store, type, query, _format(format, json), count, output)
+        past = Past(store, as_of, schema)
+        query = _query(past, type, "relation", where, order_by, limit, offset, history)
+        _answer(past, type, query, _format(format, json), count, output)
+
+
+class Past:
+    """The moment that a command asks about, and the types as it reads them. Raises `UnknownCommitError`."""
+
+    def __init__(self, store: TypedStore, as_of: int | None, schema: Schema) -> None:
+        from ontolake.ontology.bounds import check_commits
+
+        check_commits(store.repository, as_of)
+        self.store = store
+        self.as_of = as_of
+        self._schema = schema
+        self._types: Mapping[tuple[Kind, str], TypeInfo] = {}
+        if as_of is not None and schema is Schema.STORED:
+            from ontolake.ontology.past import types_at
+
+            self._types = types_at(store.repository, store.types, as_of)
+
+    def find(self, name: str, kind: Kind) -> TypeInfo:
+        """The type of a name, as the commit has it if rows are read by the schema of their time."""
+        found = self.store.find(name, kind)
+        return self._types.get((kind, found.name), found)
+
+    def start(self, info: TypeInfo) -> Query[Any]:
+        """A query of a type at the moment."""
+        start, cls = self.store.query(), cast("Any", info.cls)
+        query: Query[Any] = start.entities(cls) if info.kind == "entity" else start.relations(cls)
+        return query if self.as_of is None else query.as_of(self.as_of, schema=self._schema.value)
+
+    def diagnostics(self, query: Query[Any]) -> dict[str, Any]:
+        """What to warn of: a moment before the current schema of a type, and a history that lacks earlier states."""
+        from ontolake.model.types import type_info
+        from ontolake.ontology.past import outdated
+
+        repository, found = self.store.repository, dict[str, Any]()
+        infos = [type_info(cls) for cls in query.types]
+        since = max([*(repository.activation(info) for info in infos),
+                     *(era.since for era in outdated(repository, infos, self.as_of or 0))], default=0)
+        if self.as_of is not None and self.as_of < since:
+            found = {"reason": "commit_before_activation", "activation_commit_id": since}
+        begun = self._begun(infos[0])
+        return {**found, "history_begins_at": begun} if query.has_history and begun else found
+
+    def _begun(self, info: TypeInfo) -> int:
+        """The commit with which the history of a type begins, if there are states before it that it leaves out."""
+        from ontolake.ontology.past import era_at
+
+        repository = self.store.repository
+        if self._schema is Schema.CURRENT and self.as_of is not None:
+            return 0
+        if self.as_of is None and not repository.activation(info):
+            return 0  # states of all versions are shown
+        era = era_at(repository, info.kind, info.name, repository.head() if self.as_of is None else self.as_of)
+        return 0 if era is None else era.since
+
+    def warn(self, diagnostics: dict[str, Any]) -> None:
+        """Say so to people."""
+        if "activation_commit_id" in diagnostics:
+            how = "by the schema of their time" if self._schema is Schema.STORED else "as the current schema has them"
+            typer.echo(f"warning: commit {self.as_of} lies before commit {diagnostics['activation_commit_id']}, which "
+                       f"began the current schema; rows are shown {how}", err=True)
+        if "history_begins_at" in diagnostics:
+            begun = diagnostics["history_begins_at"]
+            typer.echo(f"warning: states from before commit {begun} have another schema and are left out; "
+                       f"--as-of {begun - 1} shows them", err=True)
 
 
 def _query(
-    store: TypedStore, name: str, kind: Kind, where: list[str] | None, order_by: list[str] | None, limit: int | None,
-    offset: int | None, as_of: int | None, history: bool,
+    past: Past, name: str, kind: Kind, where: list[str] | None, order_by: list[str] | None, limit: int | None,
+    offset: int | None, history: bool,
 ) -> Query[Any]:  # fmt: skip
     from ontolake.ontology.wheretext import parse_order, parse_where
 
-    info, start = store.find(name, kind), store.query()
-    cls: Any = info.cls
-    query: Query[Any] = start.entities(cls) if kind == "entity" else start.relations(cls)
-    query = query.where(*(parse_where(text, info) for text in where or ()))
+    info = past.find(name, kind)
+    query = past.start(info).where(*(parse_where(text, info) for text in where or ()))
     query = query.order_by(*(parse_order(text, info) for text in order_by or ()))
     if limit is not None:
         query = query.limit(limit)
     if offset is not None:
         query = query.offset(offset)
-    if history:
-        query = query.with_history()
-    return _bounded(store, query, as_of)
-
-
-def _bounded(store: TypedStore, query: Query[Any], as_of: int | None) -> Query[Any]:
-    from ontolake.ontology.bounds import check_commits
-
-    if as_of is None:
-        return query
-    check_commits(store.repository, as_of)
-    return query.as_of(as_of)
+    return query.with_history() if history else query
 
 
 def _format(format: Format | None, json: bool) -> Format:
@@ -97,21 +164,12 @@ def _format(format: Format | None, json: bool) -> Format:
     return Format.JSON if json else format or Format.TABLE
 
 
-def _diagnostics(store: TypedStore, query: Query[Any]) -> dict[str, Any]:
-    """Why there may be less than expected: the moment lies before the current schema."""
-    from ontolake.ontology.query import diagnostics
-
-    return diagnostics(store.repository, *query.asked)
-
-
 def _answer(
-    store: TypedStore, name: str, query: Query[Any], format: Format, count: bool, output: str | None
+    past: Past, name: str, query: Query[Any], format: Format, count: bool, output: str | None
 ) -> None:  # fmt: skip
     from ontolake.cli.typed_rows import write_rows
-    from ontolake.model.types import type_info
 
-    plan, values = query.asked
-    diagnostics = _diagnostics(store, query)
+    diagnostics = past.diagnostics(query)
     if count:
         number = query.count()
         if format is Format.JSON:
@@ -119,15 +177,9 @@ def _answer(
         else:
             Out(False).say(str(number))
     else:
-        write_rows(store.repository, type_info(plan.root), plan, values, format, output, diagnostics)
-    if format is not Format.JSON:
-        _note(diagnostics)
-
-
-def _note(diagnostics: dict[str, Any]) -> None:
-    if diagnostics:
-        typer.echo(f"note: the current schema is that of commit {diagnostics['activation_commit_id']} and later; "
-                   "what was before cannot be asked by it", err=True)
+        with query.question() as question:
+            write_rows(question, format, output, diagnostics)
+    past.warn(diagnostics)
 
 
 @app.command()
@@ -138,7 +190,7 @@ def traverse(
         "--via", metavar="RELATION", help="Go over this relation; several are several steps. R:reverse turns it.")],
     where: Annotated[list[str] | None, typer.Option("--where", "-w", metavar="FILTER",
                                                     help="What the entities at the end must fulfil.")] = None,
-    as_of: AsOf = None, limit: Limit = None, count: Count = False,
+    as_of: AsOf = None, schema: By = Schema.STORED, limit: Limit = None, count: Count = False,
     db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Ways that lead from one entity over relations."""
@@ -149,10 +201,10 @@ def traverse(
     from ontolake.ontology.wheretext import parse_where, read_value
 
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
-        info = store.find(type, "entity")
-        cls: Any = info.cls
-        key_is = FieldRef[Any](Ref(cls, info.keys[0].name)) == read_value(info.keys[0], key)
-        query: Query[Any] = _bounded(store, store.query().entities(cls).where(key_is), as_of)
+        past = Past(store, as_of, schema)
+        info = past.find(type, "entity")
+        key_is = FieldRef[Any](Ref(info.cls, info.keys[0].name)) == read_value(info.keys[0], key)
+        query = past.start(info).where(key_is)
         if query.first() is None:
             raise NotFound(f"there is no {info.name} {key!r}" + (f" as of commit {as_of}" if as_of is not None else ""),
                            hint=f"see onto query entities {info.name}")
@@ -161,17 +213,18 @@ def traverse(
             if way not in ("", "forward", "reverse"):
                 raise typer.BadParameter(f"{step!r}: a relation is taken forward or in reverse", param_hint="--via")
             direction: Any = way or None
-            relation: Any = store.find(name, "relation").cls
+            relation: Any = past.find(name, "relation").cls
             query = query.via(relation, direction=direction)
-        end = type_info(query.asked[0].types[-1])
+        end = type_info(query.types[-1])
         query = query.where(*(parse_where(text, end) for text in where or ()))
         if limit is not None:
             query = query.limit(limit)
-        diagnostics = _diagnostics(store, query)
+        diagnostics = past.diagnostics(query)
         if count:
             number = query.count()
-            Out(json).document({"count": number}) if json else Out(json).say(str(number))
+            told = {"count": number, **({"diagnostics": diagnostics} if diagnostics else {})}
+            Out(json).document(told) if json else Out(json).say(str(number))
         else:
-            write_paths(Out(json), store.repository, *query.asked, diagnostics)
-        if not json:
-            _note(diagnostics)
+            with query.question() as question:
+                write_paths(Out(json), question, diagnostics)
+        past.warn(diagnostics)

@@ -20,8 +20,7 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.plain import plain, plain_key, record
 
 if TYPE_CHECKING:
-    from ontolake.ontology.plan import Plan, Values
-    from ontolake.ontology.repository import Repository
+    from ontolake.ontology.question import Question
 
 _NUMBERS = ("int", "float", "Decimal")
 
@@ -51,18 +50,17 @@ def redirected(output: str | None) -> Iterator[None]:
             partial.unlink()
 
 
-def write_rows(
-    repository: Repository, info: TypeInfo, plan: Plan, values: Values, format: Format, output: str | None,
-    diagnostics: dict[str, Any],
-) -> None:  # fmt: skip
+def write_rows(question: Question, format: Format, output: str | None, diagnostics: dict[str, Any]) -> None:
     """The answer to a query for rows."""
+    source, plan, values, _ = question
+    info = type_info(plan.root)
     if format is Format.ARROW and output is None and sys.stdout.isatty():
         raise typer.BadParameter("a terminal cannot show Arrow", param_hint="--format")
     with redirected(output):
         if format is Format.ARROW:
-            _arrow(repository.run_arrow(plan, values), sys.stdout)
+            _arrow(source.run_arrow(plan, values), sys.stdout)
             return
-        rows = repository.run(plan, values)
+        rows = source.run(plan, values)
         if format is Format.JSON:
             head = {"type": info.name, "kind": info.kind, **({"diagnostics": diagnostics} if diagnostics else {})}
             Out(True).records(head, "rows", ({"key": plain_key(info, row), "fields": record(info, row),
@@ -106,16 +104,14 @@ def _cells(info: TypeInfo, row: Sequence[Any]) -> list[Any]:
             if any(character in value for character in "\t\n\r") else value for value in _values(info, row)]
 
 
-def write_paths(
-    out: Out, repository: Repository, plan: Plan, values: Values, diagnostics: dict[str, Any]
-) -> None:  # fmt: skip
+def write_paths(out: Out, question: Question, diagnostics: dict[str, Any]) -> None:
     """The answer to a query for paths."""
-    types = [type_info(cls) for cls in plan.types]
+    types = [type_info(cls) for cls in question.plan.types]
     widths = [len(info.all_columns) + 1 for info in types]
     starts = [sum(widths[:number]) for number in range(len(widths))]
     parts = (
         [(info, row[start : start + width]) for info, start, width in zip(types, starts, widths, strict=True)]
-        for row in repository.run(plan, values)
+        for row in question.source.run(question.plan, question.values)
     )
     if out.json:
         head = {"via": [info.name for info in types[1::2]], **({"diagnostics": diagnostics} if diagnostics else {})}

@@ -83,7 +83,7 @@ class Lifted:
         for old, new in pairwise(versions):
             numbers = range(old.schema_version_id, new.schema_version_id)
             given = [self._upgraders.get((info.name, number)) for number in numbers]
-            step = None if any(given) else additive(info, old, new, last=new is versions[-1])
+            step = None if any(given) else additive(info, old, new)
             if step is not None:
                 found.append(step)
             found += [one for one in given if one is not None]
@@ -116,7 +116,7 @@ def _lifted(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], rows:
             yield (*after, commits[tuple(map(str, after[:width]))])
 
 
-def additive(info: TypeInfo, old: SchemaVersion, new: SchemaVersion, *, last: bool) -> Upgrader | None:
+def additive(info: TypeInfo, old: SchemaVersion, new: SchemaVersion) -> Upgrader | None:
     """What makes rows of a version rows of the next where no upgrader has to say how; None where one has to.
 
     Fields may be added that have a default or can be None, or be dropped, or take more types than before. Fields that
@@ -133,7 +133,7 @@ def additive(info: TypeInfo, old: SchemaVersion, new: SchemaVersion, *, last: bo
     columns = {column.stored: column for column in info.all_columns}
     nullable = StoredType(new.schema).by_name
     for name in added:
-        if not (name in columns and columns[name].default is not UNSET) and (last or not nullable[name].nullable):
+        if not (name in columns and columns[name].default is not UNSET) and not nullable[name].nullable:
             return None
 
     def step(row: dict[str, Any]) -> dict[str, Any]:

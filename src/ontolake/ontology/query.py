@@ -73,10 +73,24 @@ class Query(Generic[T]):
     def _with(self, plan: Plan, values: Values | None = None) -> Self:
         return type(self)(self._repository, self._check, plan, self._values if values is None else values, self._past)
 
+    def question(self) -> AbstractContextManager[Question]:
+        """Whom to ask what, as data, for tools that want rows as they are stored."""
+        return self._question(self._plan, self._values)
+
     @property
-    def asked(self) -> tuple[Plan, Values]:
-        """What the repository is asked, as data, for tools that want rows as they are stored."""
-        return self._plan, self._values
+    def types(self) -> tuple[Any, ...]:
+        """The types along the path: the first one, then the relation and the entity of each step."""
+        return self._plan.types
+
+    @property
+    def has_history(self) -> bool:
+        """Whether every state of a row is asked for."""
+        return self._plan.history
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """Why results may be fewer than expected; empty if there is nothing to say."""
+        return diagnostics(self._repository, self._plan, self._values) if self._past is None else {}
 
     # what to read
     def where(self, *conditions: Condition) -> Self:
@@ -161,9 +175,7 @@ class Query(Generic[T]):
     def collect(self) -> Results[T]:
         """All results."""
         with self._question(self._plan, self._values) as question:
-            found = self._found(question, self._values)
-            told = diagnostics(self._repository, self._plan, self._values) if self._past is None else {}
-        return Results(cast("list[T]", found), told)
+            return Results(cast("list[T]", self._found(question)), self.diagnostics)
 
     def first(self) -> T | None:
         """The first result, or None."""
@@ -177,7 +189,7 @@ class Query(Generic[T]):
             found = hydrator(plan.root)(self._repository.run(plan, values))  # lookups by key take no detours
         else:
             with self._question(plan, values) as question:
-                found = self._found(question, values)
+                found = self._found(question)
         return found[0] if found else None
 
     def to_arrow(self) -> pa.Table:
@@ -185,15 +197,15 @@ class Query(Generic[T]):
         if self._plan.hops:
             raise QueryError("paths have no Arrow form", hint="query the relation, or collect() the paths")
         with self._question(self._plan, self._values) as question:
-            return question.source.run_arrow(question.plan, self._values)
+            return question.source.run_arrow(question.plan, question.values)
 
     def _question(self, plan: Plan, values: Values) -> AbstractContextManager[Question]:
         return question_of(self._repository, plan, values, self._past)
 
-    def _found(self, question: Question, values: Values) -> list[Any]:
+    def _found(self, question: Question) -> list[Any]:
         """The objects or paths of an answer."""
         plan = question.plan
-        rows = question.source.run(plan, values)
+        rows = question.source.run(plan, question.values)
         return _paths(question, list(rows)) if plan.hops else question.objects(plan.root, rows)
 
     # aggregates

@@ -43,6 +43,7 @@ class Question(NamedTuple):
 
     source: Source
     plan: Plan
+    values: Values
     same: Mapping[Any, Any] = {}
 
     def objects(self, cls: Any, rows: Iterable[Row]) -> list[Any]:
@@ -70,7 +71,7 @@ def question_of(repository: Repository, plan: Plan, values: Values, past: Past |
     Raises `UnknownCommitError` for a bound beyond the head, and `QueryError` for what cannot be read so.
     """
     if values.as_of is None and values.since is None and past is None:
-        yield Question(repository, plan)
+        yield Question(repository, plan, values)
         return
     with repository.reading():
         check_commits(repository, values.as_of, values.since)
@@ -79,10 +80,11 @@ def question_of(repository: Repository, plan: Plan, values: Values, past: Past |
 
 def _question(repository: Repository, plan: Plan, values: Values, past: Past | None) -> Question:
     if past is None:
-        return Question(repository, plan)
+        return Question(repository, plan, values)
     of_past = next((cls.__name__ for cls in plan.types if type_info(cls).version is not None), None)
     if values.as_of is None or (of_past is not None and past.schema != "stored"):
         raise QueryError(f"{of_past} is a class of the past", hint='write .as_of(commit, schema="stored")')
     if past.schema == "stored":
-        return Question(repository, *plan_at(repository, plan, values.as_of))
-    return Question(Lifted(repository, past.upgraders or {}, values.as_of), plan)
+        found, same = plan_at(repository, plan, values.as_of)
+        return Question(repository, found, values, same)
+    return Question(Lifted(repository, past.upgraders or {}, values.as_of), plan, values)
