@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -26,10 +27,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from low import LOW
 from marking import examples, slow_after
 
 from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import (
+    Config,
     MigrationError,
     MigrationPreview,
     MigrationResult,
@@ -42,13 +45,17 @@ from ontolake.ontology import (
     left,
     max_,
     min_,
+    open_repository,
     right,
     sum_,
     upgrader,
 )
+from ontolake.ontology.converting import convert
+from ontolake.ontology.verifying import verify
 
 from .conftest import fresh_url
 from .naive import NaiveHistory, key_of
+from .upkeep import everything
 
 Types = tuple[Any, Any, Any]
 VERSIONS = 3
@@ -119,6 +126,7 @@ class Machine(RuleBasedStateMachine):
 
     engine = "v2"
     place = "native"
+    sizes = LOW
     happened: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
@@ -129,6 +137,7 @@ class Machine(RuleBasedStateMachine):
         self.types = types_of(1, 1, 1)
         self.naive = NaiveHistory(self.engine == "v2")
         self.pending: list[Any] = []
+        self.works: list[str] = []
         self.keeper = self.opened()  # what is in memory goes when the last one closes it
         self.session = self.opened()
 
@@ -138,7 +147,8 @@ class Machine(RuleBasedStateMachine):
 
     def opened(self, types: Types | None = None) -> Session:
         item, box, holds = types or self.types
-        return Session(self.url, entity_types=[item, box], relation_types=[holds], engine_version=self.engine)
+        return Session(self.url, entity_types=[item, box], relation_types=[holds], engine_version=self.engine,
+                       config={"sizes": self.sizes})
 
     def teardown(self) -> None:
         self.session.close()
@@ -202,14 +212,22 @@ class Machine(RuleBasedStateMachine):
         upgraders = self._upgraders(changed, by_arrow)
         preview = session.migrate(upgraders=upgraders)
         assert isinstance(preview, MigrationPreview)
+        before = self._others(changed, self.naive.head)
         result = session.migrate(dry_run=False, token=preview.token, upgraders=upgraders)
         assert isinstance(result, MigrationResult)
+        assert self._others(changed, self.naive.head) == before, "types that are not migrated"
         assert result.commit_id == self.naive.migrate([(old, cls, _upgraded(cls)) for old, cls in changed])
         self.happened.add("migrate")
         self.session.close()
         self.session, self.types, self.at, self.pending = session, new, later, []
         session.validate()
         self.compare(data)
+
+    def _others(self, changed: list[tuple[Any, Any]], head: int) -> dict[str, Any]:
+        """All that is read of entity types which do not change."""
+        types = [cls for cls in self.types[:2] if cls not in {old for old, _ in changed}]
+        with Session(self.url, entity_types=types, config={"sizes": self.sizes}) as session:
+            return everything(session, types, head)
 
     @precondition(lambda self: max(self.at) < VERSIONS)
     @rule(data=st.data())
@@ -254,6 +272,38 @@ class Machine(RuleBasedStateMachine):
             self.naive.dropped.add(cls.__name__)
             self.happened.add("drop")
             self.compare(data)
+
+    # upkeep, after which every read is asked again
+    @precondition(lambda self: self.naive.head > 3)
+    @rule(data=st.data())
+    def look_after(self, data: st.DataObject) -> None:
+        before = everything(self.session, self.types)
+        if not self.works:
+            self.works = data.draw(st.permutations(sorted(self.upkeep)))
+        work, *self.works = self.works
+        self.upkeep[work](self)
+        self.happened.add(work)
+        assert everything(self.session, self.types) == before
+        assert not [*verify(self.session.repository)]
+        self.look_at_every_commit()
+
+    def look_at_every_commit(self) -> None:
+        for at in range(self.naive.head + 1):
+            for cls in self.types:
+                assert by_key(self.asked(cls, at).collect()) == by_key(self.naive.latest(cls, at).values()), (cls, at)
+
+    def convert(self) -> None:
+        """Go on with a copy at another place."""
+        url, self.url = self.url, self.fresh(Path(tempfile.mkdtemp(dir=self.folder.name)))
+        config = Config(sizes=self.sizes)
+        with (closing(open_repository(url, config=config)) as source,
+              closing(open_repository(self.url, engine_version=self.engine, config=config)) as target):  # fmt: skip
+            convert(source, target)
+            for session in (self.session, self.keeper):
+                session.close()
+            self.keeper, self.session, self.pending = self.opened(), self.opened(), []
+
+    upkeep: ClassVar[dict[str, Callable[[Any], None]]] = {"convert": convert}
 
     # what must be
     @invariant()
@@ -415,15 +465,17 @@ def _utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def play(engine: str, place: str | Callable[[Path], str], games: int, steps: int, *, program: int | None = None
-         ) -> set[str]:  # fmt: skip
+def play(
+    engine: str, place: str | Callable[[Path], str], games: int, steps: int, *, program: int | None = None,
+    base: type[Machine] = Machine,
+) -> set[str]:  # fmt: skip
     """Play games at a place, which may be given by what makes one; those of one `program` are the same everywhere.
 
-    Returns what happened beside commits: `migrate`, `drop`.
+    Returns what happened beside commits: `migrate`, `drop`, and kinds of upkeep.
     """
     at: dict[str, Any] = {"place": place} if isinstance(place, str) else {"fresh": lambda self, folder: place(folder)}
     happened: set[str] = set()
-    machine: Any = type("Played", (Machine,), {"engine": engine, "happened": happened, **at})
+    machine: Any = type("Played", (base,), {"engine": engine, "happened": happened, **at})
     if program is not None:
         machine = seed(program)(machine)
     run_state_machine_as_test(machine, settings=settings(  # type: ignore[no-untyped-call]

@@ -65,12 +65,12 @@ def test_every_traversal_does_so_in_small_files(engine: str) -> None:
     run_paths(fresh_memory(), engine, 90, 12)
 
 
-PROGRAMS = (1, 9)
-"""Short ones with migrations and a drop in them."""
+PROGRAMS = (1, 23)
+"""Short ones with migrations, a drop and upkeep in them."""
 
 
 def migrated_and_dropped(engine: str, at: Callable[[Path], str], program: int) -> None:
-    assert play(engine, at, 2, 16, program=program) == {"migrate", "drop"}
+    assert play(engine, at, 2, 16, program=program) >= {"migrate", "drop"}
 
 
 @pytest.mark.slow

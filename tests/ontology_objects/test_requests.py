@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from ontolake.ontology.sizes import DEFAULT
 
 from .works import Human, opened
 
-COMMIT, OPEN = 10, 5
+COMMIT, OPEN, FIRST = 10, 5, 11
 
 
 def many_types(count: int) -> list[Any]:
@@ -99,6 +100,44 @@ def test_the_latest_read_of_a_compacted_type_reads_its_snapshot_and_tail_only(me
     assert store.operations["get_ranges"] == 1
     assert store.total <= 2, "the head, and these files at once"
     session.close()
+
+
+def test_indices_follow_every_commit_with_one_request_each(memory: str) -> None:
+    store = CountingStore(open_store(memory))
+    types = many_types(20)
+
+    def committed(cls: Any, session: Session, value: int) -> int:
+        session.ensure(cls(id="a", value=value))
+        store.reset()
+        session.commit()
+        return store.total
+
+    def standing(session: Session) -> dict[str, int]:
+        return dict(Counter(one.state for one in maintenance.verify_index(session.repository)))  # type: ignore[arg-type]
+
+    def another() -> Session:
+        return Session(store.url, entity_types=types, config={"connect": {"store": store}})
+
+    with another() as session:
+        session.ensure(cls(id="a", value=0) for cls in types)
+        session.commit()
+        assert committed(types[3], session, 1) == committed(types[4], session, 2)
+        once = committed(types[3], session, 3)
+        assert set(standing(session)) == {"ok"}
+    with another() as session:
+        assert committed(types[5], session, 4) <= FIRST, "it looks at one index of the commit before"
+        assert set(standing(session)) == {"ok"}
+        # As after a crash: the newest commit is there, and what is advisory is not.
+        kept = {one.key: store.get(one.key).data for one in store.list("meta/indices/")}
+        committed(types[6], session, 5)
+        for key, data in kept.items():
+            store.put(key, data)
+        assert standing(session)["behind"] == 1
+    with another() as session:
+        committed(types[7], session, 6)
+        assert set(standing(session)) == {"ok"}, "the next commit has found out"
+        assert committed(types[7], session, 7) == once
+    assert once <= COMMIT
 
 
 @pytest.mark.slow

@@ -7,29 +7,97 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.layout import Manifest, Schemas, TypeEntry, TypeState
+from ontolake.ontology.repository.s3.layout import Manifest, Schemas
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.s3.base import S3Repository
     from ontolake.ontology.repository.s3.moment import Moment
 
 
-def write_advisory(
-    repository: S3Repository, manifest: Manifest, schemas: Schemas | None, changed: Sequence[str]
-) -> None:  # fmt: skip
-    """After a commit: the indices of types whose files were merged or whose version is new, and the catalog if so."""
+Standing = Literal["ok", "behind", "missing", "damaged"]
+
+_STEPS = 8
+"""How many commits without rows are looked back over before everything is compared."""
+
+
+def write_advisory(repository: S3Repository, after: Moment, schemas: Schemas | None, settled: bool) -> None:
+    """After a commit: the indices of its types, and the catalog if `schemas` are new. Unless it was `settled` before,
+    all that earlier commits did not bring up to date.
+
+    One index, that of `_last`, is written behind everything else: as long as it names the newest manifest, all is up
+    to date.
+    """
+    manifest = after.manifest
+    assert manifest is not None
     objects: dict[str, bytes] = {}
+    for key in manifest.states:
+        objects |= _index_at(after, key)
     if schemas is not None:
         objects |= catalog_objects(manifest, schemas)
-    known = schemas or (repository.records.schemas(manifest.schemas) if manifest.schemas else Schemas())
-    for key in changed:
-        if key in manifest.types and key in manifest.states:
-            objects |= index_object(key, manifest.types[key], manifest.states[key], known, manifest.commit_id)
-    if objects:
-        repository.access.write_advisory(objects)
+    if not settled:
+        objects = {key: data for key, data in all_advisory(after).items() if compared(repository, key, data) != "ok"}
+    last = _last(manifest)
+    latest = {key: objects.pop(key) for key in [layout.index_path(*layout.split_key(last))] if key in objects} if (
+        last is not None) else {}  # fmt: skip
+    for some in (objects, latest):
+        if some:
+            repository.access.write_advisory(some)
+    repository.advised = after.head.manifest_path
+
+
+def _last(manifest: Manifest) -> str | None:
+    """The type whose index is written last."""
+    return max(manifest.states, default=None)
+
+
+def settled(repository: S3Repository, moment: Moment) -> bool:
+    """Whether what is advisory has followed the newest commit: known, or told by one object."""
+    if repository.advised is not None and repository.advised == moment.head.manifest_path:
+        return True
+    manifest, path = moment.manifest, moment.head.manifest_path
+    for _ in range(_STEPS):  # to the newest commit that has an index
+        if manifest is None or path is None:
+            return True
+        key, parent = _last(manifest), manifest.parent_manifest_path
+        if key is not None or parent is None:
+            break
+        schemas, path, manifest = manifest.schemas, parent, repository.records.manifest(parent, "a manifest")
+        if manifest.schemas != schemas:
+            return False
+    if key is None:
+        return False
+    found = repository.access.find(layout.index_path(*layout.split_key(key)))
+    try:
+        index = None if found is None else msgspec.json.decode(found.data)
+    except msgspec.MsgspecError:
+        return False
+    return isinstance(index, dict) and index.get("manifest_path") == path
+
+
+def unsettle(repository: S3Repository, moment: Moment) -> None:
+    """Before schema files are written for a commit that may yet fail: have the next one look at everything."""
+    repository.advised = None
+    key = None if moment.manifest is None else _last(moment.manifest)
+    if key is not None:
+        for path, data in _index_at(moment, key).items():
+            index = {**msgspec.json.decode(data), "manifest_path": None}
+            repository.access.write_advisory({path: layout.encode(index)})
+
+
+def compared(repository: S3Repository, key: str, wanted: bytes) -> Standing:
+    """How an advisory object stands."""
+    found = repository.access.find(key)
+    if found is None:
+        return "missing"
+    try:
+        return "ok" if msgspec.json.decode(found.data) == msgspec.json.decode(wanted) else "behind"
+    except msgspec.MsgspecError:
+        return "damaged"
 
 
 def all_advisory(moment: Moment) -> dict[str, bytes]:
@@ -37,10 +105,8 @@ def all_advisory(moment: Moment) -> dict[str, bytes]:
     if moment.manifest is None:
         return {}
     objects = catalog_objects(moment.manifest, moment.schemas)
-    for key, entry in moment.manifest.types.items():
-        state = moment.state(*layout.split_key(key))
-        if state is not None:
-            objects |= index_object(key, entry, state, moment.schemas, moment.commit_id)
+    for key in moment.manifest.types:
+        objects |= _index_at(moment, key)
     for key, records in moment.schemas.types.items():
         kind, name = layout.split_key(key)
         objects[layout.versions_path(kind, name)] = layout.encode(
@@ -48,19 +114,22 @@ def all_advisory(moment: Moment) -> dict[str, bytes]:
     return objects
 
 
-def index_object(
-    key: str, entry: TypeEntry, state: TypeState, schemas: Schemas, commit_id: int
-) -> dict[str, bytes]:  # fmt: skip
-    """The index of one type: which files have rows of which commits."""
+def _index_at(moment: Moment, key: str) -> dict[str, bytes]:
+    """The index of one type: which files have rows of which commits, and the manifest that says so."""
     kind, name = layout.split_key(key)
+    state = moment.state(kind, name)
+    if state is None or moment.manifest is None:
+        return {}
+    entry, schemas = moment.manifest.types[key], moment.schemas
     entries = [
         {"min_commit_id": file.min_commit_id, "max_commit_id": file.max_commit_id,
          "schema_version_id": file.schema_version_id, "path": file.path, "row_count": file.row_count}
         for file in (*state.past, *state.runs)
     ]  # fmt: skip
     index: dict[str, Any] = {
-        "type_name": name, "max_indexed_commit": commit_id, "current_schema_version_id": entry.schema_version_id,
-        "activation_commit_id": entry.activation_commit_id, "entries": entries,
+        "type_name": name, "max_indexed_commit": moment.commit_of(entry), "manifest_path": entry.manifest_path,
+        "current_schema_version_id": entry.schema_version_id, "activation_commit_id": entry.activation_commit_id,
+        "entries": entries,
         "historical_versions": _historical(schemas.types.get(key, ()), entry.schema_version_id),
     }  # fmt: skip
     return {layout.index_path(kind, name): layout.encode(index)}

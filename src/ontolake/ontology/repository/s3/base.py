@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from ontolake import faults
@@ -25,9 +26,8 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
-from ontolake.ontology.repository.s3 import layout
+from ontolake.ontology.repository.s3 import advisory, layout
 from ontolake.ontology.repository.s3.access import Access
-from ontolake.ontology.repository.s3.advisory import write_advisory
 from ontolake.ontology.repository.s3.execute import Executor
 from ontolake.ontology.repository.s3.files import Files
 from ontolake.ontology.repository.s3.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
@@ -76,6 +76,8 @@ class S3Repository(SingleRows, ABC):
         self.scanner = Scanner(self.files, self.adapting())
         self._executor = Executor(self)
         self._last: Moment | None = None
+        self.advised: str | None = None
+        """The manifest up to which this repository has seen to it that what is advisory is up to date."""
         self._pinned: Moment | None = None
         self.lock = ObjectLock(self.access, uri, config)
 
@@ -285,7 +287,7 @@ class S3Repository(SingleRows, ABC):
                 with contextlib.suppress(HeadMismatchError):
                     self.publish(moment, manifest, path, objects)
                     changed = restated.schemas if restated.schemas is not moment.schemas else None
-                    self.after_commit(manifest, changed, [*restated.states])
+                    self.after_commit(moment, manifest, path, changed)
                     return manifest
         raise HeadMismatchError(f"others keep committing to {self.uri!r}", hint="try again")
 
@@ -311,10 +313,14 @@ class S3Repository(SingleRows, ABC):
         objects[path] = layout.compact(manifest)
         return manifest, path, objects
 
-    def after_commit(self, manifest: Manifest, schemas: Schemas | None, changed: Sequence[str]) -> None:
+    def after_commit(
+        self, before: Moment, manifest: Manifest, path: str, schemas: Schemas | None, settled: bool | None = None
+    ) -> None:  # fmt: skip
         """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""
         try:
-            write_advisory(self, manifest, schemas, changed)
+            known = advisory.settled(self, before) if settled is None else settled
+            head = msgspec.structs.replace(before.head, commit_id=manifest.commit_id, manifest_path=path)
+            advisory.write_advisory(self, Moment(head, "", self.records), schemas, known)
         except Exception as error:
             log.warning("the indices of %s are behind: %s", self.uri, error)
 

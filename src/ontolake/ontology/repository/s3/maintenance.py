@@ -8,14 +8,12 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Collection, Iterator
-from typing import Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import MigrationTokenError, QueryError
 from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.advisory import all_advisory
+from ontolake.ontology.repository.s3.advisory import Standing, all_advisory, compared
 from ontolake.ontology.repository.s3.base import Restated, S3Repository
 from ontolake.ontology.repository.s3.checks import manifests
 from ontolake.ontology.repository.s3.layout import TypeState
@@ -50,7 +48,7 @@ class IndexState(NamedTuple):
     """How an advisory object stands: `ok`, `behind` the newest commit, `missing`, or `damaged`."""
 
     key: str
-    state: Literal["ok", "behind", "missing", "damaged"]
+    state: Standing
 
 
 def compact(
@@ -170,16 +168,7 @@ def _compared(
     for key, wanted in sorted(all_advisory(moment).items()):
         if only is not None and key not in only:
             continue
-        found = repository.access.find(key)
-        if found is None:
-            yield IndexState(key, "missing")
-            continue
-        try:
-            same = msgspec.json.decode(found.data) == msgspec.json.decode(wanted)
-        except msgspec.MsgspecError:
-            yield IndexState(key, "damaged")
-            continue
-        yield IndexState(key, "ok" if same else "behind")
+        yield IndexState(key, compared(repository, key, wanted))
 
 
 def repair_index(repository: S3Repository, *, only: Collection[str] | None = None) -> list[IndexState]:

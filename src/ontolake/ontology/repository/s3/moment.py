@@ -15,7 +15,7 @@ from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.access import Access
-from ontolake.ontology.repository.s3.layout import Head, Manifest, Schemas, TypeState, type_key
+from ontolake.ontology.repository.s3.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.sqlite.control import parse_time
 from ontolake.ontology.sizes import DEFAULT
 
@@ -111,6 +111,12 @@ class Moment:
         if found is None:
             raise self._broken(f"{entry.manifest_path!r} does not have the files of {name}")
         return found
+
+    def commit_of(self, entry: TypeEntry) -> int:
+        """The commit that wrote the files of a type last, or merged them."""
+        if entry.manifest_path == self.head.manifest_path:
+            return self.commit_id
+        return self._records.manifest(entry.manifest_path, "a manifest").commit_id
 
     # the chain
     def at(self, commit_id: int) -> Manifest | None:

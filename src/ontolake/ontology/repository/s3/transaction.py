@@ -22,7 +22,7 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.s3 import layout
+from ontolake.ontology.repository.s3 import advisory, layout
 from ontolake.ontology.repository.s3.difference import Difference, difference
 from ontolake.ontology.repository.s3.files import write_file
 from ontolake.ontology.repository.s3.layout import (
@@ -206,16 +206,19 @@ class S3Transaction:
             joined.pointer if joined is not None else before.queue if before else None,
         )  # fmt: skip
         self._objects[path] = layout.compact(manifest)
+        evolved = self._schemas is not self._moment.schemas
+        settled = None
+        if evolved:
+            settled = advisory.settled(repository, self._moment)
+            advisory.unsettle(repository, self._moment)
         repository.access.wait(self._begun)
         repository.publish(self._moment, manifest, path, self._objects, None if joined is None else joined.check)
         faults.reach("ontology: commit durable")
         for file, table in self._tables.values():
             repository.files.remember(file, table)
-        evolved = self._schemas is not self._moment.schemas
         if schemas is not None:
             repository.records.remember(schemas, self._schemas)
-        merged = [key for key, state in states.items() if evolved or (state.runs and state.runs[-1].level)]
-        repository.after_commit(manifest, self._schemas if evolved else None, merged)
+        repository.after_commit(self._moment, manifest, path, self._schemas if evolved else None, settled)
         if joined is not None:
             repository.events.joined(joined)
         return self.commit_id
