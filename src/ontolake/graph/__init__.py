@@ -17,6 +17,7 @@ from ontolake.graph.errors import (
     PublishContendedError,
     ReadOnlyGraphError,
     RecoveryBlockedError,
+    RemovedCommitError,
     RowError,
     UnknownBranchError,
     UnknownCommitError,
@@ -30,6 +31,6 @@ __all__ = [
     "Blob", "BranchError", "BranchExistsError", "ConstraintError", "DamagedGraphError", "DuplicateKeyError",
     "EndpointError", "ExpectedVersionMismatch", "Graph", "GraphError", "GraphExistsError", "GraphFormatError",
     "GraphSchemaError", "Hop", "MergeConflictError", "NoGraphError", "PublishContendedError", "ReadOnlyGraphError",
-    "RecoveryBlockedError", "RowError", "Unique", "UnknownBranchError", "UnknownCommitError", "UnknownTableError",
-    "Vector",
+    "RecoveryBlockedError", "RemovedCommitError", "RowError", "Unique", "UnknownBranchError", "UnknownCommitError",
+    "UnknownTableError", "Vector",
 ]  # fmt: skip

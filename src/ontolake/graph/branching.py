@@ -9,6 +9,7 @@ from ontolake import faults
 from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError
 from ontolake.graph.manifest import MAIN
 from ontolake.graph.manifest import MANIFEST as MANIFEST_PATH
+from ontolake.graph.retention import head_version
 from ontolake.history import Branch
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Branches:
         """A branch of `parent` at its head, or as it was at a commit. No table is copied.
 
         Raises `BranchExistsError`, `BranchError` for a name that cannot be one, `UnknownBranchError`,
-        `UnknownCommitError`.
+        `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
         graph = self._graph
         graph._writable()
@@ -55,15 +56,16 @@ class Branches:
                               f"{MAIN!r} is reserved")
         manifest = graph._manifest
         state = graph._manifest_state(parent)
-        version = state.version
+        origin, version = parent, state.version
         if at is not None and at != state.head.id:
-            found = manifest.version_of(state, at)
+            graph.snapshot(at, branch=parent)
+            found = head_version(graph, state, at)
             if found is None:
                 raise UnknownCommitError(at, parent)
-            version = found
+            origin, version = found
         faults.reach("graph: before creating a branch")
         try:
-            made = manifest.create_branch(name, parent, version)
+            made = manifest.create_branch(name, origin, version)
         except (OSError, ValueError) as error:
             if name in manifest.branches():
                 raise BranchExistsError(name, "is there already",
@@ -71,12 +73,12 @@ class Branches:
             # What a crash left of a branch without its reference is in the way.
             prefix = f"{MANIFEST_PATH}/tree/{name}/"
             graph._place.store.delete([info.key for info in graph._place.store.list(prefix)])
-            made = manifest.create_branch(name, parent, version)
+            made = manifest.create_branch(name, origin, version)
         faults.reach("graph: branch created")
         graph._place.settle_reference(MANIFEST_PATH, name, made)
         graph._tables.forget(name)
         base = at or state.head.id
-        return Branch(name, base, base, parent)
+        return Branch(name, base, base, origin)
 
     def delete(self, name: str) -> None:
         """Give a branch up, with what only it shows.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ontolake.graph.differ import grew_from, physical_ids
+from ontolake.graph.errors import reading
 from ontolake.graph.manifest import Pin
 from ontolake.graph.rows import defaults
 from ontolake.graph.tables import Tables
@@ -64,8 +65,9 @@ def sources_since(
         found[field.name] = name if name in old.by_name and old.by_name[name].id is None else None
     # Older releases gave no ids: there the numbers of columns in the files tell one that was dropped and added again.
     if old != new or pin != base_pin:
-        for name in _added_again(tables, base, side, found):
-            found[name] = None
+        with reading(new.table):
+            again = list(_added_again(tables, base, side, found))
+        found |= dict.fromkeys(again)
     return found
 
 

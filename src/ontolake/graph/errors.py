@@ -74,7 +74,7 @@ def reading(table: str) -> Iterator[None]:
     that does not answer. What the operating system refuses, such as room on a disk, stays as it is."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         told = re.search(r"\(os error (\d+)\)", str(error))
         refused = int(told[1]) if told is not None else getattr(error, "errno", None)
         if isinstance(error, OntolakeError) or refused not in (None, errno.ENOENT):
@@ -118,6 +118,15 @@ class UnknownCommitError(GraphError, NotFound):
         super().__init__(f"there is no commit {commit!r}{where}", hint="onto graph log shows what there is")
         self.commit = commit
         self.branch = branch
+
+
+class RemovedCommitError(UnknownCommitError):
+    """A commit of which rows were removed by a cleanup. It is still in the log."""
+
+    def __init__(self, commit: str, branch: str | None = None) -> None:
+        super().__init__(commit, branch)
+        self.message = f"the rows of commit {commit!r} were removed by a cleanup"
+        self.hint = "name a newer commit; cleanup keeps what is tagged"
 
 
 class BranchError(GraphError, Invalid):

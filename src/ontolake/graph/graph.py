@@ -34,6 +34,7 @@ from ontolake.graph.merging import MergeResult, Strategy, merge
 from ontolake.graph.place import Place
 from ontolake.graph.purging import purge
 from ontolake.graph.recovery import Recoverer, Recovery
+from ontolake.graph.retention import require, still_there
 from ontolake.graph.sidecars import Sidecars
 from ontolake.graph.snapshot import Snapshot
 from ontolake.graph.tables import Tables
@@ -114,12 +115,13 @@ class Graph:
     def snapshot(self, commit: str | None = None, *, branch: str = MAIN) -> Snapshot:
         """The graph at the head of a branch, or as it was at a commit that the branch knows.
 
-        Raises `UnknownBranchError`, `UnknownCommitError`.
+        Raises `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
         state = self._manifest_state(branch)
         if commit is None or commit == state.head.id:
             record = state.head
         elif (seen := self._snapshots.get(commit)) is not None and seen.branch == branch:
+            require(self, seen.record, state)
             return seen
         else:
             tagged = None if is_ulid(commit) else self.tags.get(commit)
@@ -127,13 +129,18 @@ class Graph:
             if found is None:
                 raise UnknownCommitError(commit, branch)
             record = found
+            require(self, record, state)
         kept = self._snapshots.get(record.id)
         if kept is None or kept.branch != branch:
-            kept = Snapshot(self._tables, branch, record, state.history)
+            kept = self._snapshot(record, state)
             if len(self._snapshots) > 15:
                 self._snapshots.pop(next(iter(self._snapshots)))
             self._snapshots[record.id] = kept
         return kept
+
+    def _snapshot(self, record: CommitRecord, state: State) -> Snapshot:
+        return Snapshot(self._tables, state.branch, record, state.history,
+                        partial(still_there, self, (state.branch, record)))
 
     def at(self, ref: Ref) -> Snapshot:
         """`snapshot` for what a user wrote: a branch, a commit or tag of one, or the id of a commit alone."""
@@ -165,12 +172,17 @@ class Graph:
         Takes snapshots, or text such as `try` or `main@01J…`. Costs what changed since the two had the same rows.
         """
         old, new = (self.at(Ref.parse(one)) if isinstance(one, str) else one for one in (before, after))
-        return diff_tables(self._tables, old, new)
+        return self._changes(old, new)
+
+    def _changes(self, old: Snapshot, new: Snapshot) -> Iterator[Change[str]]:
+        with still_there(self, (old.branch, old.record), (new.branch, new.record)):
+            yield from diff_tables(self._tables, old, new)
 
     def changes(self, since: str, until: str | None = None, *, branch: str = MAIN) -> Iterator[Change[str]]:
         """What each commit of a branch did, oldest first. To follow a graph, go on from the last commit.
 
-        Raises `UnknownCommitError` if the branch does not know `since` or `until`.
+        Raises `UnknownCommitError` if the branch does not know `since` or `until`, and of these `RemovedCommitError` if
+        a cleanup has removed what a commit of them showed.
         """
         records = self._manifest.commits(branch)
         for id in (since, until):
@@ -181,10 +193,11 @@ class Graph:
             line.append(record)
             if record.id == since:
                 break
-        history = self._manifest_state(branch).history
+        state = self._manifest_state(branch)
+        for record in line:
+            require(self, record, state)
         for newer, older in zip(line[-2::-1], line[:0:-1], strict=True):
-            yield from diff_tables(self._tables, Snapshot(self._tables, branch, older, history),
-                                   Snapshot(self._tables, branch, newer, history))
+            yield from self._changes(self._snapshot(older, state), self._snapshot(newer, state))
 
     def traverse(
         self, start: Any, roots: Any, hops: Sequence[Any], *, branch: str = MAIN, commit: str | None = None

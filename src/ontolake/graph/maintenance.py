@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.errors import Invalid
-from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
+from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, UnknownCommitError, in_short
 from ontolake.graph.indexes import check_index, make_index, masked, missing_indexes, refresh_indexes
 from ontolake.graph.lineage import first_parents, merge_base
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
+from ontolake.graph.retention import head_version
 from ontolake.graph.sidecars import QUARANTINE
 from ontolake.graph.staging import FRAGMENT_ROWS
 from ontolake.graph.types import GraphType, resolve_table
@@ -348,9 +349,12 @@ class Tags:
             raise Invalid(f"a tag cannot be called {name!r}", hint="use letters, digits, '.', '_' and '-', and a name "
                           "that is not taken and not 26 characters long")  # fmt: skip
         graph.snapshot(commit, branch=branch)
-        version = graph._manifest.version_of(state, commit or state.head.id)
+        found = head_version(graph, state, commit or state.head.id)
+        if found is None:
+            raise UnknownCommitError(str(commit), branch)
+        line, version = found
         dataset = graph._manifest.dataset(MAIN)
-        dataset.tags.create(name, (None if branch == MAIN else branch, version))
+        dataset.tags.create(name, (None if line == MAIN else line, version))
         graph._place.settle_reference(MANIFEST, name, None, "tags")
 
     def delete(self, name: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ontolake.errors import Invalid
-from ontolake.graph.columns import Sources, join_types, sources_since, translated
+from ontolake.graph.columns import Joined, Sources, join_types, sources_since, translated
 from ontolake.graph.constraints import Checker
 from ontolake.graph.differ import positions, rows_at, same, touched, touched_keys, without
 from ontolake.graph.errors import (
@@ -233,10 +233,14 @@ class _Merge:
         if len({kind.keys for kind in (base_type, their_type, our_type)}) > 1:
             self._schema(key, "its key has another name on one side; rename it on both first")
             return
-        tables, start = self.graph._tables, (base, base_type)
-        joined = join_types(base_type, their_type, our_type,
-                            sources_since(tables, start, (theirs, their_type), their_names),
-                            sources_since(tables, start, (ours, our_type), our_names))  # fmt: skip
+        if sum(kind.key == key for kind in self.history.values()) == 1:
+            plain = {name: name for name in our_type.by_name}
+            joined: Joined | list[str] = Joined(our_type, plain, plain, plain)
+        else:
+            tables, start = self.graph._tables, (base, base_type)
+            joined = join_types(base_type, their_type, our_type,
+                                sources_since(tables, start, (theirs, their_type), their_names),
+                                sources_since(tables, start, (ours, our_type), our_names))  # fmt: skip
         if isinstance(joined, list):
             self._schema(key, f"both branches have changed the type, differently: {', '.join(joined)}")
             return

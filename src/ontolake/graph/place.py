@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ontolake import faults, urls
-from ontolake.errors import Invalid
+from ontolake.errors import Invalid, NotFound
 from ontolake.extras import needs
 from ontolake.graph.together import begin_sync, sync_all
 from ontolake.objects import ObjectStore, open_store
@@ -74,6 +74,18 @@ class Place:
             data, self.uri(path), storage_options=self.options, enable_stable_row_ids=True,
             data_storage_version="2.2", **options)
         return found
+
+    def has_version(self, path: str, line: str | None, version: int) -> bool:
+        """Whether a version of a dataset below the root is there, on a line of its versions."""
+        folder = path if line is None else f"{path}/tree/{line}"
+        key = f"{folder}/_versions/{_TOP - version:020d}.manifest"
+        if self.local:
+            return os.path.exists(os.path.join(self.root, key))
+        try:
+            self.store.get_range(key, 0, 1)
+        except NotFound:
+            return False
+        return True
 
     # What Lance wrote is in the hands of the operating system; a local disk has to be asked for more.
 

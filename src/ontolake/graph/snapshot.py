@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
     from ontolake.graph.traversal import Direction
 
 
+Guard = Callable[[], AbstractContextManager[None]]
+"""Around what is read: tells rows that a cleanup has removed from damage."""
+
+
 class TableView:
     """One table of a snapshot."""
 
-    def __init__(self, tables: Tables, kind: GraphType, pin: Pin) -> None:
+    def __init__(self, tables: Tables, kind: GraphType, pin: Pin, guard: Guard = nullcontext) -> None:
         self.kind = kind
         self.pin = pin
         self._tables = tables
+        self._guard = guard
 
     @property
     def name(self) -> str:
@@ -35,7 +41,8 @@ class TableView:
     @property
     def dataset(self) -> LanceDataset:
         """The Lance dataset at the version that is shown, for readers of their own. Not to be written to."""
-        return self._tables.at(self.kind, self.pin)
+        with self._guard():
+            return self._tables.at(self.kind, self.pin)
 
     def __len__(self) -> int:
         return self.pin.rows
@@ -53,27 +60,29 @@ class TableView:
         Raises `Invalid` for a filter or a column that makes no sense, `DamagedGraphError`.
         """
         wanted = self._columns(columns)
-        with filtering(self.kind, filter):
+        with self._guard(), filtering(self.kind, filter):
             return self.dataset.to_table(columns=wanted, filter=to_sql(filter), limit=limit)
 
     def batches(self, filter: Any = None, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same, a batch at a time."""
-        with filtering(self.kind, filter):
+        with self._guard(), filtering(self.kind, filter):
             yield from self.dataset.to_batches(columns=self._columns(columns), filter=to_sql(filter))
 
     def count(self, filter: Any = None) -> int:
-        with filtering(self.kind, filter):
+        with self._guard(), filtering(self.kind, filter):
             return self.pin.rows if filter is None else int(self.dataset.count_rows(to_sql(filter)))
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row with a key (a tuple for an edge), or None."""
-        found = self._tables.find(self.kind, self.pin, keys_table(self.kind, [key]), self._columns(None))
+        with self._guard():
+            found = self._tables.find(self.kind, self.pin, keys_table(self.kind, [key]), self._columns(None))
         return self.row(found, 0) if found.num_rows else None
 
     def get_many(self, keys: Any) -> pa.Table:
         """The rows with these keys, those that are there, in no order."""
         names = [field.name for field in self.kind.fields if field.type != "blob"]
-        return self._tables.lookup(self.kind, self.dataset, keys_table(self.kind, keys), names)
+        with self._guard():
+            return self._tables.lookup(self.kind, self.dataset, keys_table(self.kind, keys), names)
 
     def row(self, table: pa.Table, index: int) -> dict[str, Any]:
         """One row of an Arrow table as a dict, JSON parsed."""
@@ -101,7 +110,11 @@ def row_key(kind: GraphType, row: dict[str, Any]) -> Any:
 class Snapshot:
     """What a branch showed at a commit."""
 
-    def __init__(self, tables: Tables, branch: str, record: CommitRecord, history: dict[str, GraphType]) -> None:
+    def __init__(
+        self, tables: Tables, branch: str, record: CommitRecord, history: dict[str, GraphType],
+        guard: Guard = nullcontext,
+    ) -> None:  # fmt: skip
+        self._guard = guard
         self._tables = tables
         self.branch = branch
         self.record = record
@@ -123,7 +136,7 @@ class Snapshot:
     def table(self, name: Any) -> TableView:
         """A table by its name or its class. Raises `UnknownTableError`."""
         key = resolve_table(name, self.pins)
-        return TableView(self._tables, self.types[key], self.pins[key])
+        return TableView(self._tables, self.types[key], self.pins[key], self._guard)
 
     def get(self, table: Any, key: Any) -> dict[str, Any] | None:
         return self.table(table).get(key)
@@ -151,7 +164,8 @@ class Snapshot:
         """
         from ontolake.graph.querying import search
 
-        return search(self.table(table), text=text, vector=vector, column=column, limit=limit, filter=filter)
+        with self._guard():
+            return search(self.table(table), text=text, vector=vector, column=column, limit=limit, filter=filter)
 
     def traverse(self, start: Any, roots: Any, hops: Sequence[Any]) -> pa.Table:
         """Walk from nodes of a type (all of them for None) along hops, and return where that leads, each node once.

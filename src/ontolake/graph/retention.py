@@ -1,0 +1,70 @@
+"""What is left of the past: whether the rows of a commit are still there, and where the manifest has a commit as head.
+
+`cleanup` removes versions of tables that no kept commit shows. The commits themselves stay in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ontolake.graph.errors import BranchError, DamagedGraphError, RemovedCommitError, UnknownBranchError
+from ontolake.graph.manifest import MAIN, CommitRecord, State
+
+if TYPE_CHECKING:
+    from ontolake.graph.graph import Graph
+
+
+def is_removed(graph: Graph, record: CommitRecord, state: State) -> bool:
+    """Whether a version of a table is gone that a commit shows. What the head of the branch shows is never removed."""
+    others = [pin for key, pin in record.pins.items() if state.pins.get(key) != pin]
+    return not all(graph._place.has_version(state.history[pin.schema].location, pin.branch, pin.version)
+                   for pin in others)  # fmt: skip
+
+
+def require(graph: Graph, record: CommitRecord, state: State) -> None:
+    """Raise `RemovedCommitError` if a commit that a branch knows cannot be read any more."""
+    if record.id != state.head.id and is_removed(graph, record, state):
+        raise RemovedCommitError(record.id, state.branch)
+
+
+@contextmanager
+def still_there(graph: Graph, *shown: tuple[str, CommitRecord]) -> Iterator[None]:
+    """Tell what cannot be read because it was removed meanwhile from what is damaged. Takes branches with commits."""
+    try:
+        yield
+    except DamagedGraphError as error:
+        for branch, record in shown:
+            try:
+                require(graph, record, graph._manifest.state(branch))
+            except RemovedCommitError as removed:
+                raise removed from error
+            except UnknownBranchError:
+                continue
+        raise
+
+
+def head_version(graph: Graph, state: State, commit: str) -> tuple[str, int] | None:
+    """The branch and the version of the manifest at which a commit was the head; None if the branch does not know it.
+
+    Commits of before a branch was made are on the one that it was made from, and those that a merge brought on another.
+    Raises `BranchError` if that one is gone.
+    """
+    manifest, branch = graph._manifest, state.branch
+    version = manifest.version_of(state, commit)
+    if version is None:
+        return None
+    listed = manifest.branches()
+    while branch != MAIN and version <= listed[branch]["parent_version"]:
+        branch = listed[branch]["parent_branch"] or MAIN
+    if manifest.head_at(branch, manifest.dataset(branch, version)).id == commit:
+        return branch, version
+    record = manifest.commit(commit, state.branch)
+    if record.branch in (MAIN, *listed) and record.branch != state.branch:
+        origin = graph._manifest_state(record.branch)
+        found = head_version(graph, origin, commit)
+        if found is not None:
+            return found
+    raise BranchError(record.branch, f"is gone, on which commit {commit} was made",
+                      hint="name a commit of a branch that is there, such as the merge that brought it")
