@@ -12,7 +12,7 @@ import pytest
 
 from ontolake.ontology import Session, TypeDroppedError, left, right
 
-from .golden.types import Everything, Gone, Links, Numbered, Rates, people, things
+from .golden.types import Everything, Gone, Links, Numbered, Rates, join, people, split, things
 
 HERE = Path(__file__).parent / "golden"
 FULL = ["v1", "v1_unstamped", "v2"]
@@ -159,3 +159,26 @@ def test_a_store_that_was_migrated_twice_reads_and_goes_on(golden: str) -> None:
     session.ensure(person(id="p4", names=["Edsger"]))
     assert session.commit() == 6
     session.close()
+
+
+@pytest.mark.parametrize("golden", ["v1_migrated", "v2_migrated"], indirect=True)
+def test_the_past_of_a_store_that_was_migrated_twice_is_read(golden: str) -> None:
+    person, knows = people(3)
+    rows = [
+        {},
+        {"p1": {"id": "p1", "name": "Ada Lovelace"}},
+        {"p1": {"id": "p1", "given": "Ada", "family": "Lovelace"}},
+        {"p1": {"id": "p1", "given": "Ada", "family": "Lovelace"}, "p2": {"id": "p2", "given": "Alan", "family": None}},
+        {"p1": {"id": "p1", "names": ["Ada", "Lovelace"]}, "p2": {"id": "p2", "names": ["Alan"]}},
+        {"p1": {"id": "p1", "names": ["Ada", "Lovelace"]}, "p2": {"id": "p2", "names": ["Alan"]},
+         "p3": {"id": "p3", "names": ["Grace", "Hopper"]}},
+    ]  # fmt: skip
+    with Session(golden, entity_types=[person, Gone], relation_types=[knows]) as session:
+        query: Any = session.query().entities(person)
+        for at, expected in enumerate(rows):
+            assert dict(session.snapshot(at).rows("entity/Person")) == expected
+            stored = query.as_of(at, schema="stored")
+            assert {one.id: one.model_dump() for one in stored.collect()} == expected
+            assert stored.via(knows, direction="forward").count() == len(expected)
+            lifted = query.as_of(at, schema="current", upgraders={("Person", 1): split, ("Person", 2): join})
+            assert {one.id: one.names for one in lifted.collect()} == {key: rows[5][key]["names"] for key in expected}

@@ -21,15 +21,18 @@ from ontolake.ontology import (
     MigrationError,
     MissingUpgraderError,
     QueryError,
+    SchemaOutdatedError,
     Session,
     TypedStore,
     UnknownCommitError,
     Upgrader,
     count,
     left,
+    open_repository,
     sum_,
     upgrader,
 )
+from ontolake.ontology.converting import convert
 from ontolake.ontology.exporting import lines, write_parquet
 from ontolake.ontology.sizes import DEFAULT, Sizes
 
@@ -590,3 +593,77 @@ def test_parquet_files_have_the_schema_of_their_time(people: tuple[Session, Type
                                               ["age", "commit_id", "family", "given", "id", "nick"]]  # fmt: skip
     schemas = json.loads((tmp_path / "then/schemas.json").read_text())["schemas"]
     assert [set(one["fields"]) for one in schemas if one["name"] == "Person"] == [{"age", "id", "name"}]
+
+
+@pytest.mark.parametrize("place", ["sqlite", "memory"])
+def test_keys_of_another_type_are_those_of_the_same_rows(tmp_path: Path, engine: str, place: str) -> None:
+    def declare(key: Any) -> tuple[Any, Any]:
+        class Box(Entity):
+            id: Field[key] = Field(primary_key=True)
+            size: Field[int] = Field(default=0)
+
+        class Holds(Relation[Box, Box]):
+            n: Field[int] = Field(default=1)
+
+        return Box, Holds
+
+    url = str(tmp_path / "a.db") if place == "sqlite" else f"memory://past-keys-{engine}-{tmp_path.name}"
+    (old, over), (box, holds) = declare(int), declare(str)
+    texts = {("Box", 1): lambda row: {**row, "id": str(row["id"])}}
+    with Session(url, entity_types=[old], relation_types=[over], engine_version=engine) as before, Session(
+            url, entity_types=[box], relation_types=[holds]) as session:  # fmt: skip
+        before.ensure([old(id=2), old(id=10), over(left_key=2, right_key=10)])
+        before.commit()
+        session.migrate(dry_run=False, force=True, upgraders=texts)
+        session.ensure([box(id="10", size=3), box(id="x")])
+        session.commit()
+        query: Any = session.query()
+        lifted = query.entities(box).as_of(1, schema="current", upgraders=texts)
+        assert sorted(one.id for one in lifted.collect()) == ["10", "2"]
+        assert [(one.source.id, one.target.id) for one in lifted.where(box.id == "2").via(holds).collect()] == [
+            ("2", "10")]  # fmt: skip
+        (link,) = query.relations(holds).as_of(1, schema="current", upgraders=texts).collect()
+        assert (link.left_key, link.right_key, type(link)) == ("2", "10", holds)
+        stored = query.entities(box).as_of(1, schema="stored")
+        assert sorted(one.id for one in stored.collect()) == [2, 10]
+        assert stored.via(holds).count() == 1
+        changes = list(session.diff(session.snapshot(1), session.snapshot()))
+        assert {(one.table, one.key): (one.before, one.after) for one in changes} == {
+            ("entity/Box", "2"): ({"id": 2, "size": 0}, {"id": "2", "size": 0}),
+            ("entity/Box", "10"): ({"id": 10, "size": 0}, {"id": "10", "size": 3}),
+            ("entity/Box", "x"): (None, {"id": "x", "size": 0}),
+            ("relation/Holds", ("2", "10")): ({"left_key": 2, "right_key": 10, "n": 1},
+                                              {"left_key": "2", "right_key": "10", "n": 1})}  # fmt: skip
+
+
+def test_code_of_before_a_migration_reads_what_is_stored(people: tuple[Session, Types], url: str) -> None:
+    old = types_of()
+    with Session(url, entity_types=old[:2], relation_types=old[2:]) as session:
+        query: Any = session.query().entities(old[0])
+        assert query.as_of(1, schema="stored").collect() == [old[0](id="a", name="Ada L")]
+        assert query.as_of(2, schema="stored").first().given == "Ada"
+        for ask in (query.as_of(1, schema="current").collect, query.as_of(2, schema="current").collect,
+                    query.as_of(2).collect):  # fmt: skip
+            with pytest.raises(SchemaOutdatedError):
+                ask()
+
+
+WAYS = [("sqlite v1", "memory v2"), ("memory v1", "sqlite v2"), ("sqlite v2", "memory v1"), ("memory v2", "sqlite v1")]
+
+
+@pytest.mark.parametrize(("old", "new"), slow_after(1, WAYS))
+def test_copies_have_the_same_past(tmp_path: Path, old: str, new: str) -> None:
+    def place(kind: str, name: str) -> str:
+        return str(tmp_path / f"{name}.db") if kind.startswith("sqlite") else f"memory://past-{name}-{tmp_path.name}"
+
+    program = Program(place(old, "old"), old[-2:], 40)
+    for step in range(9):
+        program.migrate() if step % 3 == 2 else program.commit()
+    assert program.happened == {"migrate"}
+    target = open_repository(place(new, "new"), engine_version=new[-2:])
+    convert(program.session.repository, target)
+    with TypedStore(place(new, "new"), config={"create": False, "readonly": True}) as copied:
+        for at, state in enumerate(program.record.states):
+            assert {name: dict(copied.snapshot(at).rows(table(name))) for name in NAMES} == state.rows
+    target.close()
+    program.close()

@@ -120,13 +120,15 @@ def additive(info: TypeInfo, old: SchemaVersion, new: SchemaVersion) -> Upgrader
     """What makes rows of a version rows of the next where no upgrader has to say how; None where one has to.
 
     Fields may be added that have a default or can be None, or be dropped, or take more types than before. Fields that
-    come while others go may have been renamed, which only an upgrader can tell.
+    come while others go may have been renamed, which only an upgrader can tell. The ends of a relation follow the keys
+    of their entities by themselves.
     """
     change = diff(old.schema, new.schema)
+    ends = new.schema["keys"][:2] if info.kind == "relation" else []
     added = [one.field for one in change.fields if one.before is None]
     dropped = [one.field for one in change.fields if one.after is None]
     widened = all(takes_more(one.before, one.after) for one in change.fields
-                  if one.before is not None and one.after is not None)
+                  if one.before is not None and one.after is not None and one.field not in ends)
     if new.schema_version_id != old.schema_version_id + 1 or change.keys or change.ends or not widened or (
             added and dropped):  # fmt: skip
         return None

@@ -259,10 +259,14 @@ def _other_keys(before: Snapshot[int], after: Snapshot[int], table: str) -> bool
 
 def _by_text(commit: int, table: str, old: Iterable[Any], new: Iterable[Any]) -> Iterator[Change[int]]:
     """What turns rows into others whose keys have another type, but are the same as text."""
-    rows = {str(key): (key, row) for key, _, row in old}
+    rows = {_text(key): (key, row) for key, _, row in old}
     for key, _, row in new:
-        known = rows.pop(str(key), None)
+        known = rows.pop(_text(key), None)
         if known is None or not _same(known[1], row):
             yield Change.of(commit, table, key, None if known is None else known[1], row)
     for key, row in rows.values():
         yield Change.of(commit, table, key, row, None)
+
+
+def _text(key: Any) -> Any:
+    return tuple(map(str, key)) if isinstance(key, tuple) else str(key)
