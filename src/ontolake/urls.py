@@ -118,8 +118,19 @@ def _parse_path(url: str) -> Location:
         return Location(url, "file", Place.DIRECTORY, "", url.rstrip("/") or "/")
     if url.endswith(SQLITE_SUFFIXES):
         return Location(url, "sqlite", Place.SQLITE, "", url)
+    _refuse_foreign(url, url)
+    if Path(url).is_dir():
+        raise _bad(url, "it is a directory", f"end its name in /: {url}/")
     raise _bad(url, "it could be a SQLite file or a directory of objects",
                f"end a SQLite file's name in {', '.join(SQLITE_SUFFIXES)}, and a directory's in /")
+
+
+def _refuse_foreign(path: str, url: str) -> None:
+    """Raise `Invalid` if there is a file, which says what it is. Only for files that are known not to be stores."""
+    from ontolake.foreign import refusal
+
+    if told := refusal(path, repr(url)):
+        raise told
 
 
 def _parse_sqlite(url: str, rest: str) -> Location:
@@ -259,6 +270,10 @@ def _detect_file(location: Location) -> Stamp | None:
         return None
     except IsADirectoryError:
         raise Invalid(f"{location.url!r} is a directory, not a file", hint="end a directory's URL in /") from None
+    except NotADirectoryError:
+        from ontolake.folders import obstacle
+
+        raise obstacle(location.path) or Invalid(f"{location.url!r} lies below a file") from None
     except OSError as error:
         raise Invalid(f"cannot read {location.url!r}: {error.strerror}", hint="check its rights") from error
     if not head:
@@ -266,10 +281,13 @@ def _detect_file(location: Location) -> Stamp | None:
     for magic, recognise in FILE_STAMPS:
         if head.startswith(magic):
             return recognise(head, location.url)
+    _refuse_foreign(location.path, location.url)
     raise Invalid(f"{location.url!r} is a file that is not ours", hint="choose another path")
 
 
 def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
+    from ontolake.foreign import among
+
     for key, recognise in OBJECT_STAMPS:
         try:
             found = store.get(key)
@@ -280,6 +298,9 @@ def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
         return Stamp("graph", "lance")
     for info in store.list():
         if not info.key.startswith("."):  # what file managers leave behind does not count
+            if told := among(info.key):
+                raise Invalid(f"{url!r} is not a store: it holds other files, such as {info.key!r}, {told[0]}",
+                              hint=told[1])
             below, is_store = info.key.removesuffix("/root.json"), info.key.endswith("/root.json")
             hint = (f"a store may lie below it: {url.rstrip('/')}/{below}" if is_store
                     else "a space of documents is a file: name that" if info.key.endswith(SQLITE_SUFFIXES)

@@ -100,7 +100,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(onto, tmp_path: Path,
     diary.write_text("Dear diary")
     done = onto(*command, f"file://{diary}")
     assert (done.code, done.out) == (2, "")
-    assert "not ours" in done.err
+    assert "is a text file, not a store" in done.err
     assert diary.read_text() == "Dear diary"
 
 

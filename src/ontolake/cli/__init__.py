@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _give_up_output()
         return PIPE_CLOSED
     except OSError as error:
-        code = say_error(Report("OSError", str(error), None, 1), as_json=as_json)
+        code = say_error(_refused(error), as_json=as_json)
         try:
             sys.stdout.flush()
         except OSError:
@@ -134,6 +134,18 @@ def _run(arguments: list[str], as_json: bool) -> int:
         what = f"this should not have happened: {type(error).__name__}: {error}"
         return say_error(Report(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", 1), as_json=as_json)
     return 0
+
+
+def _refused(error: OSError) -> Report:
+    """What the operating system refuses, and what is in the way if that can be seen."""
+    from ontolake.folders import obstacle
+
+    path = error.filename
+    told = obstacle(path) if isinstance(path, str) and path and not os.path.lexists(path) else None
+    if told is not None:
+        return Report(type(told).__name__, told.message, told.hint, told.exit_code)
+    text = str(error) if error.strerror is None or path is None else f"{path}: {error.strerror}"
+    return Report("OSError", text, None, 1)
 
 
 def _missing(error: Exception, arguments: list[str]) -> MissingExtra | None:

@@ -16,6 +16,7 @@ import typer
 from ontolake.cli.output import Column, Json, Out, Progress, progress
 from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.typed_options import Branch, Db, Models, StorageUri, named, open_typed, place
+from ontolake.errors import Invalid
 
 if TYPE_CHECKING:
     from ontolake.ontology.import_lines import Lines
@@ -62,6 +63,8 @@ def import_lines(
     from ontolake.ontology.importing import ImportConflictError, apply_import, plan_import
 
     url, out = place(db, storage_uri), Out(json)
+    for file in files:
+        _check_lines(file)
     preview = dry_run or (on_conflict is OnConflict.REPLACE and token is None)
     with open_typed(url, models, write=not preview, branch=branch) as store:
         lines = Lines(store, repeated=_REPEATED[on_conflict])
@@ -102,6 +105,23 @@ def import_lines(
 
 def _token(plan: ImportPlan, digest: str) -> str:
     return token_of("import", plan.head, digest, plan.types)
+
+
+def _check_lines(file: str) -> None:
+    """Raise `Invalid` for a file that is something else than text with JSON in it, and for a folder."""
+    from ontolake.foreign import among, kind_of, refusal
+
+    if file == "-":
+        return
+    if Path(file).is_dir():
+        found = next((one for one in sorted(Path(file).iterdir()) if among(one.name)), None)
+        what, hint = among(found.name) or ("", "") if found is not None else ("", "name the files in it")
+        told = f", with files such as {found.name!r}, {what}" if found is not None else ""
+        raise Invalid(f"{file!r} is a folder{told}, not lines of JSON", hint=hint)
+    if kind_of(file) not in ("json", "jsonl"):
+        refused = refusal(file, repr(file), "lines of JSON as onto export writes them")
+        if refused is not None:
+            raise refused
 
 
 def _read(files: list[str], lines: Lines, advance: Progress) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from ontolake import urls
 from ontolake.errors import Invalid
+from ontolake.foreign import refusal
 from ontolake.urls import Place
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@=+-]{0,199}")
@@ -20,6 +21,10 @@ def database_url(url: str, space: str) -> str:
     """
     if not isinstance(space, str) or not _NAME.fullmatch(space):
         raise Invalid(f"a space cannot be called {space!r}", hint="use letters, digits and _ . : @ = + -, up to 200")
+    if isinstance(url, str) and url and "://" not in url and not url.endswith(("/", ":memory:", *urls.SQLITE_SUFFIXES)):
+        if told := refusal(url, repr(url)):
+            raise told
+        url = f"{url}/"  # it can only be a directory
     location = urls.parse(url)
     if location.path == ":memory:":
         return url

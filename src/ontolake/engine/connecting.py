@@ -16,6 +16,8 @@ from ontolake.engine.moments import check_begins_at_commit, commit_at
 from ontolake.engine.pages import PageFile
 from ontolake.engine.sharing import shared
 from ontolake.errors import Invalid, NotFound, OntolakeError, StorageError
+from ontolake.folders import obstacle
+from ontolake.foreign import described
 from ontolake.storage.opening import is_registered
 from ontolake.storage.state import check_lsn
 
@@ -82,7 +84,8 @@ def _connect_native(path: str, readonly: bool, create: bool) -> apsw.Connection:
             raise
         raise _unopened(path, readonly) from error
     except apsw.NotADBError as error:
-        raise Invalid(f"{path} is not a SQLite file", hint="file:///… opens a page file") from error
+        what, hint = described(path) or ("something else", "choose another path")
+        raise Invalid(f"{path} is not a SQLite file, but {what}", hint=hint) from error
     return connection
 
 
@@ -109,7 +112,8 @@ def _unopened(path: str, readonly: bool) -> StorageError:
         return Invalid(f"{path} is a directory, not a file", hint="give the file")
     if not os.path.lexists(path):
         what = "there is no file" if readonly else "cannot open"
-        return NotFound(f"{what} {path}", hint="check the path and its folder")
+        found = None if readonly else obstacle(path)
+        return found or NotFound(f"{what} {path}", hint="check the path and its folder")
     return Invalid(f"{path} is there, but cannot be opened", hint="check the rights to it and to its folder: a file "
                    "with a write-ahead log can be read only by those who may write beside it; or copy it elsewhere")
 

@@ -5,6 +5,7 @@ A layout is known by the application id and the user version of SQLite's header.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import apsw
 from ontolake import urls
 from ontolake.engine.connecting import connect, write_ahead
 from ontolake.errors import Invalid, OntolakeError
+from ontolake.folders import obstacle
 
 SYNCHRONOUS = ("NORMAL", "FULL")
 
@@ -58,8 +60,9 @@ class Layout(NamedTuple):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Invalid(f"{folder} is no folder for {self.what}, and cannot be made one: {error.strerror}",
-                          hint="choose another place, or check the rights") from error
+            raise (None if os.path.lexists(folder) else obstacle(folder)) or Invalid(
+                f"{folder} is no folder for {self.what}, and cannot be made one: {error.strerror}",
+                hint="choose another place, or check the rights") from error
 
     def _set_up(self, connection: apsw.Connection, name: str, *,
                 native: bool, synchronous: str, readonly: bool, create: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from ontolake.errors import Invalid
+from ontolake.folders import obstacle
 from ontolake.graph.snapshot import Snapshot, TableView
 from ontolake.graph.types import GraphType
 
@@ -30,7 +31,10 @@ def export(snapshot: Snapshot, folder: str | Path, format: str) -> dict[str, int
     top = Path(folder)
     if top.exists() and any(top.iterdir()):
         raise Invalid(f"{str(top)!r} is not empty", hint="choose another folder")
-    top.mkdir(parents=True, exist_ok=True)
+    try:
+        top.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise obstacle(top) or error from error
     written: dict[str, int] = {}
     for name in snapshot.tables():
         view = snapshot.table(name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake import faults, urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.extras import needs
+from ontolake.folders import obstacle
 from ontolake.graph.together import begin_sync, sync_all
 from ontolake.objects import ObjectStore, open_store
 
@@ -69,7 +70,10 @@ class Place:
         """A new dataset below the root, with stable row ids, which cannot be added later."""
         lance = self.lance()  # before anything is made
         if self.local:
-            os.makedirs(self.root, exist_ok=True)
+            try:
+                os.makedirs(self.root, exist_ok=True)
+            except OSError as error:
+                raise obstacle(self.root) or error from error
         found: LanceDataset = lance.write_dataset(
             data, self.uri(path), storage_options=self.options, enable_stable_row_ids=True,
             data_storage_version="2.2", **options)

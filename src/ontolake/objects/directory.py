@@ -18,11 +18,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Never
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import xxhash
 
 from ontolake import faults
 from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed, StorageError, Transient
+from ontolake.folders import obstacle
+from ontolake.foreign import described
 from ontolake.objects.keys import RESERVED, check, check_prefix, check_range, problem
 from ontolake.objects.ranges import Fetch, read_ranges
 from ontolake.objects.store import Object, ObjectInfo, Range
@@ -46,7 +50,8 @@ class DirectoryStore:
         self._ready: dict[tuple[str, bytes], str] = {}
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
         if os.path.exists(self._root) and not os.path.isdir(self._root):
-            raise Invalid(f"{self.url} is a file, not a directory", hint="choose another path")
+            what, hint = described(self._root) or ("of what kind cannot be seen", "choose another path")
+            raise Invalid(f"{self.url} is a file, not a directory: {what}", hint=hint)
         self._remove_leftovers()
 
     def get(self, key: str) -> Object:
@@ -394,6 +399,12 @@ def _tag(data: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
+def _in_the_way(url: str) -> StorageError | None:
+    """Why the directory of a store cannot be made, if it is not there."""
+    path = url2pathname(urlsplit(url).path)
+    return None if os.path.isdir(path) else obstacle(path)
+
+
 @contextmanager
 def _reading(key: str, url: str) -> Iterator[None]:
     """Turns what the operating system says of a read into what an object store says."""
@@ -413,9 +424,13 @@ def _writing(key: str, url: str) -> Iterator[None]:
     try:
         yield
     except (IsADirectoryError, NotADirectoryError) as error:
+        if told := _in_the_way(url):
+            raise told from error
         raise Invalid(f"the key {key!r} cannot be used in {url}: an object is above or below it",
                       hint="no key may be the directory of another") from error
     except PermissionError as error:
+        if told := _in_the_way(url):
+            raise told from error
         raise Invalid(f"no right to write {key!r} in {url}", hint="check who owns the files") from error
     except OSError as error:
         raise Transient(f"cannot write {key!r} in {url}: {error.strerror or error}", hint="check the disk") from error

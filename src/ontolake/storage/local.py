@@ -29,6 +29,7 @@ from ontolake.errors import (
     StorageError,
     Transient,
 )
+from ontolake.folders import obstacle
 from ontolake.storage.backend import LogStorage
 from ontolake.storage.envelope import BLOB, FRAME, HEAD_SIZE, MARK_SIZE, UNMARKED, Envelope, Envelopes
 from ontolake.storage.filelock import FileLock
@@ -500,5 +501,8 @@ def _open(path: Path, create: bool) -> tuple[int, bool]:
             with contextlib.suppress(OSError):
                 return os.open(path, os.O_RDONLY | os.O_CLOEXEC), True
         if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS):
-            raise Invalid(f"{path} cannot be opened for writing: {error.strerror}") from None
+            found = None if path.exists() else obstacle(path)
+            why = error.strerror if found is None else found.message.partition(" cannot be made: ")[2]
+            raise Invalid(f"{path} cannot be opened for writing: {why}",
+                          hint="check its rights" if found is None else found.hint) from None
         raise Transient(f"{path} cannot be opened: {error.strerror}") from error

@@ -70,7 +70,8 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
         raise
     except Invalid as error:
         if isinstance(error.__cause__, apsw.NotADBError):
-            raise StorageBackendError(f"{uri!r} is not a SQLite database", hint="choose another path") from error
+            what = error.message.partition(", but ")[2]
+            raise StorageBackendError(f"{uri!r} is not a SQLite database, but {what}", hint=error.hint) from error
         raise
     try:
         found = _stamp(db, uri)
