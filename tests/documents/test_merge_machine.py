@@ -134,15 +134,20 @@ class Merges(RuleBasedStateMachine):
         for source, into in ((first, second), (second, third), (third, first)):
             self.merge(source, into, theirs)
 
-    @rule(first=branches, second=branches, id=st.sampled_from(IDS), theirs=st.booleans())
-    def cross(self, first: str, second: str, id: str, theirs: bool) -> None:
-        """Two branches take each other's state of before: their next merge has two bases."""
+    @rule(first=branches, second=branches, theirs=st.booleans(), changed=documents, other=documents)
+    def cross(self, first: str, second: str, theirs: bool, changed: Any, other: Any) -> None:
+        """Two branches take each other's state of before, then one takes a value back: their merge has two bases."""
         if first == second or not self.alive(first, second) or self.alive("d"):
             return
+        before = self.git.state(second).get("x")
+        self.write(first, {"x": changed})
+        self.write(second, {"y": other})
         self.create("d", first, None)
         self.merge(second, first, theirs)
         self.merge("d", second, theirs)
         self.delete("d")
+        self.write(second, {"x": before})
+        self.merge(second, first, theirs)
 
     def answers(self) -> Any:
         """All that can be asked: states, differences and plans of merges."""

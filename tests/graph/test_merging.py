@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from graph_support import Customer, Order, Placed, customers, described, held
+from graph_support import Customer, Order, Placed, customers, described, entity, held
 
 from ontolake.errors import Invalid
-from ontolake.graph import BranchError, Graph, MergeConflictError, UnknownBranchError
+from ontolake.graph import BranchError, Graph, MergeConflictError, Unique, UnknownBranchError
 
 VALUES = {"absent": None, "same": "base", "changed": "one", "other": "two"}
 
@@ -164,3 +164,110 @@ def test_what_cannot_be_merged(graph: Graph) -> None:
         graph.merge("try", strategy="mine")  # type: ignore[arg-type]
     assert graph.merge("try", dry_run=True).commit is None
     assert held(graph)["node/Customer"] == {}
+
+
+# histories of more than two branches
+
+
+def names(graph: Graph, branch: str) -> dict[str, str]:
+    return {key: row["name"] for key, row in held(graph, branch)["node/Customer"].items()}
+
+
+def test_criss_crossed_histories_merge_against_the_merge_of_their_bases(graph: Graph) -> None:
+    graph.load(Customer, [{"id": "x", "name": "1"}, {"id": "y", "name": "1"}])
+    for name in ("a", "b"):
+        graph.branches.create(name)
+    graph.load(Customer, [{"id": "x", "name": "2"}], branch="a")
+    graph.load(Customer, [{"id": "y", "name": "2"}], branch="b")
+    graph.branches.create("a-before", parent="a")
+    graph.merge("b", "a")
+    graph.merge("a-before", "b")
+    graph.load(Customer, [{"id": "x", "name": "1"}], branch="b")
+    assert graph.merge("b", "a").tables["node/Customer"].updated == 1, "taken back on b after it had come from a"
+    assert names(graph, "a") == names(graph, "b") == {"x": "1", "y": "2"}
+
+
+def test_what_bases_do_not_agree_on_is_a_conflict_unless_both_sides_do(graph: Graph) -> None:
+    keys = ("one", "both", "gone")
+    graph.load(Customer, [{"id": key, "name": "1"} for key in keys])
+    for name, value in (("a", "2"), ("b", "3")):
+        graph.branches.create(name)
+        graph.load(Customer, [{"id": key, "name": value} for key in keys], branch=name)
+    graph.branches.create("a-before", parent="a")
+    graph.merge("b", "a", strategy="ours")
+    graph.merge("a-before", "b", strategy="theirs")
+    graph.load(Customer, [{"id": "one", "name": "1"}], branch="b")
+    graph.delete(Customer, ["gone"], branch="b")
+    dry = graph.merge("b", "a", dry_run=True)
+    assert sorted((conflict.key, conflict.kind) for conflict in dry.conflicts) == [
+        ("gone", "delete_update"), ("one", "divergent_update")]
+    assert graph.merge("b", "a", strategy="theirs").status == "merged"
+    assert names(graph, "a") == {"one": "1", "both": "2"}
+
+
+def test_a_deletion_comes_by_way_of_a_third_branch(graph: Graph) -> None:
+    graph.load(Customer, customers("a"))
+    graph.branches.create("prod")
+    graph.branches.create("dev")
+    graph.load(Customer, customers("x"))
+    graph.merge("main", "prod")
+    graph.delete(Customer, ["x"])
+    graph.merge("main", "dev")
+    graph.merge("dev", "prod")
+    assert names(graph, "prod") == {"a": "A"}
+
+
+def test_a_merge_that_brings_nothing_is_recorded(graph: Graph) -> None:
+    graph.load(Customer, [{"id": "x", "name": "1"}])
+    graph.branches.create("side")
+    for branch in ("main", "side"):
+        graph.load(Customer, [{"id": "x", "name": "2"}], branch=branch)
+    result = graph.merge("side")
+    assert result.commit is not None
+    assert len(result.commit.parents) == 2
+    graph.load(Customer, [{"id": "x", "name": "1"}])
+    assert graph.merge("side").status == "up_to_date", "what was decided after the merge is not undone"
+    graph.load(Customer, customers("y"), branch="side")
+    graph.merge("side")
+    assert names(graph, "main") == {"x": "1", "y": "Y"}
+
+
+def test_types_of_criss_crossed_histories(graph: Graph) -> None:
+    """A column that one side renamed before the crossing and rows that both wrote since."""
+    graph.load(Customer, [{"id": "x", "name": "1"}, {"id": "y", "name": "1"}])
+    for name in ("a", "b"):
+        graph.branches.create(name)
+    renamed = entity("Customer", full=(str, {}), tier=(str | None, {"default": None}),
+                     email=(Annotated[str | None, Unique], {"default": None}))
+    graph.schema_apply(graph.schema_plan([renamed, Order, Placed], renames={"Customer": {"name": "full"}}, branch="a"))
+    graph.load("Customer", [{"id": "x", "full": "2"}], branch="a")
+    graph.load("Customer", [{"id": "y", "name": "2"}], branch="b")
+    graph.branches.create("a-before", parent="a")
+    graph.merge("b", "a")
+    graph.merge("a-before", "b")
+    graph.load("Customer", [{"id": "x", "full": "1"}], branch="b")
+    graph.load("Customer", [{"id": "y", "full": "3"}], branch="a")
+    graph.merge("b", "a")
+    found = {key: row["full"] for key, row in held(graph, "a")["node/Customer"].items()}
+    assert found == {"x": "1", "y": "3"}
+
+
+# following
+
+
+def test_changes_since_a_commit_that_a_merge_brought(graph: Graph) -> None:
+    graph.load(Customer, [{"id": "x", "name": "1"}])
+    graph.branches.create("side")
+    since = graph.load(Customer, [{"id": "x", "name": "2"}, {"id": "s", "name": "s"}], branch="side")
+    assert since is not None
+    graph.load(Customer, [{"id": "x", "name": "1"}], branch="side")
+    graph.load(Customer, [{"id": "m", "name": "m"}])
+    graph.merge("side")
+    graph.load(Customer, [{"id": "n", "name": "n"}])
+    told = [(change.key, change.before and change.before["name"], change.after and change.after["name"])
+            for change in graph.changes(since.id)]
+    assert told == [("x", "2", "1"), ("m", None, "m"), ("n", None, "n")]
+    assert len(list(graph.commits(since=since.id))) == 3, "of its own line those that are not in the history of since"
+    first = list(graph.commits())[-1]
+    assert len(list(graph.changes(first.id, since.id))) == 3
+    assert list(graph.changes(graph.snapshot().commit, since.id)) == []

@@ -126,10 +126,15 @@ def touched_keys(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> pa
         branch, version = _parted(tables, kind, before, after)
         base = Pin(branch, version, -1, after.schema)
         keys = pa.concat_tables([_touched_keys(tables, kind, base, before), _touched_keys(tables, kind, base, after)])
-    if keys.num_rows > 1:
-        _, first = np.unique(codes(*(keys.column(name) for name in kind.keys)), return_index=True)
-        keys = keys.take(pa.array(np.sort(first)))
-    return keys
+    return distinct(kind, keys)
+
+
+def distinct(kind: GraphType, keys: pa.Table) -> pa.Table:
+    """Keys, each of them once."""
+    if keys.num_rows < 2:
+        return keys
+    _, first = np.unique(codes(*(keys.column(name) for name in kind.keys)), return_index=True)
+    return keys.take(pa.array(np.sort(first)))
 
 
 def touched(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> Touched:

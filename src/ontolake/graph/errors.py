@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake.errors import AlreadyExists, Conflict, Contended, Corruption, Invalid, NotFound, OntolakeError, Transient
 
 if TYPE_CHECKING:
-    from ontolake.graph.merging import MergeConflict
+    from ontolake.graph.merge_results import MergeConflict
 
 
 class GraphError(OntolakeError):

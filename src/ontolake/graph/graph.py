@@ -16,7 +16,7 @@ from ontolake.graph.differ import diff_tables
 from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
 from ontolake.graph.evolving import Renames, SchemaPlan, apply, plan
 from ontolake.graph.exporting import export, import_into, types_in
-from ontolake.graph.lineage import first_parents
+from ontolake.graph.lineage import Lineage, first_parents
 from ontolake.graph.maintenance import (
     Finding,
     Optimized,
@@ -30,7 +30,8 @@ from ontolake.graph.maintenance import (
     verify,
 )
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Manifest, Pin, State, create_manifest, read_stamp
-from ontolake.graph.merging import MergeResult, Strategy, merge
+from ontolake.graph.merge_results import MergeResult
+from ontolake.graph.merging import Strategy, merge
 from ontolake.graph.place import Place
 from ontolake.graph.purging import purge
 from ontolake.graph.recovery import Recoverer, Recovery
@@ -62,6 +63,7 @@ class Graph:
         self._recoverer.purging = partial(purge, self)
         self._turns = Turns()
         self._writer = Writer(self._manifest, self._tables, self._sidecars, self._recoverer, self._turns)
+        self._orders: dict[str, int] = {}
         self._identities: dict[str, str] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._background: Background | None = None
@@ -156,13 +158,15 @@ class Graph:
     def commits(
         self, *, since: str | None = None, until: str | None = None, branch: str = MAIN
     ) -> Iterator[Commit[str]]:  # fmt: skip
-        """The commits of a branch along its own line, newest first."""
+        """The commits of a branch along its own line, newest first; after `since` those that it does not have."""
         records = self._manifest.commits(branch)
         for id in (since, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        for record in first_parents(records, until or self._manifest_state(branch).head.id):
-            if record.id == since:
+        head = until or self._manifest_state(branch).head.id
+        new = None if since is None else Lineage(records, self._orders).since(head, since)
+        for record in first_parents(records, head):
+            if new is not None and record.id not in new:
                 return
             yield record.as_history()
 
@@ -181,6 +185,8 @@ class Graph:
     def changes(self, since: str, until: str | None = None, *, branch: str = MAIN) -> Iterator[Change[str]]:
         """What each commit of a branch did, oldest first. To follow a graph, go on from the last commit.
 
+        Where `since` came in by a merge, the changes go on along the branch that brought it, and then tell what the
+        merge did to that: applied to the graph at `since` they give the graph at `until`.
         Raises `UnknownCommitError` if the branch does not know `since` or `until`, and of these `RemovedCommitError` if
         a cleanup has removed what a commit of them showed.
         """
@@ -188,15 +194,11 @@ class Graph:
         for id in (since, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        line = []
-        for record in first_parents(records, until or self._manifest_state(branch).head.id):
-            line.append(record)
-            if record.id == since:
-                break
         state = self._manifest_state(branch)
-        for record in line:
-            require(self, record, state)
-        for newer, older in zip(line[-2::-1], line[:0:-1], strict=True):
+        steps = Lineage(records, self._orders).steps(since, until or state.head.id)
+        for record in dict.fromkeys(one.id for step in steps for one in step):
+            require(self, records[record], state)
+        for older, newer in steps:
             yield from self._changes(self._snapshot(older, state), self._snapshot(newer, state))
 
     def traverse(

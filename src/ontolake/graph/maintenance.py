@@ -11,7 +11,7 @@ from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, UnknownCommitError, in_short
 from ontolake.graph.indexes import check_index, make_index, masked, missing_indexes, refresh_indexes
-from ontolake.graph.lineage import first_parents, merge_base
+from ontolake.graph.lineage import Lineage, first_parents
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.retention import head_version
 from ontolake.graph.sidecars import QUARANTINE
@@ -220,14 +220,13 @@ def remove_versions(
 
 
 def _met(graph: Graph, states: Sequence[State]) -> Iterator[CommitRecord]:
-    """Where any two branches met last: merging them needs what they had in common."""
+    """Where any two branches met last: merging them needs what they had in common, and bases of bases too."""
     known: dict[str, CommitRecord] = {}
     for state in states:
         known |= graph._manifest.commits(state.branch)
+    lineage = Lineage(known, graph._orders)
     for one, other in combinations(states, 2):
-        base = merge_base(known, one.head.id, other.head.id)
-        if base is not None:
-            yield known[base]
+        yield from (known[base] for base in lineage.all_bases(one.head.id, other.head.id))
 
 
 def garbage(graph: Graph, dry_run: bool) -> Garbage:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from ontolake.errors import Invalid
+from ontolake.graph.bases import base_pins, base_rows
 from ontolake.graph.columns import Joined, Sources, join_types, sources_since, translated
 from ontolake.graph.constraints import Checker
-from ontolake.graph.differ import positions, rows_at, same, touched, touched_keys, without
+from ontolake.graph.differ import distinct, positions, rows_at, same, touched, touched_keys, without
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -22,13 +22,13 @@ from ontolake.graph.errors import (
     reading,
 )
 from ontolake.graph.evolving import reshape
-from ontolake.graph.lineage import ancestors, merge_base
-from ontolake.graph.manifest import Pin, State
+from ontolake.graph.lineage import Lineage
+from ontolake.graph.manifest import CommitRecord, Pin, State
+from ontolake.graph.merge_results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merging_types import RENAMES, check_whole, join_rows, renames_since
 from ontolake.graph.rows import check_values, key_at
 from ontolake.graph.tables import Change
 from ontolake.graph.types import GraphType, resolve_table
-from ontolake.history import Commit
 
 if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
@@ -39,43 +39,6 @@ _Side = tuple[Pin, GraphType, Sources]
 _STRATEGIES = ("ours", "theirs")
 _TRIES = 5
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
-
-
-class MergeConflict(NamedTuple):
-    """One thing that both branches decided differently.
-
-    `kind` is divergent_insert, divergent_update, delete_update, orphan_edge, unique, cardinality, value or schema.
-    """
-
-    kind: str
-    table: str
-    key: Any
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.kind.replace('_', ' ')} of {self.table}" + (f" {self.key!r}" if self.key is not None else "") + (
-            f": {self.detail}" if self.detail else "")
-
-
-class Counts(NamedTuple):
-    """How many rows of a table a merge brings."""
-
-    inserted: int
-    updated: int
-    deleted: int
-
-
-@dataclass
-class MergeResult:
-    """What a merge did, or would do. `status` is up_to_date, fast_forward, merged or conflicts."""
-
-    status: str
-    source: str
-    into: str
-    base: str | None
-    commit: Commit[str] | None = None
-    tables: dict[str, Counts] = field(default_factory=dict)
-    conflicts: list[MergeConflict] = field(default_factory=list)
 
 
 def merge(
@@ -103,6 +66,7 @@ class _Merge:
         self.strategies = _strategies(strategy, {**theirs.pins, **ours.pins})
         self.known, self.their_commits = graph._manifest.commits(ours.branch), graph._manifest.commits(theirs.branch)
         self.commits = {**self.their_commits, **self.known}
+        self.lineage = Lineage(self.commits, graph._orders)
         self.history = {**theirs.history, **ours.history}
         self.conflicts: list[MergeConflict] = []
         self.changes: dict[str, Change] = {}
@@ -115,14 +79,16 @@ class _Merge:
 
     def run(self, dry_run: bool, actor: str | None) -> MergeResult:
         source, into = self.theirs.branch, self.ours.branch
-        base_id = merge_base(self.commits, self.theirs.head.id, self.ours.head.id)
-        if base_id is None:
+        self.bases = self.lineage.merge_bases([self.ours.head.id], [self.theirs.head.id])
+        if not self.bases:
             raise UnknownCommitError("", into)
+        base_id = self.bases[-1]
         if base_id == self.theirs.head.id:
             return MergeResult("up_to_date", source, into, base_id)
-        base, self.before = self.commits[base_id].pins, ancestors(self.commits, base_id)
-        for key in sorted(base.keys() | self.theirs.pins.keys()):
-            if base.get(key) != self.theirs.pins.get(key):
+        base, self.origins, self.disputed = base_pins(self.lineage, self.bases, self.commits)
+        shown = [self.commits[one].pins for one in self.bases]
+        for key in sorted({key for pins in (*shown, self.theirs.pins) for key in pins}):
+            if any(pins.get(key) != self.theirs.pins.get(key) for pins in shown):
                 self._table(key, base.get(key), self.theirs.pins.get(key), self.ours.pins.get(key))
         self._together()
         if not self.conflicts:
@@ -140,7 +106,8 @@ class _Merge:
 
     def _publish(self, actor: str | None) -> State:
         told: dict[str, Any] = {"merged_branch": self.theirs.branch}
-        lineage = [record.to_json() for id, record in self.their_commits.items() if id not in self.known]
+        lineage = [self.commits[id].to_json() for id in self.lineage.since(self.theirs.head.id, self.ours.head.id)
+                   if id not in self.known]
         writer, merged = self.graph._writer, self.theirs.head.id
         new = {**self.added, **self.reshaped}
         if not new and not self.dropped:
@@ -175,6 +142,9 @@ class _Merge:
     def _table(self, key: str, base: Pin | None, theirs: Pin | None, ours: Pin | None) -> None:
         """A table that the source has changed, in its rows or its type."""
         strategy = self.strategies.get(key)
+        if key in self.disputed and (theirs and theirs.schema) != (ours and ours.schema):
+            self._schema(key, "both branches have merged its type from two others, and decided differently")
+            return
         if theirs is None:
             assert base is not None
             if ours is not None:
@@ -212,7 +182,10 @@ class _Merge:
         return not bool(same(kind, found.before, at_base, found.after, at_pin).all())
 
     def _names(self, state: State, key: str) -> dict[str, str] | None:
-        return renames_since(self.commits, state.head, key, self.before)
+        return self._names_since(state, key, self.origins[key])
+
+    def _names_since(self, state: State, key: str, base: str) -> dict[str, str] | None:
+        return renames_since(self.commits, state.head, key, self.lineage.since(state.head.id, base))
 
     def _both(self, key: str, base: Pin | None, theirs: Pin, ours: Pin) -> None:
         """A table that all have: its rows, in the type that the merge gives it."""
@@ -262,15 +235,25 @@ class _Merge:
             keys = _every(touched_keys(tables, theirs[1], base[0], theirs[0]), self._all(theirs[1], theirs[0]), kind)
         else:
             keys = self._all(theirs[1], theirs[0]).select(list(kind.keys))
+        if len(self.bases) > 1:
+            keys = self._touched_since_any(key, theirs, keys)
         if keys.num_rows == 0:
             return
-        before = self._side(base, kind, keys) if base is not None else kind.schema.empty_table()
+        disputed = np.zeros(keys.num_rows, dtype=bool)
+        if base is None:
+            before = kind.schema.empty_table()
+        elif len(self.bases) > 1:
+            before, disputed = base_rows(self.lineage, self.bases, self.commits, kind, keys,
+                                         lambda record, some: self._rows_of_base(record, key, kind, some, theirs, ours))
+        else:
+            before = self._side(base, kind, keys)
         after = self._side(theirs, kind, keys)
-        target = before if base is not None and ours[0] == base[0] else self._side(ours, kind, keys)
+        is_base = base is not None and len(self.bases) == 1 and ours[0] == base[0]
+        target = before if is_base else self._side(ours, kind, keys)
         at_base, at_theirs = positions(kind, keys, before), positions(kind, keys, after)
         at_ours = positions(kind, keys, target)
-        theirs_changed = ~same(kind, after, at_theirs, before, at_base)
-        ours_changed = ~same(kind, target, at_ours, before, at_base)
+        theirs_changed = ~same(kind, after, at_theirs, before, at_base) | disputed
+        ours_changed = ~same(kind, target, at_ours, before, at_base) | disputed
         agree = same(kind, after, at_theirs, target, at_ours)
         take = theirs_changed & ~ours_changed
         clash = theirs_changed & ours_changed & ~agree
@@ -282,7 +265,8 @@ class _Merge:
             take |= clash
         elif strategy is None:
             for index in np.flatnonzero(clash):
-                self._clash(kind, keys, int(index), at_base[index], at_theirs[index], at_ours[index])
+                self._clash(kind, keys, int(index), 0 if disputed[index] else at_base[index], at_theirs[index],
+                            at_ours[index])
         puts = pa.concat_tables([after.take(pa.array(at_theirs[take & (at_theirs >= 0)])), rows])
         gone = take & (at_theirs < 0) & (at_ours >= 0)
         deletes = keys.take(pa.array(np.flatnonzero(gone)))
@@ -293,6 +277,33 @@ class _Merge:
             self.changes[key] = Change(puts if puts.num_rows else None, deletes if deletes.num_rows else None,
                                        fresh=bool(puts.num_rows) and not rows.num_rows
                                        and not (take & (at_ours >= 0)).any())  # fmt: skip
+
+    def _touched_since_any(self, key: str, theirs: _Side, keys: pa.Table) -> pa.Table:
+        """The keys of rows in which the source may differ from any of several bases."""
+        found = [keys]
+        for base in self.bases:
+            pin = self.commits[base].pins.get(key)
+            if pin is None:
+                found.append(self._all(theirs[1], theirs[0]).select(keys.column_names))
+            elif pin != theirs[0] and self.history[pin.schema].keys == theirs[1].keys:
+                found.append(touched_keys(self.graph._tables, theirs[1], pin, theirs[0]))
+        return distinct(theirs[1], pa.concat_tables([some.cast(keys.schema) for some in found]))
+
+    def _rows_of_base(
+        self, record: CommitRecord, key: str, kind: GraphType, keys: pa.Table, theirs: _Side, ours: _Side
+    ) -> pa.Table:  # fmt: skip
+        """The rows of a base with these keys, in the type that the merge gives the table."""
+        pin = record.pins.get(key)
+        if pin is None or self.history[pin.schema].keys != kind.keys:
+            return kind.schema.empty_table()
+        own, sources = self.history[pin.schema], dict.fromkeys(kind.by_name)
+        for state, (tip, tip_type, columns) in ((self.theirs, theirs), (self.ours, ours)):
+            names = self._names_since(state, key, record.id)
+            if names is None:  # dropped since, and made anew
+                return kind.schema.empty_table()
+            found = sources_since(self.graph._tables, (pin, own), (tip, tip_type), names)
+            sources |= {name: found[at] for name, at in columns.items() if at is not None and found[at] is not None}
+        return self._side((pin, own, sources), kind, keys)
 
     def _clash(self, kind: GraphType, keys: pa.Table, index: int, base: int, theirs: int, ours: int) -> None:
         if base < 0:

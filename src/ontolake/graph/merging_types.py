@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,19 +27,19 @@ RENAMES = "renames"
 
 
 def renames_since(
-    commits: Mapping[str, CommitRecord], head: CommitRecord, key: str, before: set[str]
+    commits: Mapping[str, CommitRecord], head: CommitRecord, key: str, since: Collection[str]
 ) -> dict[str, str] | None:  # fmt: skip
-    """How a branch has renamed the columns of a table since the commits `before`, old name to new.
+    """How a branch has renamed the columns of a table in the commits `since` a base, old name to new.
 
     None if it has dropped the table since, and made another of that name.
     """
     names: dict[str, str] = {}
     for record in first_parents(commits, head.id):
-        if record.id in before:
+        if record.id not in since:
             break
         if key not in record.pins:
             return None
-        if record.merged_parent in before:
+        if record.merged_parent is not None and record.merged_parent not in since:
             continue  # it took names over that the other branch had given already
         step = record.extra.get(RENAMES, {}).get(key, {})  # older than what is known already
         names = {**{old: names.get(new, new) for old, new in step.items()},
