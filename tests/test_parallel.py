@@ -150,6 +150,43 @@ def test_a_type_that_is_migrated_meanwhile_is_refused(tmp_path: Path) -> None:
         list(splits[0].read())
 
 
+@pytest.mark.slow
+def test_a_view_of_before_a_migration_has_the_schema_of_its_time(place: tuple[str, str | None], tmp_path: Path) -> None:
+    url = fill(place)
+    with open_parallel(url) as store:
+        before = [read(store, "entity/Thing", as_of=commit) for commit in (1, 2)]
+        one = [Filter("size", ">", 40)]
+        few = read(store, "entity/Thing", ["id", "size"], one, as_of=2)
+
+    class Newer(Entity):
+        id: Field[str] = Field(primary_key=True)
+        name: Field[str]
+
+    Newer.__name__ = "Thing"
+    with Session(url, entity_types=[Newer]) as session:
+        upgraders = {("Thing", 1): lambda fields: {"id": fields["id"], "name": fields["name"]}}
+        session.migrate(dry_run=False, force=True, upgraders=upgraders)
+    with parallel.open_parallel(url) as store:
+        assert store.schema("entity/Thing").names == ["id", "name", "commit_id"]
+        for commit, expected in zip((1, 2), before, strict=True):
+            view = store.view(as_of=commit)
+            found = read(store, "entity/Thing", as_of=commit)
+            assert found.schema.names == store.schema("entity/Thing", "latest", view).names
+            assert sorted(found.column_names) == sorted(expected.column_names)
+            prices = [pc.cast(table.column("price"), pa.string()).to_pylist() for table in (found, expected)]
+            rest = [table.drop_columns(["price"]).select(sorted({*table.column_names} - {"price"}))
+                    for table in (found, expected)]
+            assert (rows(rest[0]), sorted(map(Decimal, prices[0]))) == (rows(rest[1]), sorted(map(Decimal, prices[1])))
+        assert rows(read(store, "entity/Thing", ["id", "size"], one, as_of=2)) == rows(few)
+        with pytest.raises(NotFound, match="no column 'size'"):
+            store.splits("entity/Thing", store.view(), ["size"])
+        assert read(store, "entity/Thing").num_rows == 320
+    from ontolake.spark import jobs
+
+    done = jobs.export(url, f"{tmp_path}/out", as_of=1, tables=["Thing"], parts=2)
+    assert done.tables["entity/Thing"].rows == 300
+
+
 _FILTERS = [
     Filter("id", "==", "t00020"), Filter("id", ">=", "t00290"), Filter("id", "in", ("t00001", "t00300", "x")),
     Filter("name", "startswith", "name 1"), Filter("size", ">", 40), Filter("size", "is_null"),

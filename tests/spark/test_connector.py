@@ -282,6 +282,34 @@ def test_documents(spark: SparkSession, tmp_path: Path) -> None:
         assert space.read("o001").document == {"value": "x"}
 
 
+@pytest.mark.parametrize("url", ["{}/shop.db", "file://{}/lake"])
+def test_a_frame_of_before_a_migration_has_the_schema_of_its_time(
+    spark: SparkSession, tmp_path: Path, url: str
+) -> None:  # fmt: skip
+    url = url.format(tmp_path)
+    with Session(url, **TYPES) as session:
+        session.ensure(thing(number) for number in range(20))
+
+    class Newer(Entity):
+        id: Field[str] = Field(primary_key=True)
+        label: Field[str]
+
+    Newer.__name__ = "Thing"
+    with Session(url, entity_types=[Newer]) as session:
+        session.migrate(dry_run=False, force=True,
+                        upgraders={("Thing", 1): lambda row: {"id": row["id"], "label": row["name"]}})
+    before, after = table(spark, url, "entity/Thing", as_of=1), table(spark, url, "entity/Thing")
+    assert after.columns == ["id", "label", "commit_id"]
+    assert set(before.columns) == {*Thing.model_fields, "commit_id"}
+    assert sorted(row.name for row in before.where("size > 10").collect()) == sorted(
+        thing(n).name for n in range(20) if (thing(n).size or 0) > 10)  # fmt: skip
+    options = {"url": url, "table": "entity/Thing", "as_of": "1"}
+    assert spark.read.format("ontolake").options(**options).load().agg({"size": "sum"}).collect()[0][0] == sum(
+        thing(n).size or 0 for n in range(20))  # fmt: skip
+    catalog(url, as_of=1).views(spark)
+    assert spark.sql("SELECT count(name) FROM Thing").collect()[0][0] == 20
+
+
 def test_bad_options_are_named(spark: SparkSession, native: str) -> None:
     def read(**options: str) -> Any:
         return spark.read.format("ontolake").options(**options).load()

@@ -1,8 +1,8 @@
 """Typed stores for parallel readers and writers: splits are ranges of keys, publishing is one commit.
 
 The tables are `entity/Customer`, `relation/Placed`; their columns are the fields under their stored names, and
-`commit_id`. All splits are of the commit that was pinned, whatever is committed meanwhile. A type that is migrated
-between planning and reading is refused, not misread.
+`commit_id`. All splits are of the commit that was pinned, whatever is committed meanwhile, and have the schema that the
+type had then. A type that is migrated between planning and reading is refused, not misread.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.filters import Condition, FieldRef, Ref
 from ontolake.model.restoring import restore
-from ontolake.model.schema import Schema, schema_of
+from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, SchemaValidationError, UnknownCommitError
 from ontolake.ontology.parallel_filters import conditions_of
-from ontolake.ontology.past import outdated
+from ontolake.ontology.past import outdated, types_at
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.repository.protocol import Transaction
@@ -94,13 +94,15 @@ class KeyRange:
     high: Any = None
     digits: tuple[tuple[str, int, int], ...] = ()
     """Decimals of which the digits are known, which the stored schema does not tell."""
+    version: int | None = None
+    """The schema version, if it is one of the past."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         return (_with_digits(batch, self.digits) for batch in self._read_all())
 
     def _read_all(self) -> Iterator[pa.RecordBatch]:
         with opened(self.url, self.branch) as repository:
-            info = checked(repository, self.schema, self.schema_hash)
+            info = checked(repository, self.schema, self.schema_hash, self.version)
             with repository.reading():
                 if self.view.mode == "changes":
                     yield from self._changes(repository, info)
@@ -210,14 +212,17 @@ def opened(url: str, branch: str, *, write: bool = False) -> Any:
         url, config=Config(create=False, readonly=not write, branch=branch))))
 
 
-def checked(repository: Repository, schema: Schema, schema_hash: str) -> TypeInfo:
-    """The type that a split is about. Raises `NotFound` if the store has another schema for it by now."""
+def checked(repository: Repository, schema: Schema, schema_hash: str, version: int | None = None) -> TypeInfo:
+    """The type that a split is about, maybe in a version of the past. Raises `NotFound` if the store has another
+    schema for it by now."""
     kind, name = cast(Kind, schema["kind"]), schema["name"]
     known = repository.schemas().get((kind, name))
-    if known is None or known.schema_hash != schema_hash:
+    if known is None or (version is None and known.schema_hash != schema_hash):
         raise NotFound(f"{kind}/{name} in {repository.uri!r} was migrated or dropped since this read was planned",
                        hint="read it again")
-    return type_info(restore([schema])[kind, name])
+    info = type_info(restore([schema])[kind, name])
+    info.version = version
+    return info
 
 
 class TypedParallel:
@@ -259,7 +264,17 @@ class TypedParallel:
         return self.repository.commits(since=since, until=until)
 
     def schema(self, table: str, mode: Mode = "latest", view: View | None = None) -> pa.Schema:
-        return public_schema(self.info(table), mode)
+        return public_schema(self.info(table) if view is None else self.info_at(table, view), mode)
+
+    def info_at(self, table: str, view: View) -> TypeInfo:
+        """The type behind a table as the schemas of a view's commit have it. Raises `NotFound`.
+
+        Histories and changes are typed reads: they have the current schema, and tell from its beginning on.
+        """
+        info = self.info(table)
+        if view.mode != "latest" or not outdated(self.repository, [info], view.commit):
+            return info
+        return types_at(self.repository, [info], view.commit)[info.kind, info.name]
 
     def view(
         self, *, as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None
@@ -276,16 +291,15 @@ class TypedParallel:
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
         parts: int | None = None,
     ) -> Sequence[Split]:  # fmt: skip
-        info = self.info(table)
-        wanted = tuple(chosen(self.schema(table, view.mode), columns, filters, table))
+        info = self.info_at(table, view)
+        wanted = tuple(chosen(self.schema(table, view.mode, view), columns, filters, table))
         known = self.repository.schemas().get((info.kind, info.name))
         if known is None:
             return []
-        if view.mode == "latest":
-            self._check(info, view.commit)
         digits = tuple((column.stored, *column.decimal) for column in info.all_columns if column.decimal)
-        whole = KeyRange(self.url, self.branch, known.schema, known.schema_hash, view, wanted, tuple(filters), 0,
-                         digits=digits)
+        schema = known.schema if info.version is None else schema_of(info.cls)
+        whole = KeyRange(self.url, self.branch, schema, schema_hash(schema), view, wanted, tuple(filters), 0,
+                         digits=digits, version=info.version)
         if isinstance(self.repository, SqliteRepository):
             count, cuts = self._cuts(self.repository, info, view, parts)
             edges = [None, *cuts, None]
@@ -294,13 +308,6 @@ class TypedParallel:
         from ontolake.ontology.parallel_objects import object_splits
 
         return object_splits(cast("S3Repository", self.repository), info, whole, parts)
-
-    def _check(self, info: TypeInfo, commit: int) -> None:
-        """Raise `NotFound` for rows of a time when the type had another schema: a table has one for all splits."""
-        for era in outdated(self.repository, [info], commit):
-            raise NotFound(f"{info.name} was migrated by commit {era.since}: how it was at commit {commit} is stored "
-                           "under another schema", hint=f"read commits from {era.since} on; onto export --as-of and "
-                           'as_of(commit, schema="stored") read what was before')
 
     def _cuts(
         self, repository: SqliteRepository, info: TypeInfo, view: View, parts: int | None

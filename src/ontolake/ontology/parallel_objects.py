@@ -55,7 +55,7 @@ class FileParts(KeyRange):
     def _read_all(self) -> Iterator[pa.RecordBatch]:
         with opened(self.url, self.branch) as found:
             repository = cast("S3Repository", found)
-            info = checked(repository, self.schema, self.schema_hash)
+            info = checked(repository, self.schema, self.schema_hash, self.version)
             change = change_name(info)
             names = [name for name in self.columns if name != change or self.view.mode != "changes"]
             schema = public_schema(info, "latest")
@@ -167,7 +167,7 @@ def object_splits(
     """The splits of a type at a moment. Where files of several schema versions are read as one, there is only one."""
     view, filters = whole.view, whole.filters
     with repository.reading():
-        state = repository.moment().state(info.kind, info.name)
+        state = repository.files_of(info)
         if not repository.versions_apart:
             return [replace(whole, rows=sum(file.row_count for file in state.runs) if state else 0)]
         span = Span(view.commit, view.since if view.mode == "changes" else None, view.mode != "latest")
@@ -199,7 +199,7 @@ def object_splits(
                            sum(repository.files.statistics(file).row_group(n).num_rows for n in groups)
                            for file, groups in chosen)
                 found.append(FileParts(whole.url, whole.branch, whole.schema, whole.schema_hash, view, whole.columns,
-                                       filters, rows, low, high, whole.digits, tuple(chosen), earlier))
+                                       filters, rows, low, high, whole.digits, whole.version, tuple(chosen), earlier))
         return found
 
 

@@ -47,7 +47,7 @@ def native_frame(
     """The rows of a view, read by Spark alone; None where only Python can."""
     if not isinstance(store, TypedParallel):
         return None
-    repository, location, info = store.repository, urls.parse(store.url), store.info(table)
+    repository, location, info = store.repository, urls.parse(store.url), store.info_at(table, view)
     if (not isinstance(repository, S3Repository) or not repository.versions_apart or view.mode == "changes"
             or location.place is not urls.Place.DIRECTORY or not one_machine(spark)):  # fmt: skip
         return None
@@ -55,9 +55,9 @@ def native_frame(
     if len(names) < len(info.all_columns):  # which Spark's own reader cannot tell from each other
         return None
     with repository.reading():
-        if not store.splits(table, view, columns, parts=1):  # refuses what is migrated, and knows when there is nothing
+        if not store.splits(table, view, columns, parts=1):  # knows when there is nothing
             return None
-        state = repository.moment().state(info.kind, info.name)
+        state = repository.files_of(info)
         runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
         read = {place(column) for column in info.all_columns if column.stored in columns}
         if any(_long_rows(repository, file, read) for file in (*runs, *past)):
@@ -76,7 +76,7 @@ def native_frame(
             newer = newer if len(runs) - first == 1 else files.newest(newer)
             found = found.join(newer.select(*files.keys), files.keys, "left_anti").select(*newer.columns)
             found = found.unionByName(newer)
-    public = spark_schema(store.schema(table))
+    public = spark_schema(store.schema(table, view.mode, view))
     shown = [named(place(column)).cast(public[column.stored].dataType).alias(column.stored)
              for column in info.all_columns] + [F.col(COMMIT).alias(public.names[-1])]
     return found.select(*shown).select(*[named(name) for name in columns])
