@@ -29,6 +29,12 @@ def schema_of(cls: Any) -> Schema:
     return schema
 
 
+def is_schema(value: Any) -> bool:
+    """Whether plain data has the form of a schema."""
+    return (isinstance(value, dict) and {"kind", "name", "keys", "fields"} <= value.keys()
+            and isinstance(value["keys"], list) and isinstance(value["fields"], dict))  # fmt: skip
+
+
 def canonical_json(schema: Schema) -> str:
     """The schema as text: the same text for the same schema, whatever the order in which fields were declared."""
     return json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -14,7 +14,7 @@ from ontolake import urls
 from ontolake.errors import Invalid
 from ontolake.history import Damage, Garbage
 from ontolake.model.restoring import restore
-from ontolake.model.schema import diff, schema_of
+from ontolake.model.schema import diff, is_schema, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import QueryError, SchemaOutdatedError, StorageBackendError
@@ -47,7 +47,7 @@ class TypedStore(TypedHistory):
     def _adopted(self, given: dict[tuple[Kind, str], TypeInfo]) -> dict[tuple[Kind, str], TypeInfo]:
         stored = self.repository.schemas()
         for (kind, name), version in stored.items():
-            if not isinstance(version.schema, dict) or not {"kind", "name", "keys", "fields"} <= version.schema.keys():
+            if not is_schema(version.schema):
                 raise StorageBackendError(f"the schema of the {kind} type {name} in {self.uri!r} is damaged",
                                           hint="onto verify tells what is damaged; restore it from a copy")
         diffs = [diff(stored[name].schema, schema_of(info.cls)) for name, info in given.items() if name in stored]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ontolake.model.schema import diff, schema_of
+from ontolake.model.schema import diff, is_schema, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import SchemaOutdatedError, StorageBackendError
@@ -25,6 +25,9 @@ def version_for(info: TypeInfo | StoredType, known: SchemaVersion | None) -> int
     if known is None or info.version is not None:
         return None if known is None else info.version
     if known.schema_hash != info.schema_hash:
+        if not is_schema(known.schema):
+            raise StorageBackendError(f"the schema of the {info.kind} type {info.name} is not one of Ontolake's",
+                                      hint="onto verify tells what is damaged; restore it from a copy")
         wanted = info.schema if isinstance(info, StoredType) else schema_of(info.cls)
         raise SchemaOutdatedError([diff(known.schema, wanted)])
     return known.schema_version_id

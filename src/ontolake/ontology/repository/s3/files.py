@@ -36,6 +36,7 @@ from ontolake.ontology.repository.s3.rows import (
     key_texts,
     place,
 )
+from ontolake.ontology.repository.strangers import stranger
 from ontolake.ontology.sizes import DEFAULT, Sizes
 
 BATCH = 8192
@@ -138,6 +139,7 @@ class Files:
                     raise StorageBackendError(f"the object {file.path!r} in {self._access.url} has other bytes than "
                                               "were written", hint="it is damaged; restore it from a copy")
                 table = self._parsed(file, lambda data=data: _decoded(data))  # type: ignore[misc]
+                self._complete(file, table.column_names)
                 self._keep(file.path, table, table.nbytes)
 
     def table(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
@@ -227,8 +229,15 @@ class Files:
             source = pa.PythonFile(ObjectFile(self._access, file, self.sizes.group_rows), mode="r")
             found = self._parsed(file, lambda: pq.ParquetFile(source, pre_buffer=True,
                                                               page_checksum_verification=True))
+            self._complete(file, found.schema_arrow.names)
             self._keep((file.path, "open"), found, 4096 + 400 * found.metadata.num_row_groups)
         return found
+
+    def _complete(self, file: DataFile, names: Sequence[str]) -> None:
+        """Raise `StorageBackendError` if a file lacks a column that all of ours have."""
+        for name in (COMMIT, ROW):
+            if name not in names:
+                raise stranger(self._access.url, f"its object {file.path!r} has no column {name}")
 
     def _parsed(self, file: DataFile, read: Callable[[], Any]) -> Any:
         try:

@@ -15,6 +15,7 @@ import msgspec
 from ontolake.decoding import learn
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.repository.strangers import stranger
 
 ENGINE = "meta/engine.json"
 HEAD = "meta/head.json"
@@ -201,6 +202,8 @@ def decode(data: bytes, kind: type[S], path: str, url: str) -> S:
     """An object of ours from its JSON. Raises `StorageBackendError`, naming the object, for anything else."""
     try:
         return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise stranger(url, f"its object {path!r} is not what Ontolake writes ({error})") from error
     except msgspec.MsgspecError as error:
         raise StorageBackendError(f"the object {path!r} in {url} is not what it should be: {error}",
                                   hint="restore it from a copy; onto verify looks at all of them") from error

@@ -69,7 +69,9 @@ def stamp(access: Access, uri: str) -> str | None:
 
 def _check_head(access: Access) -> None:
     """A store whose making was interrupted has no head yet; one that lost its head is damaged."""
-    if access.find(HEAD) is not None:
+    head = access.find(HEAD)
+    if head is not None:
+        layout.decode(head.data, Head, HEAD, access.url)
         return
     for info in access.store.list("commits/"):
         raise StorageBackendError(f"the object {HEAD!r} is missing in {access.url}, and there are commits, such as "
