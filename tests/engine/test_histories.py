@@ -9,10 +9,11 @@ from typing import Any
 
 import apsw
 import pytest
+from lowered import KNOBS, lower
 from marking import slow_after
 
 from ontolake import engine
-from ontolake.storage import open_storage
+from ontolake.storage import Lsn, open_storage
 
 Answer = tuple[Any, ...]
 STEPS = 250
@@ -21,12 +22,13 @@ STEPS = 250
 class Pair:
     """One branch on our pages, and a native file that is to hold the same."""
 
-    def __init__(self, url: str, branch: str, native: Path) -> None:
-        self.url, self.branch, self.native = url, branch, native
+    def __init__(self, url: str, branch: str, native: Path, knobs: dict[str, Any]) -> None:
+        self.url, self.branch, self.native, self.knobs = url, branch, native, knobs
         self.open()
 
     def open(self) -> None:
-        self.connections = engine.connect(self.url, branch=self.branch), apsw.Connection(str(self.native))
+        ours = engine.connect(self.url, branch=self.branch, **self.knobs)
+        self.connections = ours, apsw.Connection(str(self.native))
         self.connections[1].execute("PRAGMA synchronous=OFF")
 
     def close(self) -> None:
@@ -104,9 +106,9 @@ def statements(chance: random.Random) -> Iterator[str]:
         yield chance.choice(kind)
 
 
-def program(seed: int, url: str, folder: Path, steps: int) -> None:
+def program(seed: int, url: str, folder: Path, steps: int, **knobs: Any) -> None:
     chance = random.Random(seed)
-    pairs = [Pair(url, "main", folder / "main.db")]
+    pairs = [Pair(url, "main", folder / "main.db", knobs)]
     past: list[tuple[str, int, list[Any]]] = []
     source = statements(chance)
     if seed % 3 == 0:
@@ -133,13 +135,33 @@ def program(seed: int, url: str, folder: Path, steps: int) -> None:
         pair.close()
         pair.open()
         pair.check()
+    check_past(url, past, knobs)
+    for floor in sorted(chance.sample([lsn for _, lsn, _ in past], min(2, len(past)))):
+        look_after(url, floor)
+        for pair in pairs:
+            pair.check()
+        past = [(branch, lsn, content) for branch, lsn, content in past if lsn >= floor]
+        check_past(url, past, knobs)
+    for pair in pairs:
+        pair.do(next(source))
+        pair.close()
+
+
+def check_past(url: str, past: list[tuple[str, int, list[Any]]], knobs: dict[str, Any]) -> None:
+    """Every moment that was looked at is as it was then."""
     for branch, lsn, content in past:
-        then = engine.connect(url, branch=branch, at=lsn)
+        then = engine.connect(url, branch=branch, at=lsn, **knobs)
         assert dump(then) == content, f"{branch} at {lsn}"
         assert then.execute("PRAGMA integrity_check").get == "ok"
         then.close()
-    for pair in pairs:
-        pair.close()
+
+
+def look_after(url: str, floor: int) -> None:
+    """Give up the past below an LSN, as far as no branch needs it, and rewrite what is kept."""
+    with open_storage(url, create=False, gc_grace_ms=0) as storage:
+        storage.set_retention_floor(Lsn(floor))
+        for _ in range(2):  # what the first one has superseded can go at the second
+            storage.compact()
 
 
 def branched(pair: Pair, name: str, folder: Path) -> Pair:
@@ -152,12 +174,21 @@ def branched(pair: Pair, name: str, folder: Path) -> Pair:
     with copy.backup("main", pair.connections[1], "main") as backup:
         backup.step()
     copy.close()
-    return Pair(pair.url, name, folder / f"{name}.db")
+    return Pair(pair.url, name, folder / f"{name}.db", pair.knobs)
 
 
 @pytest.mark.parametrize("seed", slow_after(1, range(8)))
 def test_a_random_program_on_a_local_file(seed: int, tmp_path: Path) -> None:
     program(seed, f"file://{tmp_path}/pages.db", tmp_path, STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60, 66))
+def test_a_random_program_with_low_thresholds(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short program goes through indexes of many parts and runs, layers, compaction and small caches."""
+    lower(monkeypatch, "engine", "storage")
+    places = [f"file://{tmp_path}/pages.db", f"file://{tmp_path}/pages", f"memory://low-{seed}/{tmp_path.name}"]
+    program(seed, places[seed % 3], tmp_path, STEPS // 4, **KNOBS)
 
 
 @pytest.mark.parametrize("seed", slow_after(0, range(20, 26)))

@@ -8,10 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lowered import KNOBS, lower
 
 from ontolake.errors import StorageError
 from ontolake.storage import open_storage
 from ontolake.storage.conformance import RawFile, RawObjects, StorageConformance
+from ontolake.storage.conformance.branches import Branches
+from ontolake.storage.conformance.histories import Histories
+from ontolake.storage.conformance.requests import Requests
+from ontolake.storage.conformance.retention import Retention
+from ontolake.storage.conformance.snapshots import Snapshots
 
 SWEEP = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
 """Index and compact within the append that made it due, often, and throw away at once what is not needed."""
@@ -54,6 +60,39 @@ class TestMemory(RawObjects, StorageConformance):
     sweep_knobs = SWEEP
     busy_knobs = BUSY
     flips = 2100
+
+    @pytest.fixture
+    def fresh(self) -> Callable[[], str]:
+        numbers, name = itertools.count(), secrets.token_hex(6)
+        return lambda: f"memory://{name}/{next(numbers)}"
+
+
+class WithLowThresholds(Snapshots, Branches, Retention, Requests, Histories):
+    """What reads and keeps the past, where a few records make several parts, runs and layers."""
+
+    sweep_knobs = KNOBS
+    busy_knobs = KNOBS
+
+    @pytest.fixture(autouse=True)
+    def low(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        lower(monkeypatch, "storage")
+
+
+@pytest.mark.slow
+class TestLocalFileWithLowThresholds(WithLowThresholds):
+    """`file:///….db`."""
+
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Callable[[], str]:
+        numbers = itertools.count()
+        return lambda: f"file://{tmp_path}/{next(numbers)}.db"
+
+
+@pytest.mark.slow
+class TestMemoryWithLowThresholds(WithLowThresholds):
+    """`memory://…`."""
+
+    processes = False
 
     @pytest.fixture
     def fresh(self) -> Callable[[], str]:

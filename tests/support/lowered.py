@@ -1,0 +1,32 @@
+"""Thresholds of SQL tables, the engine and the page seam, so low that few rows and pages go through all of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+SQL = {
+    "writing.FEW": 2, "planning.FEW": 2, "keyspace.BATCH": 5, "keyspace._MANY": 3, "access.MAX_SPANS": 3,
+    "access.INDEX_LIMIT": 6, "joining.FEW_KEYS": 4, "joining._MANY_ROWS": 2, "indexing.PAGE": 3, "commits._PAGE": 2,
+    "differing._PAGE": 3, "partials.ROWS": 4, "executing._BIG": 3, "transactions._CATALOGS": 2,
+}  # fmt: skip
+"""Rows encoded one by one, rows and keys of a batch, keys of an access, rows of a page of an index, catalogs kept."""
+ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLACES": 12, "pages._FETCHED": 3,
+          "connecting._CACHE_KIB": 20}  # fmt: skip
+"""Pages fetched ahead, places in trees that are remembered, pages that are kept."""
+STORAGE = {"index.PART_ENTRIES": 4, "index.MERGE_RATIO": 2, "maintenance._LAYER_PAGES": 3}
+"""Entries of a part of an index, how runs grow, pages of a layer."""
+KNOBS = {"index_every": 3, "index_bytes": 20_000, "compact_bytes": 40_000, "batch_read_max": 3, "cached_parts": 2,
+         "cache_bytes": 20_000, "gc_grace_ms": 0, "maintenance": "inline"}  # fmt: skip
+"""The same by options of `open_storage`: when a tail is indexed and compacted, what is read and kept at once."""
+
+
+def lower(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Set the thresholds of these packages low until the test ends."""
+    for package in packages:
+        for name, value in {"sql": SQL, "engine": ENGINE, "storage": STORAGE}[package].items():
+            module, _, constant = name.partition(".")
+            found = import_module(f"ontolake.{package}.{module}")
+            assert getattr(found, constant) > value, f"{package}.{name} is not lowered"
+            monkeypatch.setattr(found, constant, value)
