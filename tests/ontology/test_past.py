@@ -484,6 +484,33 @@ def test_an_upgrader_that_fails_is_named_with_the_row(people: tuple[Session, Typ
             session.query().entities(person).as_of(1, schema="current", upgraders=given)  # type: ignore[arg-type]
 
 
+def test_only_rows_of_the_keys_that_a_filter_names_are_lifted(url: str, engine: str) -> None:
+    old, new = types_of(), types_of(2)
+    with Session(url, entity_types=old[:2], engine_version=engine) as before, Session(
+            url, entity_types=new[:2]) as session:  # fmt: skip
+        before.ensure(old[0](id=f"p{n}", name=f"N{n} X") for n in range(20))
+        before.commit()
+        session.migrate(dry_run=False, force=True, upgraders=UPGRADERS)
+        called: list[str] = []
+
+        def noted(row: Fields) -> Fields:
+            called.append(row["id"])
+            return split_names(row)
+
+        person, query = new[0], session.query().entities(new[0]).as_of(1, schema="current",
+                                                                       upgraders={("Person", 1): noted})
+        for condition, keys in ((person.id == "p7", ["p7"]), (person.id.in_(["p1", "p2", "x"]), ["p1", "p2"]),
+                                ((person.id == "p3") & (person.given == "N4"), ["p3"]), (person.id.in_([]), [])):
+            called.clear()
+            found = [one.id for one in query.where(condition).collect()]
+            assert (sorted(called), found) == (keys, keys if person.given.ref.name not in str(condition) else [])
+        called.clear()
+        assert query.where((person.id == "p3") | (person.given == "N4")).count() == 2
+        assert len(called) == 20
+        with pytest.raises(QueryError):
+            query.where(person.id == 3).collect()
+
+
 def test_declared_upgraders_lift_the_past(people: tuple[Session, Types], monkeypatch: pytest.MonkeyPatch) -> None:
     from ontolake.ontology import upgraders
 

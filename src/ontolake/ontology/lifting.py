@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.field import UNSET
+from ontolake.model.filters import Compare, Member, Ref
 from ontolake.model.schema import diff
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
@@ -16,7 +17,7 @@ from ontolake.ontology.migration import takes_more, upgraded_rows, upgraded_tabl
 from ontolake.ontology.past import Era, eras, type_of
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
-from ontolake.ontology.repository.s3.needs import needed
+from ontolake.ontology.repository.s3.needs import conjuncts, needed
 from ontolake.ontology.repository.sqlite.arrow import arrow_table
 from ontolake.ontology.repository.sqlite.loaded import Loaded
 from ontolake.ontology.repository.versions import version_for
@@ -48,8 +49,10 @@ class Lifted:
         if all(era.until is None for found in histories.values() for era in found):
             return self._repository.run(plan, values)
         loaded = Loaded()
+        keys = None if plan.hops else _keys(plan, values, root)
         for info, found in histories.items():
-            rows = (row for era in found for row in self._rows(info, era, plan.history and info is root))
+            first, history = (keys, plan.history) if info is root else (None, False)
+            rows = (row for era in found for row in self._rows(info, era, history, first))
             loaded.add(info, (*info.keys, *info.columns), ((*row, place) for place, row in enumerate(rows)))
         return loaded.run(plan._replace(as_of=False), values)
 
@@ -61,11 +64,18 @@ class Lifted:
         found = [era for era in eras(self._repository, info.kind, info.name) if era.since <= self._commit]
         return found if history else found[-1:]
 
-    def _rows(self, info: TypeInfo, era: Era, history: bool) -> Iterator[Row]:
-        """The rows of a version as the type has them now, keys first, with the commit behind them."""
+    def _rows(self, info: TypeInfo, era: Era, history: bool, keys: tuple[Any, ...] | None) -> Iterator[Row]:
+        """The rows of a version as the type has them now, keys first, with the commit behind them.
+
+        With `keys`, those that have one of these as their first key.
+        """
         until = self._commit if era.until is None else min(self._commit, era.until)
         then = type_of(era.version)
-        rows = self._repository.run(Plan(then.cls, history=history, as_of=True), Values(as_of=until))
+        plan, values = Plan(then.cls, history=history, as_of=True), Values(as_of=until)
+        if keys is not None and then.keys[0].scalar == info.keys[0].scalar:
+            plan = plan._replace(where=Member("in", Ref(then.cls, then.keys[0].name), len(keys)))
+            values = values._replace(where=keys)
+        rows = self._repository.run(plan, values)
         version_for(info, self._repository.schemas()[info.kind, info.name])
         if era.until is None:
             yield from in_order(then, [column.stored for column in (*info.keys, *info.columns)], rows)
@@ -92,6 +102,15 @@ class Lifted:
         if missing:
             raise MissingUpgraderError(missing)
         return found
+
+
+def _keys(plan: Plan, values: Values, root: TypeInfo) -> tuple[Any, ...] | None:
+    """The first keys that rows of the root can have, if a plan names them: only these need to be lifted."""
+    for shape, given in conjuncts(plan.where, values.where):
+        if (isinstance(shape, Compare | Member) and shape.op in ("==", "in") and getattr(shape, "other", None) is None
+                and shape.ref == Ref(plan.root, root.keys[0].name)):  # fmt: skip
+            return given
+    return None
 
 
 def in_order(info: TypeInfo, stored: Sequence[str], rows: Iterable[Row]) -> Iterator[Row]:

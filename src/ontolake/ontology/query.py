@@ -174,6 +174,9 @@ class Query(Generic[T]):
     # answers
     def collect(self) -> Results[T]:
         """All results."""
+        plan, values = self._plan, self._values
+        if self._past is None and values.as_of is None and values.since is None and not plan.hops:
+            return Results(hydrator(plan.root)(self._repository.run(plan, values)))
         with self._question(self._plan, self._values) as question:
             return Results(cast("list[T]", self._found(question)), self.diagnostics)
 

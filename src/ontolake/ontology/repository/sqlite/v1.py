@@ -184,11 +184,12 @@ def activations(repository: SqliteRepository, kind: Kind, name: str) -> Mapping[
     """Since when each version is current: from the commits that migrated, else from the first row of a version."""
     found: dict[int, int] = {}
     told: Any = repository.db.execute(
-        """SELECT c.id, t.value ->> 'to_schema_version_id'
-        FROM commits AS c, json_each(c.metadata_json, '$.migrated_types') AS t
-        WHERE json_valid(c.metadata_json) AND c.metadata_json ->> 'kind' = 'migration' AND t.type = 'object'
-        AND t.value ->> 'type_kind' = ? AND t.value ->> 'type_name' = ?""", (kind, name))  # fmt: skip
-    found |= {version: commit for commit, version in told}
+        """SELECT c.id, t.value ->> 'to_schema_version_id' FROM (SELECT id, CASE WHEN json_valid(metadata_json)
+        THEN metadata_json END AS metadata FROM commits) AS c, json_each(c.metadata, '$.migrated_types') AS t
+        WHERE c.metadata ->> 'kind' = 'migration' AND t.type = 'object' AND t.value ->> 'type_kind' = ?
+        AND t.value ->> 'type_name' = ? ORDER BY c.id""", (kind, name))  # fmt: skip
+    for commit, version in told:
+        found.setdefault(version, commit)
     for number, version in enumerate(repository.schema_versions(kind, name)):
         if version.schema_version_id not in found:
             first: Any = 0 if not number else repository.db.execute(
