@@ -1,13 +1,16 @@
 """A graph against bare pylance on the same data, deltalake for lookups and an embedded graph database for traversals.
 
 Bare pylance checks and syncs nothing; a graph checks keys, ends of edges and values, and is durable when it returns.
+As users do: default settings, no call for upkeep. Tuned: loads, scans, upserts and traversals of optimized graphs.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +61,119 @@ def alternate(rounds: int, *actions: Callable[[int], object]) -> list[float]:
         for times, action in zip(taken, actions, strict=True):
             times.append(seconds(lambda action=action, number=number: action(number)))
     return [statistics.median(times) for times in taken]
+
+
+# As users do
+
+
+class Times:
+    """Seconds on the clock and of the processors for one thing that is done again and again."""
+
+    def __init__(self) -> None:
+        self.clock: list[float] = []
+        self.cpu: list[float] = []
+
+    def take(self, action: Callable[[], object]) -> None:
+        begun, used = time.perf_counter(), time.process_time()
+        action()
+        self.clock.append(time.perf_counter() - begun)
+        self.cpu.append(time.process_time() - used)
+
+    def __str__(self) -> str:
+        return f"{statistics.median(self.clock) * 1000:.1f} ms, {statistics.median(self.cpu) * 1000:.1f} ms of CPU"
+
+
+def over(ours: list[float], theirs: list[float]) -> float:
+    return statistics.median(ours) / statistics.median(theirs)
+
+
+def small_commits(report: Report, folder: Path) -> Graph:
+    """Commits of 50 people and 50 edges each, after a load of many. Returns the graph."""
+    size, rounds, beside = (50_000, 150, 60) if report.small else (1_000_000, 1000, 100)
+    graph = Graph.init(f"{folder}/commits/", [Person, Knows])
+    with graph.transaction() as tx:
+        tx.load(Person, people(0, size, shuffled=True))
+        tx.load(Knows, links(size, size))
+    datasets = [bare(folder, "nodes", people(0, size, shuffled=True)), bare(folder, "edges", links(size, size))]
+    news = links(size, 50 * rounds, seed=2)
+    ours, theirs = Times(), Times()
+    with open(folder / "log", "wb") as log:
+        for number in range(rounds):
+            rows = (people(size + 50 * number, 50), news.slice(50 * number, 50))
+
+            def commit(rows: tuple[pa.Table, pa.Table] = rows) -> None:
+                with graph.transaction() as tx:
+                    tx.load(Person, rows[0])
+                    tx.load(Knows, rows[1])
+
+            def append(rows: tuple[pa.Table, pa.Table] = rows) -> None:
+                for dataset, data in zip(datasets, rows, strict=True):
+                    lance.write_dataset(data, dataset, mode="append")
+                log.write(bytes(4096))
+                log.flush()
+                os.fdatasync(log.fileno())
+
+            ours.take(commit)
+            if number < beside:  # later its own commits have slowed bare pylance down
+                theirs.take(append)
+    report.at_most(f"commits of 100 rows in {size} nodes and edges, against two appends and a sync of bare pylance",
+                   over(ours.clock[:beside], theirs.clock), 3, f"{ours}; bare {theirs}")
+    report.note(f"by time of the processors: {over(ours.cpu[:beside], theirs.cpu):.2f}, upkeep included")
+    report.at_most(f"the last 20 of {rounds} commits against the first 20", over(ours.clock[-20:], ours.clock[:20]),
+                   1.2, f"by time of the processors {over(ours.cpu[-20:], ours.cpu[:20]):.2f}")
+    return graph
+
+
+def small_merges(report: Report, folder: Path) -> None:
+    """Merges of branches with 50 changed rows."""
+    sizes = (5_000, 100_000) if report.small else (20_000, 2_000_000)
+    graphs = [Graph.init(f"{folder}/merged-{size}/", [Person]) for size in sizes]
+    for graph, size in zip(graphs, sizes, strict=True):
+        graph.load(Person, people(0, size, shuffled=True))
+    taken = [Times(), Times()]
+    for number in range(9):
+        for times, graph, size in zip(taken, graphs, sizes, strict=True):
+            name, keys = f"b{number}", np.random.default_rng(number).choice(size, 50, replace=False)
+            graph.branches.create(name)
+            graph.load(Person, pa.table({"id": keys, "name": [f"{name}-{key}" for key in keys]}), branch=name)
+            times.take(lambda graph=graph, name=name: graph.merge(name))
+    small, big = taken
+    report.at_most(f"merge of 50 rows into {sizes[1]} against into {sizes[0]}", over(big.clock, small.clock), 1.5,
+                   f"{small}; {big}; by time of the processors {over(big.cpu, small.cpu):.2f}")
+    for graph in graphs:
+        graph.close()
+
+
+def first_appends(report: Report, graph: Graph) -> None:
+    """The first rows on a branch, against some more on main."""
+    first, main = Times(), Times()
+    for number in range(15):
+        graph.branches.create(f"first-{number}")
+        rows = people(10**8 + 100 * number, 100)
+        first.take(lambda number=number, rows=rows: graph.load(Person, rows, mode="append", branch=f"first-{number}"))
+        main.take(lambda rows=rows: graph.load(Person, rows, mode="append"))
+    report.at_most("first append on a branch against one on main", over(first.clock, main.clock), 3,
+                   f"{first}; {main}; by time of the processors {over(first.cpu, main.cpu):.2f}")
+
+
+def single_lookups(report: Report, folder: Path, graph: Graph) -> None:
+    """A thousand rows by their keys, one after the other."""
+    dataset = lance.dataset(str(folder / "nodes"), version=1)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset = lance.dataset(str(folder / "nodes"))
+    table, size = graph.snapshot().table(Person), 50_000 if report.small else 1_000_000
+    keys = np.random.default_rng(5).permutation(size)[:1000].tolist()
+    ours, theirs = Times(), Times()
+    for start in range(0, len(keys), 100):
+        some = keys[start : start + 100]
+        ours.take(lambda some=some: [table.get(key) for key in some])
+        theirs.take(lambda some=some: [dataset.to_table(filter=f"id = {key}") for key in some])
+    report.at_most("1,000 lookups by key, against bare pylance with a BTREE", sum(ours.clock) / sum(theirs.clock), 1,
+                   f"{sum(ours.clock):.2f} s, bare {sum(theirs.clock):.2f} s; "
+                   f"by time of the processors {sum(ours.cpu) / sum(theirs.cpu):.2f}")
+
+
+# Tuned
 
 
 def bulk(report: Report, folder: Path) -> Graph:
@@ -238,11 +354,18 @@ def main() -> None:
     report = Report("graph")
     folder = Path(tempfile.mkdtemp())
     try:
-        graph = bulk(report, folder)
-        traversals(report, folder, graph)
-        lookups(report, folder, graph)
-        commits(report, folder)
-        branches(report, folder)
+        if report.as_users_do:
+            graph = small_commits(report, folder)
+            single_lookups(report, folder, graph)
+            first_appends(report, graph)
+            graph.close()
+            small_merges(report, folder)
+        if report.tuned:
+            graph = bulk(report, folder)
+            traversals(report, folder, graph)
+            lookups(report, folder, graph)
+            commits(report, folder)
+            branches(report, folder)
     finally:
         shutil.rmtree(folder)
     report.finish()
