@@ -14,7 +14,8 @@ from graph_support import TYPES, Customer, Order, Placed, customers, held
 
 from ontolake import faults
 from ontolake.graph import DuplicateKeyError, EndpointError, Graph
-from ontolake.graph.staging import FRAGMENT_ROWS, STAGED_ROWS, STEP_ROWS
+from ontolake.graph.staging import STAGED_ROWS, STEP_ROWS
+from ontolake.graph.tiers import FRAGMENT_ROWS
 
 HINT = "latest_version_hint.json"  # Lance does without it, or with a wrong one
 
@@ -196,6 +197,8 @@ def test_a_new_branch_and_a_fork_are_synced(graph: Graph, tmp_path: Path, monkey
         before = files(tmp_path)
         with synced(monkeypatch) as seen:
             act()
+            assert graph._background is not None
+            assert graph._background.drain(60)  # what upkeep makes of it is durable too
         new = {path for path in files(tmp_path) - before if "/.ontolake/" not in path}
         assert new
         assert new <= seen

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from graph_support import TYPES, Customer, Placed, customers, held
+from graph_support import TYPES, Customer, Order, Placed, customers, held
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +41,7 @@ def test_checks_see_what_all_have_written(url: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(known, "READ_ROWS", read)
     choose = random.Random(single)
     with Graph.init(url, TYPES) as one, Graph.open(url) as two:
+        one.load(Order, [{"id": 0}])
         there: dict[str, set[str]] = {"main": set()}
         for number in range(60):
             via, branch = choose.choice([one, two]), choose.choice(sorted(there))

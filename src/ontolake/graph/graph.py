@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ontolake.errors import Invalid
-from ontolake.graph.background import Background
+from ontolake.graph.background import EVERY, Background
 from ontolake.graph.branching import Branches
 from ontolake.graph.differ import diff_tables
 from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
@@ -67,6 +67,8 @@ class Graph:
         self._identities: dict[str, str] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._background: Background | None = None
+        if not read_only:
+            self._tend(Background(self))
         self.branches = Branches(self)
         self.tags = Tags(self)
         self.recovered: list[Recovery] = []
@@ -133,7 +135,7 @@ class Graph:
             record = found
             require(self, record, state)
         kept = self._snapshots.get(record.id)
-        if kept is None or kept.branch != branch:
+        if kept is None or kept.branch != branch or kept.pins != record.pins:
             kept = self._snapshot(record, state)
             if len(self._snapshots) > 15:
                 self._snapshots.pop(next(iter(self._snapshots)))
@@ -255,7 +257,8 @@ class Graph:
         `theirs` takes those of `source`. Raises `MergeConflictError` with all conflicts, and changes nothing then;
         a dry run returns them. Raises `UnknownBranchError`, `ExpectedVersionMismatch`.
         """
-        return merge(self, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
+        with self._turns.writing(into):
+            return merge(self, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
 
     def recover(self) -> list[Recovery]:
         """Recover now what others left behind, as opening does."""
@@ -283,27 +286,33 @@ class Graph:
         self._writable()
         if not plan.steps:
             return None
-        return apply(self, plan, hard=hard, actor=actor).head.as_history()
+        with self._turns.writing(plan.branch):
+            return apply(self, plan, hard=hard, actor=actor).head.as_history()
 
     # Maintenance
 
     def optimize(self, *, branch: str = MAIN, actor: str | None = None) -> list[Optimized]:
         """Compact what is scattered and bring indexes up to date; big tables get one on their keys. Changes no row."""
         self._writable()
-        return optimize(self, branch, actor)
+        with self._turns.writing(branch):
+            return optimize(self, branch, actor)
 
-    def keep_optimized(self, every: int = 32) -> None:
-        """Optimize in the background from now on, after so many commits of a branch; `close` ends it.
+    def keep_optimized(self, every: int | None = EVERY) -> None:
+        """Tend tables in the background after so many commits; None ends that. An open graph does it after 32.
 
-        Writers go on meanwhile. Indexes of very big tables are left to `optimize`. Raises `Invalid`.
+        It merges small files and keeps indexes on keys and of the kind `btree` up to date. Writers go on meanwhile, no
+        answer changes, and no commit comes of it. `close` finishes it. Raises `Invalid`.
         """
         self._writable()
-        if every < 2:
+        if every is not None and every < 2:
             raise Invalid(f"optimizing after {every} commits makes no sense", hint="choose 2 or more")
+        self._tend(Background(self, every) if every is not None else None)
+
+    def _tend(self, background: Background | None) -> None:
         if self._background is not None:
             self._background.stop()
-        self._background = Background(self, every)
-        self._writer.committed = self._background.committed
+        self._background = background
+        self._writer.committed = background.committed if background is not None else None
 
     def index(
         self, table: Any, column: str, *, kind: str = "btree", branch: str = MAIN, actor: str | None = None
@@ -313,7 +322,8 @@ class Graph:
         Indexes are derived: reads give the same without, and `optimize` keeps them up to date. Raises `Invalid`.
         """
         self._writable()
-        create_index(self, table, column, kind, branch, actor)
+        with self._turns.writing(branch):
+            create_index(self, table, column, kind, branch, actor)
 
     def cleanup(
         self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = True

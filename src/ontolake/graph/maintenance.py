@@ -15,7 +15,8 @@ from ontolake.graph.lineage import Lineage, first_parents
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.retention import head_version
 from ontolake.graph.sidecars import QUARANTINE
-from ontolake.graph.staging import FRAGMENT_ROWS
+from ontolake.graph.tables import UPKEEP
+from ontolake.graph.tiers import FRAGMENT_ROWS
 from ontolake.graph.types import GraphType, resolve_table
 from ontolake.history import Damage, Garbage
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ontolake.graph.graph import Graph
 
-PASSIVE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 
 
 class Optimized(NamedTuple):
@@ -51,12 +51,9 @@ COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_del
 
 def optimize(
     graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
-    tables: Collection[str] | None = None, index_rows: int | None = None,
+    tables: Collection[str] | None = None,
 ) -> list[Optimized]:  # fmt: skip
-    """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on.
-
-    Indexes of tables with more than `index_rows` rows are left as they are.
-    """
+    """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on."""
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
@@ -72,9 +69,9 @@ def optimize(
                 before = len(graph._tables.at(kind, pin).get_fragments())
 
                 def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
-                    _optimize_one(dataset, kind, made, compacting, index_rows)
+                    _optimize_one(dataset, kind, made, compacting)
 
-                moved = graph._tables.rework(kind, pin, state.line, operation, act, PASSIVE)
+                moved = graph._tables.rework(kind, pin, state.line, operation, act, UPKEEP)
                 if moved is not None and moved.version != pin.version:
                     pins[key] = pin._replace(version=moved.version)
                     done.append(Optimized(kind.table, before, len(moved.get_fragments()), tuple(made)))
@@ -97,14 +94,11 @@ def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     return bool(missing_indexes(dataset, kind))
 
 
-def _optimize_one(
-    dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting, index_rows: int | None
-) -> None:  # fmt: skip
+def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting) -> None:
     before = masked(dataset)
     if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
         compacting(dataset)
-    if index_rows is None or dataset.count_rows() <= index_rows:
-        made += refresh_indexes(dataset, kind, before)
+    made += refresh_indexes(dataset, kind, before)
 
 
 def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
@@ -117,7 +111,7 @@ def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, 
     def act(dataset: LanceDataset) -> None:
         make_index(dataset, column, kind)
 
-    rework_one(graph, state, key, act, PASSIVE, "index", actor)
+    rework_one(graph, state, key, act, UPKEEP, "index", actor)
 
 
 def rework_one(
@@ -180,7 +174,8 @@ def remove_versions(
     shown = list(_met(graph, states))
     for state in states:
         known = manifest.commits(state.branch)
-        shown += [state.head, *(known[id] for id in tagged & known.keys()), *wanted(state)]
+        always = (tagged | {state.head.id}) & known.keys()  # the head as it was committed, before upkeep, too
+        shown += [state.head, *(known[id] for id in always), *wanted(state)]
         kinds |= {kind.key: kind for kind in state.types.values()}
     for record in shown:
         for key, pin in record.pins.items():

@@ -30,6 +30,7 @@ from ontolake.graph.errors import (
 )
 from ontolake.graph.heads import address_of, commit_conflict, move_head
 from ontolake.graph.place import Place
+from ontolake.graph.tiers import rows_to_merge
 from ontolake.graph.types import GraphType
 from ontolake.history import Commit
 
@@ -274,12 +275,9 @@ class Manifest:
         return repr(found["branch_identifier"])
 
     def dataset(self, branch: str, version: int | None = None) -> LanceDataset:
-        if branch == MAIN:
-            if version is not None:
-                return self._main.checkout_version(version)
-            self._main.checkout_latest()  # type: ignore[no-untyped-call]
-            return self._main
-        return self._main.checkout_version((branch, version))
+        """A handle that nobody else has, of the newest version unless one is named: Lance refuses calls that may change
+        a handle while another thread uses it."""
+        return self._main.checkout_version((None if branch == MAIN else branch, version))
 
     def state(self, branch: str = MAIN) -> State:
         """What a branch shows now. Costs no reading of rows when nothing was published since the last time."""
@@ -367,13 +365,13 @@ class Manifest:
 
     def create_branch(self, name: str, parent: str, version: int) -> LanceDataset:
         """Raises what Lance raises."""
-        made: LanceDataset = self._main.create_branch(name, (None if parent == MAIN else parent, version))
+        made: LanceDataset = self.dataset(MAIN).create_branch(name, (None if parent == MAIN else parent, version))
         self._known.pop(name, None)
         self._commits.pop(name, None)
         return made
 
     def delete_branch(self, name: str) -> None:
-        self._main.branches.delete(name)
+        self.dataset(MAIN).branches.delete(name)
         self._known.pop(name, None)
         self._commits.pop(name, None)
 
@@ -442,17 +440,18 @@ class Manifest:
         rows = [table_row(one, state.history) for one in types]
         rows += [version_row(key, pin, commit) for key, pin in pins.items() if pin is not None]
         rows += [tombstone_row(key, state.pins[key], commit) for key, pin in pins.items() if pin is None]
-        rows += [commit_row(one) for one in lineage]
+        known = self.commits(state.branch) if lineage else {}
+        rows += [commit_row(one) for one in lineage if one.id not in known]
         rows += [commit_row(commit), head_row(state.branch, commit)]
         rows = list({row["object_id"]: row for row in rows}.values())
         dataset = state.dataset.checkout_version(state.dataset.version) if state.branch == MAIN else (
             self._main.checkout_version((state.branch, state.version)))
-        only_new = not types and not lineage and all(_moves_on(state.pins.get(key), pin) for key, pin in pins.items())
-        head, address, transaction = self._address(state) if only_new else None, None, None
+        only_new = not types and all(_moves_on(state.pins.get(key), pin) for key, pin in pins.items())
+        (head, inherited), address, transaction = self._address(state) if only_new else (None, []), None, None
         faults.reach("graph: before publishing")
         try:
             if head is not None:
-                dataset, address, transaction = move_head(self.place, dataset, head, _rows(rows))
+                dataset, address, transaction = move_head(self.place, dataset, head, _rows([*inherited, *rows]))
             else:
                 (dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
                  .conflict_retries(0).use_index(False).execute(_rows(rows)))  # fmt: skip
@@ -468,16 +467,48 @@ class Manifest:
                     {key: history[pin.schema] for key, pin in shown.items()}, history, dataset, address)
         self._known[state.branch] = new
         if dataset.stats.dataset_stats()["num_fragments"] > COMPACT_AFTER:
-            self.compact(new)
+            self.merge_small(new.branch)
         return new
 
-    def _address(self, state: State) -> tuple[int, int] | None:
-        """Where the row of the head is; None if the branch has none of its own yet."""
+    def show(self, state: State, pins: Mapping[str, Pin]) -> State | None:
+        """Show the same rows of tables from other versions, under the commit that shows them now.
+
+        None if somebody has published meanwhile. It is no commit: history and heads stay as they are.
+        """
+        now = self.state(state.branch)
+        head, inherited = self._address(now)
+        if now.identity != state.identity or head is None or inherited or any(
+                now.pins.get(key) != state.pins[key] for key in pins):  # fmt: skip
+            return None
+        commit = replace(now.head, pins={**now.pins, **pins})
+        rows = [version_row(key, pin, commit) for key, pin in pins.items()] + [head_row(now.branch, commit)]
+        dataset = self._main.checkout_version((None if now.branch == MAIN else now.branch, now.version))
+        faults.reach("graph: before showing upkeep")
+        try:
+            dataset, address, transaction = move_head(self.place, dataset, head, _rows(rows))
+        except commit_conflict():
+            self._known.pop(now.branch, None)
+            return None
+        faults.reach("graph: upkeep shown")
+        self._settle(now, dataset, transaction)
+        new = replace(now, version=dataset.version, head=commit, dataset=dataset, address=address)
+        self._known[now.branch] = new
+        return new
+
+    def _address(self, state: State) -> tuple[tuple[int, int] | None, list[dict[str, Any]]]:
+        """Where the row of the head is. A branch without one writes the row anew that it has inherited its head from,
+        so that its first publishes meet there too; that row is returned with its address."""
         if state.address is not None:
-            return state.address
-        found = state.dataset.to_table(columns=["object_id"], filter=f"object_id = 'graph_head:{state.branch}'",
-                                       with_row_address=True).to_pylist()
-        return address_of(found[0]) if found else None
+            return state.address, []
+        found = {row["object_id"]: row for row in state.dataset.to_table(
+            filter="object_type = 'graph_head'", with_row_address=True).to_pylist()}  # fmt: skip
+        own = found.get(f"graph_head:{state.branch}")
+        if own is not None:
+            return address_of(own), []
+        for row in found.values():
+            if row["base_objects"] == [state.head.id]:
+                return address_of(row), [{name: row[name] for name in row if name != "_rowaddr"}]
+        return None, []
 
     def _settle(self, before: State, dataset: LanceDataset, transaction: Any) -> None:
         """Make a publish durable, and what others published just before: it builds on that. Buckets need nothing."""
@@ -492,14 +523,21 @@ class Manifest:
         self.place.settle(*datasets, line=line, newest=(dataset, transaction))
         self._durable[before.identity] = dataset.version
 
-    def compact(self, state: State) -> None:
+    def merge_small(self, branch: str) -> None:
+        """Merge the small fragments of a branch's manifest, if there are many. A row is seldom rewritten by it."""
+        state = self.state(branch)
+        target = rows_to_merge(fragment.metadata.num_rows for fragment in state.dataset.get_fragments())
+        if target is not None:
+            self.compact(state, target_rows_per_fragment=target)
+
+    def compact(self, state: State, **options: Any) -> None:
         """One fragment instead of many. Changes no row. Failing at that harms nobody: somebody else is at it."""
         line = None if state.branch == MAIN else state.branch
         dataset = self._main.checkout_version((line, None))
         begun = dataset.version
         faults.reach("graph: before compacting the manifest")
         try:
-            dataset.optimize.compact_files()
+            dataset.optimize.compact_files(**options)
         except OSError:
             return
         faults.reach("graph: manifest compacted")

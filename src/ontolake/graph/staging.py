@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
+from ontolake.graph.tiers import FRAGMENT_ROWS
 from ontolake.graph.together import begin, in_order
 from ontolake.graph.types import GraphType
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-FRAGMENT_ROWS = 262_144
-"""Rows in a file at most. Changing some of them costs Lance a look at all ids of the fragment that they are in, and
-every file costs the time to begin and end it."""
 STEP_ROWS = 2 * FRAGMENT_ROWS
 """Rows that are written in one go, beside others; their files are made durable while the next ones are written."""
 STAGED_ROWS = 50_000

@@ -21,6 +21,7 @@ from ontolake.graph.keys import KeySet, contains
 from ontolake.graph.known import KnownKeys
 from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
+from ontolake.graph.replacement import replace_rows
 from ontolake.graph.staging import Staged, append
 from ontolake.graph.types import GraphType
 
@@ -32,6 +33,8 @@ OPERATION, STEP = "ontolake:operation", "ontolake:step"
 _CACHED = 256
 _TRIES = 12
 _BATCH = 131_072
+UPKEEP = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
+"""Operations of Lance that change no row."""
 FEW_KEYS = 2000
 """Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
 
@@ -83,6 +86,10 @@ class Tables:
                                     hint="onto graph repair says what is wrong") from error
         self._keep(where, found)
         return found
+
+    def own(self, kind: GraphType, pin: Pin) -> LanceDataset:
+        """The same as a handle that nobody else has: some calls of Lance fail while others use theirs."""
+        return self.at(kind, pin).checkout_version((pin.branch, pin.version))
 
     def _keep(self, where: tuple[str, str | None, int], dataset: LanceDataset) -> None:
         with self._lock:
@@ -192,9 +199,7 @@ class Tables:
             current = moved
         if change.deletes is not None:
             step += 1
-            transaction, _ = current.merge_insert(list(kind.keys)).when_matched_delete().execute_uncommitted(
-                change.deletes)
-            moved = self.commit(current, transaction, operation, f"{step}/{total}")
+            moved = self.commit(current, self._take(kind, pin, current, change), operation, f"{step}/{total}")
             if moved.version != current.version + 1:
                 return None
             current = moved
@@ -206,12 +211,26 @@ class Tables:
         staged = change.staged.transaction(base) if change.staged is not None else None
         if staged is not None:
             return staged
-        if change.fresh or (not change.replace and self._are_new(kind, pin, puts)):
+        few = puts.num_rows <= FEW_KEYS and not change.replace
+        if change.fresh or (few and not self.there(kind, pin, puts).true_count):
             return append(self.place, base, puts)
+        if few:
+            return replace_rows(self.place, base, self._addresses(kind, base, puts), puts)
         merge = base.merge_insert(list(kind.keys)).when_matched_update_all().when_not_matched_insert_all()
         if change.replace:
             merge = merge.when_not_matched_by_source_delete()
         return merge.execute_uncommitted(puts)[0]
+
+    def _take(self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change) -> Any:
+        assert change.deletes is not None
+        if change.deletes.num_rows <= FEW_KEYS:
+            return replace_rows(self.place, base, self._addresses(kind, base, change.deletes), None)
+        return base.merge_insert(list(kind.keys)).when_matched_delete().execute_uncommitted(change.deletes)[0]
+
+    def _addresses(self, kind: GraphType, dataset: LanceDataset, keys: pa.Table) -> Any:
+        """Where the rows with these few keys are."""
+        found = dataset.to_table(columns=list(kind.keys), filter=are_among(kind.keys, keys), with_row_address=True)
+        return found.filter(contains(keys, found, kind.keys)).column("_rowaddr").to_numpy()
 
     def commit(self, base: LanceDataset, transaction: Any, operation: str, step: str) -> LanceDataset:
         """Commit one marked transaction. It is made durable with the others of its operation, before they are shown."""
@@ -242,18 +261,22 @@ class Tables:
         return base if line is None else base.checkout_version((line, None))
 
     def rework(
-        self, kind: GraphType, pin: Pin, line: str | None, operation: str, act: Callable[[LanceDataset], None],
-        allowed: frozenset[str],
+        self, kind: GraphType, pin: Pin, line: str | None, operation: str | None,
+        act: Callable[[LanceDataset], None], allowed: frozenset[str],
     ) -> LanceDataset | None:  # fmt: skip
         """Let Lance itself work on a table that shows what is pinned. None if somebody else came in between.
 
-        Such versions carry no mark: what is not published of them is never finished, only passed over.
+        Such versions carry no mark: what is not published of them is never finished, only passed over. Without an
+        operation, nothing is done to a table with versions that somebody may be about to publish.
         """
         base = self.writable(kind, pin, line)
         latest = self.latest(kind, line)
-        if latest.version != base.version:
+        begun = base.version
+        if latest.version != begun and operation is not None:
             latest = self.restore(kind, line, pin.version, operation)
-        begun = latest.version
+            begun = latest.version
+        elif latest.version != begun and not self.same_rows(kind, pin, pin._replace(version=latest.version)):
+            return None
         faults.reach("graph: before reworking a table")
         try:
             with reading(kind.table):
@@ -270,9 +293,24 @@ class Tables:
         self._known.moved(kind, pin, Change(), latest.version, line)
         return latest
 
-    def _are_new(self, kind: GraphType, pin: Pin, puts: pa.Table) -> bool:
-        """Whether it is known that none of these rows is there: appending them is quicker than merging."""
-        return puts.num_rows <= FEW_KEYS and not any(self.there(kind, pin, puts).to_pylist())
+    def same_rows(self, kind: GraphType, old: Pin, new: Pin) -> bool:
+        """Whether a version has the rows of an earlier one of its line: only upkeep lies between them."""
+        if (old.branch, old.schema, old.rows) != (new.branch, new.schema, new.rows):
+            return False
+        version = new.version
+        try:
+            dataset = self.own(kind, new)
+            while version > old.version:
+                operation: Any = getattr(transaction_at(dataset, version), "operation", None)
+                if type(operation).__name__ == "Restore":
+                    version = min(operation.version, version - 1)
+                elif _is_one_of(dataset, version, UPKEEP):
+                    version -= 1
+                else:
+                    return False
+        except (DamagedGraphError, OSError, ValueError):
+            return False
+        return version == old.version
 
     # Looking up
 
@@ -316,7 +354,10 @@ class Tables:
         if keys.num_rows == 0 or dataset.count_rows() == 0:
             return pa.Table.from_batches([], pa.schema([kind.schema.field(name) for name in wanted]))
         names = [*dict.fromkeys((*wanted, *kind.keys))]
-        found = having(dataset, names, kind.keys[0], keys.column(kind.keys[0]))
+        if len(kind.keys) > 1 and keys.num_rows <= FEW_KEYS:
+            found = dataset.to_table(columns=names, filter=are_among(kind.keys, keys))
+        else:
+            found = having(dataset, names, kind.keys[0], keys.column(kind.keys[0]))
         if len(kind.keys) > 1 and found.num_rows:
             found = found.filter(contains(keys, found, kind.keys))
         return found.select(wanted)
@@ -328,6 +369,11 @@ def is_among(column: str, values: Any) -> str:
 
     distinct = pc.unique(values).to_pylist()
     return f"`{column}` IN ({', '.join(literal(value) for value in distinct)})"
+
+
+def are_among(columns: Sequence[str], keys: pa.Table) -> str:
+    """A filter for rows of which each column has a value that these have."""
+    return " AND ".join(is_among(name, keys.column(name)) for name in columns)
 
 
 def having(dataset: LanceDataset, names: Sequence[str], column: str, values: Any) -> pa.Table:

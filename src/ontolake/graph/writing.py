@@ -6,7 +6,7 @@ before the publish, and everything is after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -26,7 +26,6 @@ from ontolake.graph.errors import (
 )
 from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.keys import contains
-from ontolake.graph.lineage import first_parents
 from ontolake.graph.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
 from ontolake.graph.recovery import Recoverer
 from ontolake.graph.rows import array_of, key_at, refuse_duplicates, to_table
@@ -54,8 +53,8 @@ class Writer:
     ) -> None:  # fmt: skip
         self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
         self.turns = turns
-        self.committed: Callable[[str], None] | None = None
-        """Told of every commit that changes rows, with its branch."""
+        self.committed: Callable[[State, Iterable[str]], None] | None = None
+        """Told of every commit that changes rows, with what the branch shows and the tables that it moved."""
         self._unsettled = False
 
     def ready(self, branch: str) -> None:
@@ -119,7 +118,7 @@ class Writer:
             self.manifest.state(state.branch).expect(expected)  # before a table moves in vain
             published = self._under(sidecar, publish)
         if self.committed is not None and kind not in PASSIVE:
-            self.committed(state.branch)
+            self.committed(published, moves)
         return published
 
     def _under(self, sidecar: Sidecar, publish: Callable[[], State]) -> State:
@@ -353,32 +352,27 @@ class Transaction:
             try:
                 return self._finish(kind, merged_parent, only)
             except ExpectedVersionMismatch:
-                if only or not self._follow():
+                if not self._follow(only):
                     self._discard()
                     raise
 
-    def _follow(self) -> bool:
-        """Go on from where others have only optimized the tables meanwhile; False if they have not, or did more."""
-        manifest, mine = self._graph._manifest, self._state
-        state = self._graph._manifest_state(mine.branch)
-        if state.identity != mine.identity or all(state.pins.get(key) == mine.pins[key] for key in self._pending):
+    def _follow(self, only: bool) -> bool:
+        """Go on from where upkeep has moved the tables meanwhile; False if it has not, or others changed their rows."""
+        mine, state = self._state, self._graph._manifest_state(self._state.branch)
+        if state.identity != mine.identity or (only and state.head.id != mine.head.id):
             return False
-        commits = manifest.commits(mine.branch)
-        for record in first_parents(commits, state.head.id):
-            if record.id == mine.head.id:
-                self._state = state
-                return True
-            before = commits[record.parent].pins if record.parent is not None else {}
-            if record.kind not in PASSIVE and any(record.pins.get(key) != before.get(key) for key in self._pending):
-                break
-        return False
+        moved = {key: state.pins.get(key) for key in self._pending if state.pins.get(key) != mine.pins[key]}
+        if not moved or not all(pin is not None and self._tables.same_rows(mine.types[key], mine.pins[key], pin)
+                                for key, pin in moved.items()):  # fmt: skip
+            return False
+        self._state = state
+        return True
 
     def _finish(self, kind: str | None, merged_parent: str | None, only: bool) -> Commit[str] | None:
         try:
             if self._graph._manifest.identity(self._state.branch) != self._state.identity:
                 raise UnknownBranchError(self._state.branch)
-            if not only:
-                self._follow()
+            self._follow(only)
             changes = self._changes()
             checker = Checker(self._tables, self._state.types, self._state.pins, changes)
             checker.within_tables()

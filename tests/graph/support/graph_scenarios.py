@@ -76,6 +76,17 @@ def _scatter(graph: Graph) -> None:
     _load(graph)
 
 
+def _scatter_more(graph: Graph) -> None:
+    _scatter(graph)
+    for number in range(6):
+        graph.load(Order, [{"id": 10 + number}])
+
+
+def _tend(graph: Graph) -> None:
+    assert graph._background is not None
+    graph._background._tend("main")
+
+
 def _layout(graph: Graph) -> Any:
     """All rows, and in how many pieces each table is."""
     snapshot = graph.snapshot()
@@ -174,6 +185,7 @@ SCENARIOS: dict[str, Scenario] = {
     "publish": Scenario(_fill, _load),
     "fork": Scenario(_branch, lambda graph: _load(graph, "try"), branch="try"),
     "optimize": Scenario(_scatter, lambda graph: graph.optimize(actor="tester"), _layout),  # type: ignore[arg-type,return-value]
+    "upkeep": Scenario(_scatter_more, _tend, _layout),
     "schema": Scenario(_fill, _evolve),
     "hard drop": Scenario(_fill_with_secrets, drop_for_good, with_secrets),
     "merge": Scenario(_diverge, _merge),

@@ -11,9 +11,10 @@ from ontolake.faults import reach
 from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
 from ontolake.graph.indexes import wanted_indexes
-from ontolake.graph.maintenance import COMPACTION, PASSIVE, optimize, rework_one, worth_it
+from ontolake.graph.maintenance import COMPACTION, optimize, rework_one, worth_it
 from ontolake.graph.place import Place
 from ontolake.graph.snapshot import TableView
+from ontolake.graph.tables import UPKEEP
 from ontolake.graph.types import GraphType
 from ontolake.history import Damage
 from ontolake.ontology.repository.s3.maintenance import Compaction
@@ -197,7 +198,7 @@ def _build(graph: Graph, branch: str, kind: GraphType, columns: list[str], worke
         workers.run(index_part, [(at, column) for column in columns])
         dataset.checkout_latest()  # type: ignore[no-untyped-call]
 
-    rework_one(graph, state, kind.key, act, PASSIVE, "index", _ACTOR)
+    rework_one(graph, state, kind.key, act, UPKEEP, "index", _ACTOR)
 
 
 def _indexes(dataset: LanceDataset) -> Iterator[tuple[str, str]]:
