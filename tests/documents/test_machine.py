@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
 import secrets
 import shutil
 import tempfile
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 from documents_model import Model, Unfit, equal
+from documents_sizes import SIZES, small_sizes
 from documents_strategies import documents, patch_lists
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,6 +26,8 @@ from hypothesis.stateful import (
 )
 from marking import examples
 
+import ontolake.documents
+import ontolake.parallel
 from ontolake.documents import (
     Delete,
     MergeConflictError,
@@ -63,6 +69,8 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(every=st.integers(0, 4))
     def start(self, every: int) -> None:
+        self.sizes = small_sizes()
+        self.sizes.__enter__()
         self.set_place()
         self.policy = Policy(every=every, keep=1, spacing=3)
         self.model = Model()
@@ -76,6 +84,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.space.close()
+        self.sizes.__exit__(None, None, None)
         if self.folder is not None:
             shutil.rmtree(self.folder)
 
@@ -221,6 +230,20 @@ class HistoriesOnFiles(Histories):
     def set_place(self) -> None:
         self.folder = tempfile.mkdtemp()
         self.url = f"sqlite+file://{self.folder}"
+
+
+def test_every_size_is_set_low() -> None:
+    """A new one must be named in `documents_sizes`, so that short histories go beyond it."""
+    size = re.compile(r"_?(MOST_|[A-Z_]*(PAGE|CHUNK|BATCH|SIZE))[A-Z_]*")
+    found = {
+        (module.__name__, name)
+        for module in (importlib.import_module(f"ontolake.documents.{one.name}")
+                       for one in pkgutil.iter_modules(ontolake.documents.__path__))
+        for name, value in vars(module).items() if size.fullmatch(name) and type(value) is int
+        and not hasattr(ontolake.parallel, name)
+    }  # fmt: skip
+    limits = {("ontolake.documents.codec", "_MOST_DIGITS")}  # of what can be stored
+    assert found - limits == {(module.__name__, name) for module, name in SIZES}
 
 
 QUICK = settings(max_examples=examples(40), stateful_step_count=25, deadline=None,

@@ -365,7 +365,7 @@ def test_criss_crossed_histories_merge_against_the_merge_of_their_bases(space: S
     space.branches.merge("a-before", "b")
     write(space, Set("x", {"n": 1}), branch="b")
     plan = space.branches.plan_merge("b", "a")
-    assert plan.bases == (("b", 5), ("a-before", 6))
+    assert plan.bases == (("a", 4), ("b", 5))
     assert plan.taken == {"x": {"n": 1}}, "taken back on b after it had come from a"
     assert space.branches.merge("b", "a").taken == ("x",)
     assert documents_of(space, "a") == {"x": {"n": 1}, "y": {"n": 2}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import apsw
 
@@ -24,6 +25,14 @@ _TOUCHED_BY = "SELECT DISTINCT id FROM revision WHERE commit_seq IN (SELECT valu
 
 START = 0
 """The commit before the first one: the space when it was empty."""
+
+
+class Between(NamedTuple):
+    """What lies between two commits: entities that may differ, and whether anything was written or merged."""
+
+    ids: set[str]
+    has_writes: bool
+    has_merges: bool
 
 
 class Commits:
@@ -80,19 +89,20 @@ class Commits:
                 parents = (parent, self.head(merged.branch, merged.seq))
             self._parents[seq], self._lines[seq] = parents, line
 
-    def touched_since(self, commit: int, base: int) -> tuple[set[str], bool]:
-        """The entities that may differ between a commit and one of its ancestors, and whether merges lie between.
+    def between(self, commit: int, base: int) -> Between:
+        """What lies between a commit and one of its ancestors.
 
         Every entity that differs was written by a commit that came in between, if the merges among these were made
         against one base each. Otherwise all that either side has written since the two lines parted is in question.
         """
         between = missing(self, commit, [base])
         merges = [found for each in between if (found := self.merged(each)) is not None]
+        written = {id for (id,) in rows(self._connection, _TOUCHED_BY, (codec.encode(between),))}
         if all(len(found.bases) == 1 for found in merges):
-            written = rows(self._connection, _TOUCHED_BY, (codec.encode(between),))
-            return {id for (id,) in written}, bool(merges)
+            return Between(written, bool(written), bool(merges))
         new, old = self.view(commit), self.view(base)
-        return touched(self._connection, new, old) | touched(self._connection, old, new), True
+        ids = touched(self._connection, new, old) | touched(self._connection, old, new)
+        return Between(ids, bool(written), True)
 
 
 def touched(connection: apsw.Connection, view: View, since: View) -> set[str]:

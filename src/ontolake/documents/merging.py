@@ -167,14 +167,10 @@ class Merger:
             dag = ancestors.Commits(self._database, connection)
             their_head, our_head = (dag.head(line, seq) for line in lines)
             bases = best_common_ancestors(dag, [our_head], [their_head])
-            ids: set[str] = set()
-            merges = False
-            if bases != [their_head]:
-                for base in bases:
-                    found, merged = dag.touched_since(their_head, base)
-                    ids, merges = ids | found, merges or merged
+            between = [dag.between(their_head, base) for base in bases if bases != [their_head]]
+            ids = {id for part in between for id in part.ids}
             # Nothing but the making and deleting of branches, or a merge of what the target has, is no news.
-            is_news = bool(ids) or (merges and bases != [our_head])
+            is_news = any(part.has_writes or (part.has_merges and bases != [our_head]) for part in between)
             for id, origin, new, now in self._states(connection, dag, bases, (theirs, ours), sorted(ids)):
                 outcome = threeway.merge(origin, new.document, now.document)
                 if outcome.kind == "take":
