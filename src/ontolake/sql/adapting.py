@@ -13,7 +13,7 @@ from itertools import islice
 import pyarrow as pa
 from sqlglot import exp
 
-from ontolake.sql import functions, matching
+from ontolake.sql import functions, matching, membership
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.kinds import FLOATS, MOMENTS, kind_of, typed
 from ontolake.sql.parsing import DIALECT, constant, literal, name_of
@@ -57,9 +57,13 @@ def adapt_clauses(tree: exp.Expr) -> None:
 
 def adapted(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> exp.Expr:
     """A statement over tables whose expressions mean to DataFusion what they mean to PostgreSQL. The tree stays."""
-    if tree.find(*_TYPED, *_REWRITTEN) is None and not any(map(_is_strange, tree.find_all(exp.Literal))):
+    doubtful = any(map(membership.is_doubtful, tree.find_all(exp.In)))
+    if not doubtful and tree.find(*_TYPED, *_REWRITTEN) is None and not any(
+            map(_is_strange, tree.find_all(exp.Literal))):
         return tree
     copy = tree.copy()
+    for member in [each for each in copy.find_all(exp.In) if membership.is_doubtful(each)]:
+        membership.with_unknown(member, tables)
     for number in list(filter(_is_strange, copy.find_all(exp.Literal))):
         plain = exp.Literal.number(f"{Decimal(number.this):f}")
         number.replace(plain if _is_powered(number) else exp.cast(plain, "DECIMAL(20, 0)", dialect=DIALECT))
