@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import statistics
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from report import Report, in_turns
+from report import Report, Taken, in_turns, repeated
 
 from ontolake.documents import Patch, Set, Space, open_space
 from ontolake.documents.schema import LAYOUT
@@ -193,9 +194,81 @@ def branches(report: Report, folder: Path) -> None:
                    f"{typical * 1000:.2f} ms, {rows:g} rows written")  # fmt: skip
 
 
+class ByHand:
+    """What a user would write with SQLite alone: a table of current documents, and one of all that there were."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path))
+        self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                "CREATE TABLE current (id TEXT PRIMARY KEY, seq INTEGER, document TEXT);"
+                                "CREATE TABLE past (id TEXT, seq INTEGER, document TEXT, PRIMARY KEY (id, seq))"
+                                ).fetchall()
+        self.seq = 0
+
+    def put(self, documents: dict[str, dict[str, Any]]) -> None:
+        self.seq += 1
+        rows = [(id, self.seq, json.dumps(one)) for id, one in documents.items()]
+        with self.connection:
+            self.connection.executemany("INSERT OR REPLACE INTO current VALUES (?, ?, ?)", rows)
+            self.connection.executemany("INSERT INTO past VALUES (?, ?, ?)", rows)
+
+    def bump(self, id: str) -> None:
+        found = self.read(id)
+        found["value"]["count"] += 1
+        self.put({id: found})
+
+    def read(self, id: str, seq: int | None = None) -> dict[str, Any]:
+        sql, values = ("SELECT document FROM current WHERE id = ?", (id,)) if seq is None else (
+            "SELECT document FROM past WHERE id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1", (id, seq))
+        found: dict[str, Any] = json.loads(str(self.connection.execute(sql, values).get))
+        return found
+
+
+def as_users_do(report: Report, folder: Path) -> None:
+    """A first load, then many small commits, then reads, branches and merges. Nothing is set."""
+    chance = random.Random(4)
+    entities, commits, asked, tries = (5_000, 500, 500, 20) if report.small else (50_000, 3_000, 2_000, 60)
+    documents = {f"customer/{n}": document(n) for n in range(entities)}
+    ids = list(documents)
+    hand = ByHand(folder / "hand.db")
+    with open_space(str(folder / "ours"), "shop") as space:
+        parts = [ids[start : start + 1_000] for start in range(0, entities, 1_000)]
+        ours, theirs = repeated(
+            len(parts), lambda n: space.transact(*space.next_request(), [Set(id, documents[id]) for id in parts[n]]),
+            lambda n: hand.put({id: documents[id] for id in parts[n]}))
+        report.compare(f"load of {entities:,} documents / by hand", ours, theirs, 3)
+        report.steady("load", ours)
+        chosen = [chance.choice(ids) for _ in range(commits)]
+        ours, theirs = repeated(commits, lambda n: space.transact(*space.next_request(), [bump(chosen[n])]),
+                                lambda n: hand.bump(chosen[n]))
+        report.compare("one patch a commit / by hand", ours, theirs, 3)
+        report.steady("one patch a commit", ours)
+        hot = repeated(commits, lambda n: space.transact(*space.next_request(), [bump("customer/1")]))[0]
+        report.steady("patches of one document", hot)
+        middle = space.last_seq() // 2
+        for name, seq in (("now", None), ("in the middle of the history", middle)):
+            ours, theirs = repeated(asked, lambda n, seq=seq: space.read(chosen[n % commits], seq=seq),
+                                    lambda n, seq=seq: hand.read(chosen[n % commits], seq))
+            report.compare(f"read of a document {name} / by hand", ours, theirs, 5)
+        created, first, merged = Taken(), Taken(), Taken()
+        for number in range(tries):
+            name, some = f"try-{number}", [bump(id) for id in chance.sample(ids, 50)]
+            created.add(lambda name=name: space.branches.create(name))
+            first.add(lambda name=name, some=some: space.transact(*space.next_request(), some, branch=name))
+            merged.add(lambda name=name: space.branches.merge(name))
+        report.steady("a new branch", created)
+        report.steady("50 patches on a new branch", first)
+        report.steady("a merge of 50 documents", merged)
+        batch = repeated(20, lambda n: space.transact(
+            *space.next_request(), [bump(id) for id in chance.sample(ids, 50)]))[0]
+        report.compare("a merge of 50 documents / a commit of 50 patches", merged, batch, 3)
+    hand.connection.close()
+
+
 def main() -> None:
     report = Report("documents")
-    for part in (one_patch, batches, reads, branches):
+    parts = (as_users_do,) if report.as_users_do else ()
+    for part in (*parts, *((one_patch, batches, reads, branches) if report.tuned else ())):
         folder = Path(tempfile.mkdtemp(prefix="documents-"))
         try:
             part(report, folder)

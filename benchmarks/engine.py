@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import statistics
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from report import Report, in_turns, seconds
+from report import Report, Taken, in_turns, repeated, seconds
 
 from ontolake import engine
 from ontolake.objects import open_store
 from ontolake.objects.testing import CountingStore, SlowStore
-from ontolake.storage import ObjectStorage, PageId, register_backend
+from ontolake.storage import ObjectStorage, PageId, open_storage, register_backend
 
 LATENCY = 0.02
 CACHE = "PRAGMA cache_size=-16384"
@@ -152,9 +153,60 @@ def scan(report: Report, url: str, name: str) -> int:
     return pages
 
 
+def as_users_do(report: Report, folder: Path) -> None:
+    """A first load, then many small commits, then reads of now and of the past, and branches. Nothing is set.
+
+    The native file is as durable: SQLite's own defaults, with a write-ahead log that is synced at every commit.
+    """
+    rows, commits, reads, tries = (20_000, 500, 1_000, 10) if report.small else (200_000, 3_000, 5_000, 30)
+    url = f"file://{folder}/pages.db"
+    theirs_db = apsw.Connection(str(folder / "native.db"))
+    theirs_db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").fetchall()
+    with contextlib.closing(engine.connect(url)) as ours_db, contextlib.closing(theirs_db):
+        def load(connection: apsw.Connection) -> None:
+            connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, x)")
+            with connection:
+                connection.executemany("INSERT INTO t VALUES (?, ?)", ((i, ROW) for i in range(rows)))
+
+        ours, theirs = seconds(lambda: load(ours_db)), seconds(lambda: load(theirs_db))
+        report.at_most(f"load of {rows:,} rows / native", ours / theirs, 2, f"{ours:.2f} s against {theirs:.2f} s")
+        with open_storage(url) as storage:
+            loaded = storage.get_commit_lsn()
+        chance = random.Random(5)
+        ids = [chance.randrange(rows) for _ in range(max(commits, reads))]
+
+        def update(connection: apsw.Connection, id: int) -> None:
+            connection.execute("UPDATE t SET x = x || '.' WHERE id = ?", (id,))
+
+        one_row, native_row = repeated(commits, lambda n: update(ours_db, ids[n]), lambda n: update(theirs_db, ids[n]))
+        report.compare("one-row commits / native", one_row, native_row, 2)
+        report.steady("one-row commits", one_row)
+
+        def read(connection: apsw.Connection, n: int) -> None:
+            connection.execute("SELECT x FROM t WHERE id = ?", (ids[n],)).fetchall()
+
+        with contextlib.closing(engine.connect(url, at=loaded)) as past:
+            now, native_now, then = repeated(
+                reads, lambda n: read(ours_db, n), lambda n: read(theirs_db, n), lambda n: read(past, n))
+        report.compare("select by key / native", now, native_now, 2)
+        report.compare(f"select by key, as of {commits:,} commits ago / now", then, now, 2)
+        created, first = Taken(), Taken()
+        for number in range(tries):
+            name = f"try-{number}"
+            with open_storage(url) as storage:
+                created.add(lambda name=name, storage=storage: storage.create_branch(name, storage.get_commit_lsn()))
+            with contextlib.closing(engine.connect(url, branch=name)) as branch:
+                first.add(lambda branch=branch, number=number: update(branch, ids[number]))
+            update(ours_db, ids[number])
+        report.steady("a new branch", created)
+        report.steady("the first commit on a new branch", first)
+        report.compare("the first commit on a new branch / one-row commits", first, one_row, 5)
+
+
 def main() -> None:
     report = Report("engine")
-    for benchmark in (bulk_insert, selects, one_row_commits, far_scan):
+    tuned = (bulk_insert, selects, one_row_commits, far_scan) if report.tuned else ()
+    for benchmark in (*((as_users_do,) if report.as_users_do else ()), *tuned):
         folder = Path(tempfile.mkdtemp(prefix="ontolake-bench-"))
         try:
             benchmark(report, folder)

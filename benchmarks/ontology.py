@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from report import Report, in_turns, seconds
+from report import Report, in_turns, repeated, seconds
 
 from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import Session, count, sum_
@@ -220,15 +220,53 @@ def reading(report: Report, places: Places, size: int, big: int) -> None:
     db.close()
 
 
+def small_commits(report: Report, places: Places, size: int, commits: int) -> None:
+    """A first load, then many commits of a hundred rows, half of them new and half changed, then reads."""
+    session, db = opened(places.next()), bare(places.next())
+    given = rows(size)
+    session.ensure_arrow(Item, pa.table({name: [row[n] for row in given]
+                                         for n, name in enumerate(Item.model_fields)}))
+    session.commit()
+    insert(db, given, 1)
+
+    def batch(number: int) -> list[tuple[Any, ...]]:
+        changed = [(row[0], f"changed {number}", *row[2:]) for row in given[number * 50 % size :][:50]]
+        return [*changed, *((f"new {number} {n}", "x", n, 1.0, "gold", True) for n in range(50))]
+
+    def ours(number: int) -> None:
+        session.ensure(Item(id=r[0], name=r[1], number=r[2], price=r[3], tier=r[4], active=r[5]) for r in batch(number))
+        session.commit()
+
+    mine, base = repeated(commits, ours, lambda n: insert(db, batch(n), n + 2))
+    report.compare(f"{commits:,} commits of 100 rows in {size:,} / bare", mine, base, 3)
+    report.steady("commits of 100 rows", mine)
+    lookup = f"SELECT {COLUMNS} FROM item WHERE entity_key = ? ORDER BY commit_id DESC LIMIT 1"
+    keys = [given[n * 50 % size][0] for n in range(1000)]
+    mine, base = repeated(1000, lambda n: session.query().entities(Item).where(Item.id == keys[n]).first(),
+                          lambda n: db.execute(lookup, (keys[n],)).fetchone())
+    report.compare("first() by primary key, after them / bare", mine, base, 5)
+    now, past = repeated(5, lambda n: session.query().entities(Item).where(Item.number < 100).count(),
+                         lambda n: session.query().entities(Item).as_of(1).where(Item.number < 100).count())
+    report.compare(f"a filtered count as of {commits:,} commits ago / now", past, now, 3)
+    session.close()
+    db.close()
+
+
 def main() -> None:
+    """All parts use typed stores as they are: there is nothing to set, and no upkeep to call."""
     report = Report("typed data")
     small = report.small
     with tempfile.TemporaryDirectory() as folder:
         places = Places(Path(folder))
-        loading(report, places, 20_000 if small else 100_000)
-        committing(report, places, 100 if small else 300)
-        growing(report, places, 1000 if small else 10_000)
-        reading(report, places, 20_000 if small else 100_000, 100_000 if small else 1_000_000)
+        if report.as_users_do:
+            loading(report, places, 20_000 if small else 100_000)
+            committing(report, places, 100 if small else 300)
+            growing(report, places, 1000 if small else 5_000)
+            small_commits(report, places, 20_000 if small else 200_000, 100 if small else 500)
+            reading(report, places, 20_000 if small else 50_000, 100_000 if small else 300_000)
+        if report.tuned:  # more of the same
+            growing(report, places, 1000 if small else 10_000)
+            reading(report, places, 20_000 if small else 100_000, 100_000 if small else 1_000_000)
     report.finish()
 
 

@@ -7,6 +7,7 @@ elsewhere is a merge. Appends, which compare nothing, are shown beside it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import tempfile
@@ -18,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from report import Report, in_turns, seconds
+import pyarrow.parquet as pq
+from report import Report, in_turns, repeated, seconds
 
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
@@ -136,26 +138,62 @@ class Iceberg:
 
 def main() -> None:
     report = Report("typed data on objects")
-    if not all(find_spec(name) for name in ("deltalake", "pyiceberg")):
+    peers = all(find_spec(name) for name in ("deltalake", "pyiceberg"))
+    if not peers:
         report.note("deltalake and pyiceberg are not installed: make setup EXTRAS=s3,sql,dev,bench")
-        report.finish()
-        return
-    size = 50_000 if report.small else 1_000_000
-    commits, lookups = (40, 50) if report.small else (200, 1000)
-    upserted = size // 10
     folder = Path(tempfile.mkdtemp(prefix="ontology-objects-"))
     try:
-        compare(report, folder, size, commits, lookups, upserted)
+        if report.as_users_do:
+            size, commits, lookups = (50_000, 40, 50) if report.small else (200_000, 200, 300)
+            if peers:
+                compare(report, folder / "users", size, commits, lookups, size // 10)
+            small_commits(report, folder / "users", *((20_000, 200) if report.small else (100_000, 1_000)))
+        if report.tuned and peers:  # the same with more rows; there is nothing to set
+            size, commits, lookups = (50_000, 40, 50) if report.small else (1_000_000, 200, 1000)
+            compare(report, folder / "tuned", size, commits, lookups, size // 10)
     finally:
         shutil.rmtree(folder)
     report.finish()
+
+
+def small_commits(report: Report, folder: Path, size: int, commits: int) -> None:
+    """A first load, then many commits of a few rows of which some are changed again and again, then reads."""
+    folder.mkdir(exist_ok=True)
+    with Session((folder / "small").as_uri(), entity_types=[Item]) as session:
+        session.ensure_arrow(Item, rows(size))
+        session.commit()
+
+        def commit(number: int) -> None:
+            ids = [f"k{(number * 37 + n) % 500:08d}" for n in range(10)]
+            session.ensure(Item(id=id, name=f"{number}", price=1.0, amount=1, active=True) for id in ids)
+            assert session.commit() is not None
+
+        def bare(number: int) -> None:
+            """The same rows as one Parquet file, synced; nothing is compared, and no commit is kept."""
+            with (folder / f"bare{number}.parquet").open("wb") as file:
+                pq.write_table(rows(10, number), file)
+                file.flush()
+                os.fsync(file.fileno())
+
+        taken, theirs = repeated(commits, commit, bare)
+        report.compare(f"commits of 10 rows in {size:,} / a synced Parquet file of 10 rows", taken, theirs, 6)
+        report.steady(f"{commits:,} commits of 10 rows in {size:,}", taken)
+        keys = [f"k{n * 7 % size:08d}" for n in range(200)]
+        now = repeated(200, lambda n: session.query().entities(Item).where(Item.id == keys[n]).first())[0]
+        report.note(f"a lookup after them takes {now.median * 1000:.2f} ms, a commit {taken.median * 1000:.1f} ms")
+        scans = repeated(5, lambda n: session.query().entities(Item).to_arrow(),
+                         lambda n: session.query().entities(Item).as_of(2).to_arrow(),
+                         lambda n: session.query().entities(Item).as_of(commits // 2).to_arrow())
+        report.compare(f"all rows as of {commits:,} commits ago / now", scans[1], scans[0], 2)
+        report.compare(f"all rows as of {commits // 2:,} commits ago / now", scans[2], scans[0], 2)
 
 
 def compare(report: Report, folder: Path, size: int, commits: int, lookups: int, upserted: int) -> None:
     stores: list[Any] = []
     loaded: dict[str, list[float]] = {}
     big = rows(size)
-    for number in range(5):  # in turns, each time into a new place
+    folder.mkdir()
+    for number in range(3):  # in turns, each time into a new place
         stores = [kind(folder / f"{kind.name}{number}") for kind in (Ours, Delta, Iceberg)]
         for store in stores:
             loaded.setdefault(store.name, []).append(seconds(lambda store=store: store.append(big)))

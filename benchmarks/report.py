@@ -49,6 +49,21 @@ class Report:
             mark = "ok    " if held else "MISSED"
             print(f"{mark} {ratio:9.2f}  ({sign} {target:g})  {name}" + (f"  [{detail}]" if detail else ""), flush=True)
 
+    def steady(self, name: str, taken: Taken, target: float = 1.3) -> None:
+        """What is repeated costs in the end what it did in the beginning: the last tenth against the first.
+
+        That is processor time, with that of what goes on in the background, since a disk has its moods.
+        """
+        part = max(len(taken.work) // 10, 3)
+        first, last = statistics.mean(taken.work[:part]), statistics.mean(taken.work[-part:])
+        self.at_most(f"{name}: the last {part} of {len(taken.work):,} / the first {part}, processor time",
+                     last / first, target, f"{last * 1000:.2f} ms against {first * 1000:.2f} ms")
+
+    def compare(self, name: str, ours: Taken, theirs: Taken, target: float) -> None:
+        """How many times as long ours takes, by the medians."""
+        mine, other = ours.median, theirs.median
+        self.at_most(name, mine / other, target, f"{_shown(mine)} against {_shown(other)}")
+
     def note(self, text: str) -> None:
         if not self._json:
             print(f"       {text}", flush=True)
@@ -67,6 +82,37 @@ def seconds(action: Callable[[], object]) -> float:
     begun = time.perf_counter()
     action()
     return time.perf_counter() - begun
+
+
+def _shown(taken: float) -> str:
+    return f"{taken:.2f} s" if taken >= 1 else f"{taken * 1000:.2f} ms" if taken >= 0.001 else f"{taken * 1e6:.1f} µs"
+
+
+class Taken:
+    """How long each of many calls took, and how much processor time of this process."""
+
+    def __init__(self) -> None:
+        self.time: list[float] = []
+        self.work: list[float] = []
+
+    def add(self, action: Callable[[], object]) -> None:
+        begun, worked = time.perf_counter(), time.process_time()
+        action()
+        self.time.append(time.perf_counter() - begun)
+        self.work.append(time.process_time() - worked)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.time)
+
+
+def repeated(times: int, *actions: Callable[[int], object]) -> list[Taken]:
+    """Many calls of each action, in turns. Actions are told the number of the call."""
+    taken = [Taken() for _ in actions]
+    for number in range(times):
+        for found, action in zip(taken, actions, strict=True):
+            found.add(lambda action=action, number=number: action(number))  # type: ignore[misc]
+    return taken
 
 
 def in_turns(*actions: Callable[[], object], rounds: int = 5) -> list[float]:

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import numpy as np
 import pyarrow as pa
-from report import Report
+from report import Report, Taken, repeated
 
 from ontolake.sql import Database, open_database, vectors
 from ontolake.sql.keys import row_prefix
@@ -179,8 +179,91 @@ def history(report: Report, folder: Path, count: int) -> None:
             report.at_most(f"scan as of version {at} of {versions}, against the latest", *_spread(found, 1.5))
 
 
+def by_hand(path: Path) -> apsw.Connection:
+    """A native table as its users set it up: a write-ahead log that is synced at every commit."""
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").fetchall()
+    return connection
+
+
+def as_users_do(report: Report, folder: Path) -> None:
+    """A first load, then many small commits, then reads of now and of the past. Nothing is set."""
+    count, commits, gets = (20_000, 300, 300) if report.small else (200_000, 2_000, 1_000)
+    data, when, rng = orders(count), datetime(2026, 2, 11, 10), random.Random(2)
+    native = by_hand(folder / "plain.db")
+    native.execute(f"CREATE TABLE orders ({DECLARED.format('BIGINT')})")
+    native.execute("CREATE INDEX by_customer ON orders (customer_id)")
+    with open_database(str(folder / "users.db")) as db:
+        db.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+        db.execute("CREATE INDEX by_customer ON orders (customer_id)")
+        plain = list(zip(*[column.to_pylist() for column in data.set_column(
+            4, "created_at", data.column(4).cast(pa.int64())).columns], strict=True))
+
+        def load() -> None:
+            with native:
+                native.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", plain)
+
+        mine, other = best(lambda: db.bulk_load("orders", data), 1), best(load, 1)
+        report.at_most(f"load of {count:,} rows / native", mine / other, 3, f"{mine:.2f} s against {other:.2f} s")
+        before = db.version()
+        insert, change = "INSERT INTO orders VALUES (?, ?, ?, ?, ?)", "UPDATE orders SET status = ? WHERE order_id = ?"
+        ids = [rng.randrange(count) for _ in range(max(commits, gets))]
+        for name, ours, theirs in (
+            ("one-row INSERT", lambda n: db.execute(insert, (count + n, n % 50, "open", n, when)),
+             lambda n: native.execute(insert, (count + n, n % 50, "open", n, 1_700_000_000_000_000_000))),
+            ("one-row UPDATE by key", lambda n: db.execute(change, (f"state {n}", ids[n])),
+             lambda n: native.execute(change, (f"state {n}", ids[n]))),
+            ("UPDATE of one row again and again", lambda n: db.execute(change, (f"state {n}", 7)),
+             lambda n: native.execute(change, (f"state {n}", 7))),
+        ):  # fmt: skip
+            mine, other = repeated(commits, ours, theirs)
+            report.compare(f"{name} / native", mine, other, 4)
+            report.steady(name, mine)
+        get, ranged = "SELECT * FROM orders WHERE order_id = ?", "SELECT * FROM orders WHERE customer_id = ?"
+        for name, sql in (("get by key", get), ("get by index", ranged)):
+            report.compare(f"{name} / native", *repeated(
+                gets, lambda n, sql=sql: db.execute(sql, (ids[n] % 50,)).fetchall(),
+                lambda n, sql=sql: native.execute(sql, (ids[n] % 50,)).fetchall()), 6)
+        grouped = "SELECT status, count(*), sum(total_cents) FROM orders WHERE order_id < 1000000000 GROUP BY status"
+        now, other, past = repeated(5, lambda n: db.query(grouped), lambda n: native.execute(grouped).fetchall(),
+                                    lambda n: db.query(grouped, as_of=before))
+        report.compare("aggregate over all rows / native", now, other, 1.5)
+        report.compare(f"the same as of {3 * commits:,} commits ago / now", past, now, 1.5)
+    native.close()
+
+
+def branches_as_users_do(report: Report, folder: Path) -> None:
+    """Branches of a database on our pages, each with a few rows of its own."""
+    count, tries = (5_000, 10) if report.small else (50_000, 30)
+    url = f"file://{folder}/branched.db"
+    created, first = Taken(), Taken()
+    with open_database(url) as db:
+        db.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+        db.bulk_load("orders", orders(count))
+        change = "UPDATE orders SET status = ? WHERE order_id = ?"
+        on_main = repeated(tries, lambda n: db.execute(change, (f"main {n}", n)))[0]
+        for number in range(tries):
+            created.add(lambda number=number: db.branches.create(f"try-{number}"))
+            with open_database(url, branch=f"try-{number}") as branch:
+                first.add(lambda branch=branch, number=number: branch.execute(change, ("mine", number)))
+    report.steady("a new branch", created)
+    report.steady("the first commit on a new branch", first)
+    report.compare("the first commit on a new branch / one on main", first, on_main, 3)
+
+
 def main() -> None:
     report = Report("SQL tables")
+    if report.as_users_do:
+        with tempfile.TemporaryDirectory() as name:
+            as_users_do(report, Path(name))
+            branches_as_users_do(report, Path(name))
+    if report.tuned:
+        tuned(report)
+    report.finish()
+
+
+def tuned(report: Report) -> None:
+    """Without the cache of columns, against SQLite with the pragmas of ours."""
     count = 100_000 if report.small else 1_000_000
     data = orders(count)
     encoding(report, data)
@@ -198,7 +281,6 @@ def main() -> None:
                 analysis(report, db, again, native)
             writes(report, db, native, count, 100 if report.small else 400)
         history(report, folder, count)
-    report.finish()
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ import shutil
 import statistics
 import tempfile
 import threading
+import time
 from pathlib import Path
 
-from report import Report, in_turns, seconds
+from report import Report, Taken, in_turns, repeated, seconds
 
 from ontolake.objects import open_store
 from ontolake.objects.testing import CountingStore, SlowStore
-from ontolake.storage import FenceToken, LocalFileStorage, Lsn, ObjectStorage, PageId, Storage, WalRecord
+from ontolake.storage import FenceToken, LocalFileStorage, Lsn, ObjectStorage, PageId, Storage, WalRecord, open_storage
 from ontolake.storage.aio import AsyncStorage
 
 PAGE = 4096
@@ -234,15 +235,60 @@ def leave_tail(place: str | Path, pages: int) -> None:
             storage.append_wal(token, [record(i % pages)])
 
 
+def as_users_do(report: Report, folder: Path) -> None:
+    """A first load, then many small commits, then reads of now and of the past, and branches. Nothing is set."""
+    commits = 500 if report.small else 4_000
+    users(report, folder, "page file", f"file://{folder}/users.db", commits)
+    users(report, folder, "directory", f"file://{folder}/users", commits // 4)
+
+
+def users(report: Report, folder: Path, name: str, url: str, commits: int) -> None:
+    pages, reads, tries = (2_000, 1_000, 20) if report.small else (20_000, 5_000, 60)
+    bare = os.open(folder / "plain", os.O_RDWR | os.O_CREAT)
+    with open_storage(url) as storage:
+        token, renewed, batch = storage.acquire_fence("benchmark"), time.monotonic(), 500
+        for start in range(0, pages, batch):
+            loaded = storage.append_wal(token, [record(page) for page in range(start, start + batch)])
+
+        def append(number: int, branch: str = "main") -> None:
+            nonlocal token, renewed
+            if time.monotonic() - renewed > 3:  # as writers do that live longer than a lease
+                token, renewed = storage.renew_fence(token), time.monotonic()
+            storage.append_wal(token, [record(number * 7919 % pages)], branch=branch)
+
+        def write_and_sync(number: int) -> None:
+            os.write(bare, IMAGES[number % 64])
+            os.fdatasync(bare)
+
+        ours, theirs = repeated(commits, append, write_and_sync)
+        report.compare(f"{name}: one-page commits / write and fdatasync", ours, theirs, 2 if name == "page file" else 5)
+        report.steady(f"{name}: one-page commits", ours)
+        ids, now = [PageId(random.randrange(pages)) for _ in range(reads)], storage.durable_lsn()
+        latest, past, preads = repeated(
+            reads, lambda n: storage.get_page(ids[n], now), lambda n: storage.get_page(ids[n], loaded),
+            lambda n: os.pread(bare, PAGE, n % commits * PAGE))
+        report.compare(f"{name}: read of a page / os.pread", latest, preads, 5)
+        report.compare(f"{name}: read of a page {commits:,} commits ago / now", past, latest, 2)
+        created, first = Taken(), Taken()
+        for number in range(tries):
+            branch = f"try-{number}"
+            created.add(lambda branch=branch: storage.create_branch(branch, storage.durable_lsn()))
+            first.add(lambda branch=branch, number=number: append(number, branch))
+        report.steady(f"{name}: a new branch", created)
+        report.compare(f"{name}: the first commit on a new branch / one on main", first, ours, 3)
+    opened = repeated(10, lambda n: open_storage(url).close())[0]
+    report.note(f"{name}: opening it again takes {opened.median * 1000:.1f} ms")
+    os.close(bare)
+
+
 def main() -> None:
     report = Report("storage")
     folder = Path(tempfile.mkdtemp(prefix="ontolake-bench-"))
     try:
-        appends(report, folder)
-        single_reads(report, folder)
-        batched_reads(report, folder)
-        length_of_log(report, folder)
-        branching(report, folder)
+        if report.as_users_do:
+            as_users_do(report, folder)
+        for part in (appends, single_reads, batched_reads, length_of_log, branching) if report.tuned else ():
+            part(report, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     report.finish()
