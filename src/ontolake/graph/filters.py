@@ -14,7 +14,7 @@ from ontolake.errors import Invalid, OntolakeError
 from ontolake.graph.errors import in_short, reading
 from ontolake.graph.types import GraphType
 from ontolake.model import type_info
-from ontolake.model.filters import Compare, Condition, Junction, Match, Member, Negation, Ref, Shape, Test
+from ontolake.model.filters import Compare, Condition, Junction, Match, Member, Negation, Ref, Shape, Test, balanced
 
 _TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL", "is_true": "IS TRUE", "is_false": "IS FALSE"}
 _SIGNS = {"==": "=", "!=": "<>"}
@@ -77,8 +77,7 @@ def _column(ref: Any) -> str:
 
 def _shape(shape: Shape, values: Any) -> str:
     if isinstance(shape, Junction):
-        left = _shape(shape.left, values)
-        return f"({left} {shape.op.upper()} {_shape(shape.right, values)})"
+        return balanced(shape.op.upper(), [_shape(part, values) for part in shape.parts])
     if isinstance(shape, Negation):
         return f"(NOT {_shape(shape.part, values)})"
     if isinstance(shape, Compare):

@@ -140,6 +140,8 @@ def _json_codec(annotation: Any, spec: Spec) -> Codec:
             plain = adapter.dump_python(value, mode="json", warnings="error")
         except PydanticSerializationError as error:
             raise ValueError(str(error)) from None
+        if "\ufffd" in repr(plain) and _has_surrogates(value):  # keys that are not Unicode come out as this sign
+            raise ValueError("the text is not Unicode: surrogates not allowed")
         if unordered:
             plain = sorted(plain, key=lambda item: json.dumps(item, sort_keys=True))
         return json_text(plain)
@@ -148,6 +150,15 @@ def _json_codec(annotation: Any, spec: Spec) -> Codec:
         return adapter.validate_json(text)
 
     return Codec(encode, decode, None)
+
+
+def _has_surrogates(value: Any) -> bool:
+    """Whether half of a pair of surrogates stands anywhere in a value."""
+    if isinstance(value, str):
+        return any("\ud800" <= sign <= "\udfff" for sign in value)
+    if isinstance(value, dict):
+        return any(map(_has_surrogates, value)) or any(map(_has_surrogates, value.values()))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_has_surrogates, value))
 
 
 def json_text(value: Any) -> str:
@@ -170,6 +181,8 @@ def failure(error: Exception) -> str:
     """What is wrong with a value, in the words of whoever refused it."""
     if isinstance(error, ValidationError):
         return SchemaValidationError.of(error, "").reason
+    if isinstance(error, UnicodeEncodeError):
+        return f"the text is not Unicode: {error.reason}"
     if isinstance(error, KeyError):
         return f"{error.args[0]!r} is not one of the values"
     return str(error)

@@ -7,12 +7,15 @@ Missing values follow SQL: a comparison with one is neither true nor false, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
 
 from ontolake.model.errors import SchemaValidationError
 
 T_co = TypeVar("T_co", covariant=True)
+DEEPEST = 100
+"""How deep `&`, `|` and `~` may be nested in each other. What is alike side by side is one level."""
+
 Side = Literal["left", "right"]
 
 
@@ -62,11 +65,10 @@ class Test(NamedTuple):
 
 
 class Junction(NamedTuple):
-    """`and`, `or` of two."""
+    """`and`, `or` of two or more, none of which is a junction of the same kind."""
 
     op: str
-    left: Shape
-    right: Shape
+    parts: tuple[Shape, ...]
 
 
 class Negation(NamedTuple):
@@ -85,11 +87,19 @@ class Measure(NamedTuple):
 Shape = Compare | Match | Member | Test | Junction | Negation
 
 
+def balanced(op: str, parts: Sequence[str]) -> str:
+    """Conditions joined as a tree that is as flat as can be: engines allow for a depth of some hundreds only."""
+    while len(parts) > 1:
+        pairs = [f"({' '.join((one, op, two))})" for one, two in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + list(parts[len(pairs) * 2 :])
+    return parts[0]
+
+
 def refs_of(shape: Shape) -> Iterator[Ref]:
     """The fields that a filter mentions, but not those of aggregates in it."""
     if isinstance(shape, Junction):
-        yield from refs_of(shape.left)
-        yield from refs_of(shape.right)
+        for part in shape.parts:
+            yield from refs_of(part)
     elif isinstance(shape, Negation):
         yield from refs_of(shape.part)
     elif not isinstance(shape.ref, Measure):
@@ -101,7 +111,7 @@ def refs_of(shape: Shape) -> Iterator[Ref]:
 def with_refs(shape: Shape, change: Callable[[Ref], Ref]) -> Shape:
     """The same filter with other fields."""
     if isinstance(shape, Junction):
-        return Junction(shape.op, with_refs(shape.left, change), with_refs(shape.right, change))
+        return Junction(shape.op, tuple(with_refs(part, change) for part in shape.parts))
     if isinstance(shape, Negation):
         return Negation(shape.op, with_refs(shape.part, change))
     if isinstance(shape.ref, Measure):
@@ -120,11 +130,15 @@ def measure_with_refs(measure: Measure, change: Callable[[Ref], Ref]) -> Measure
 class Condition:
     """A filter. Combine with `&`, `|` and `~`."""
 
-    __slots__ = ("shape", "values")
+    __slots__ = ("depth", "shape", "values")
 
-    def __init__(self, shape: Shape, values: tuple[Any, ...] = ()) -> None:
+    def __init__(self, shape: Shape, values: tuple[Any, ...] = (), depth: int = 0) -> None:
+        if depth > DEEPEST:
+            raise SchemaValidationError(f"a filter is nested more than {DEEPEST} levels deep",
+                                        hint="write what is alike side by side: a | b | c, or field.in_(values)")
         self.shape = shape
         self.values = values
+        self.depth = depth
 
     def __and__(self, other: Condition) -> Condition:
         return _joined("and", self, other)
@@ -133,7 +147,9 @@ class Condition:
         return _joined("or", self, other)
 
     def __invert__(self) -> Condition:
-        return Condition(Negation("not", self.shape), self.values)
+        if isinstance(self.shape, Negation):
+            return Condition(self.shape.part, self.values, self.depth - 1)
+        return Condition(Negation("not", self.shape), self.values, self.depth + 1)
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a filter is neither true nor false: combine filters with & | ~, not with and, or, not")
@@ -145,7 +161,40 @@ class Condition:
 def _joined(op: str, left: Condition, right: Condition) -> Condition:
     if not isinstance(right, Condition):
         raise TypeError(f"{right!r} is not a filter")
-    return Condition(Junction(op, left.shape, right.shape), left.values + right.values)
+    shape = joined(op, left.shape, right.shape)
+    depths = [one.depth if isinstance(one.shape, Junction) and one.shape.op == op else one.depth + 1
+              for one in (left, right)]
+    return Condition(shape, left.values + right.values, max(depths) if isinstance(shape, Junction) else 0)
+
+
+def joined(op: str, left: Shape, right: Shape) -> Shape:
+    """`left op right`. What is of the same kind stands side by side, and alternatives of one field become a list."""
+    before = left.parts if isinstance(left, Junction) and left.op == op else (left,)
+    behind = right.parts if isinstance(right, Junction) and right.op == op else (right,)
+    if op == "or" and (found := _one_of(before[-1], behind[0])) is not None:
+        before, behind = (*before[:-1], found), behind[1:]
+    parts = before + behind
+    return parts[0] if len(parts) == 1 else Junction(op, parts)
+
+
+def all_of(shapes: Sequence[Shape]) -> Shape:
+    """A filter that asks for all of these."""
+    parts = [part for shape in shapes
+             for part in (shape.parts if isinstance(shape, Junction) and shape.op == "and" else (shape,))]
+    return parts[0] if len(parts) == 1 else Junction("and", tuple(parts))
+
+
+def _one_of(left: Shape, right: Shape) -> Member | None:
+    """`a == 1 | a == 2` as `a.in_([1, 2])`; None if the two are anything else."""
+    one, two = _alternatives(left), _alternatives(right)
+    return Member("in", left.ref, one + two) if one and two and left.ref == right.ref else None  # type: ignore
+
+
+def _alternatives(shape: Shape) -> int:
+    """How many values a field may have, if that is what a filter says; else 0."""
+    if isinstance(shape, Member):
+        return shape.size
+    return int(isinstance(shape, Compare) and shape.op == "==" and shape.other is None and isinstance(shape.ref, Ref))
 
 
 class Comparable(Generic[T_co]):
@@ -183,6 +232,7 @@ class Comparable(Generic[T_co]):
             if isinstance(self.ref, Measure):
                 raise TypeError("an aggregate can be compared with a value only")
             return Condition(Compare(op, self.ref, other.ref))
+        _check_text(self.ref, other)
         return Condition(Compare(op, self.ref), (other,))
 
     def __bool__(self) -> NoReturn:
@@ -216,6 +266,7 @@ class FieldRef(Comparable[T_co]):
     def _match(self, op: str, text: str) -> Condition:
         if not isinstance(text, str):
             raise TypeError(f"{self!r}.{op} takes text, not {text!r}")
+        _check_text(self.ref, text)
         return Condition(Match(op, self.ref), (text,))
 
     def in_(self, values: Iterable[Any]) -> Condition:
@@ -225,6 +276,8 @@ class FieldRef(Comparable[T_co]):
         found = tuple(values)
         if any(value is None for value in found):
             raise TypeError(f"{self!r}.in_ cannot look for None: add | {self!r}.is_null()")
+        for value in found:
+            _check_text(self.ref, value)
         return Condition(Member("in", self.ref, len(found)), found)
 
     def is_null(self) -> Condition:
@@ -241,16 +294,19 @@ class FieldRef(Comparable[T_co]):
 
     def path(self, path: str) -> FieldRef[Any]:
         """The value at `a.b` inside a JSON field. `a.0` or `a[0]` is an element of a list."""
+        _check_text(self.ref, path)
         return FieldRef(self._inside()._replace(path=self.ref.path + parse_path(path)))
 
     def __getitem__(self, key: str | int) -> FieldRef[Any]:
         """The value under one key of a JSON field, dots and all, or one element of a list."""
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise TypeError(f"{self!r}[…] takes a key or a position, not {key!r}")
+        _check_text(self.ref, key)
         return FieldRef(self._inside()._replace(path=(*self.ref.path, key)))
 
     def any_path(self, path: str = "") -> FieldRef[Any]:
         """Any of the values at a path that goes through lists: `Order.lines.any_path("sku") == "x"`."""
+        _check_text(self.ref, path)
         parts = tuple(str(part) for part in parse_path(path.replace("[*]", ""))) if path else ()
         return FieldRef(self._inside()._replace(any_path=parts))
 
@@ -292,6 +348,18 @@ class Aggregate(Comparable[Any]):
 
     def __repr__(self) -> str:
         return f"{self.ref.op}({self.ref.ref.name if self.ref.ref else ''})"
+
+
+def _check_text(ref: Ref | Measure, value: Any) -> None:
+    """Raise `SchemaValidationError` for text that is not Unicode, half of a pair of surrogates: none is ever stored."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            field = ref if isinstance(ref, Ref) else ref.ref
+            owner = getattr(field.owner, "__name__", None) if field is not None else None
+            raise SchemaValidationError(f"the text {value[:100]!r} is not Unicode: {error.reason}", type_name=owner,
+                                        field=field.name if field is not None else None) from None
 
 
 def parse_path(path: str) -> tuple[str | int, ...]:

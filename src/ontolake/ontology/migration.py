@@ -18,7 +18,7 @@ from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.schema import FieldChange, SchemaDiff, diff, schema_of
 from ontolake.model.stored import StoredType
-from ontolake.model.types import Kind, TypeInfo
+from ontolake.model.types import Kind, TypeInfo, unstorable
 from ontolake.model.typespec import Spec
 from ontolake.ontology.errors import (
     MigrationError,
@@ -321,6 +321,10 @@ def _checked(info: TypeInfo, stored: StoredType, before: Mapping[str, Any], valu
     except SchemaValidationError as error:
         raise MigrationError(f"the upgraded row does not fit: {error}",
                              hint=f"the upgrader of {info.name} must return all fields of the new type") from error
+    try:
+        "".join(value for value in row if isinstance(value, str)).encode()
+    except UnicodeEncodeError:
+        raise MigrationError(f"the upgraded row does not fit: {unstorable(info, [row])}") from None
     kept = [_text(column, before[column.name]) for column in stored.keys]
     if [*map(str, row[: len(info.keys)])] != kept:
         raise MigrationError(f"an upgrader of {info.name} changed the key {key!r}",

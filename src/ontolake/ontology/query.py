@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
-from ontolake.model.filters import Aggregate, Condition, FieldRef, Junction, Measure, Order, refs_of
+from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Order, Shape, all_of, refs_of
 from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.bounds import commit_number, natural
@@ -95,12 +96,12 @@ class Query(Generic[T]):
     # what to read
     def where(self, *conditions: Condition) -> Self:
         """Only rows that fulfil all of these, and what was asked for before."""
-        shape, found = self._plan.where, self._values.where
         for condition in conditions:
             if not isinstance(condition, Condition):
                 raise QueryError(f"{condition!r} is not a filter", hint='write Type.field == "value"')
-            shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
-            found += condition.values
+        if not conditions:
+            return self
+        shape, found = _narrowed(self._plan.where, self._values.where, conditions)
         return self._with(with_where(self._plan, shape), Values(found, *self._values[1:]))
 
     def order_by(self, *fields: FieldRef[Any] | Order) -> Self:
@@ -268,7 +269,6 @@ class Grouped:
 
     def having(self, *conditions: Condition) -> Grouped:
         """Only groups that fulfil this: `having(count() > 5)`."""
-        shape, found = self._plan.having, self._values.having
         for condition in conditions:
             if not isinstance(condition, Condition):
                 raise QueryError(f"{condition!r} is not a filter", hint="write having(count() > 5)")
@@ -276,8 +276,9 @@ class Grouped:
                 if ref not in self._plan.groups:
                     raise QueryError(f"having() cannot ask for {ref.name}, which differs within a group",
                                      hint="compare an aggregate or a field that you group by; filter rows with where()")
-            shape = condition.shape if shape is None else Junction("and", shape, condition.shape)
-            found += condition.values
+        if not conditions:
+            return self
+        shape, found = _narrowed(self._plan.having, self._values.having, conditions)
         return Grouped(self._plan._replace(having=shape), self._values._replace(having=found), self._repository,
                        self._past)
 
@@ -315,6 +316,17 @@ class Grouped:
             }
             for row in rows
         ), told)  # fmt: skip
+
+
+def _narrowed(
+    shape: Shape | None, values: tuple[Any, ...], conditions: Sequence[Condition]
+) -> tuple[Shape, tuple[Any, ...]]:  # fmt: skip
+    """A filter and its values with more conditions, all of which must hold."""
+    if shape is None and len(conditions) == 1:
+        return conditions[0].shape, conditions[0].values
+    before = () if shape is None else (shape,)
+    given = itertools.chain(values, *(condition.values for condition in conditions))
+    return all_of([*before, *(condition.shape for condition in conditions)]), tuple(given)
 
 
 def diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str, Any]:

@@ -17,12 +17,14 @@ from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Ne
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.s3.needs import needed, plan_refs, slots
+from ontolake.ontology.repository.s3.needs import needed, parts_of, plan_refs, slots
 from ontolake.ontology.repository.s3.rows import ROW, encoded, naive_place, place
-from ontolake.ontology.repository.sqlite.conditions import comparand
+from ontolake.ontology.repository.sqlite.conditions import LISTED, comparand
 
 _SCALARS = ("str", "int", "float", "bool", "date", "datetime")
 _SAFE = 2**53
+WIDE = 200
+"""Filters of more conditions than these are left to SQLite: DataFusion walks through them by recursion."""
 
 
 class Unfit(Exception):
@@ -74,8 +76,6 @@ def measured(plan: Plan, values: Values, table: pa.Table) -> list[Row] | None:
 
 class _Answer:
     def __init__(self, plan: Plan, values: Values, table: pa.Table) -> None:
-        from datafusion import SessionContext
-
         self._plan = plan
         self._values = values
         self._info: TypeInfo = type_info(plan.root)
@@ -83,7 +83,9 @@ class _Answer:
         self._names = {name: f"c{number}" for number, name in enumerate(table.column_names)}
         for column in needed(plan)[self._info]:
             self._check(column)
-        self._frame: Any = SessionContext().from_arrow(table.rename_columns(list(self._names.values())))
+        if plan.where is not None and _size(plan.where) > WIDE:
+            raise Unfit
+        self._lists: dict[str, Any] = {}
 
     def _check(self, column: Column) -> None:
         name = naive_place(column)
@@ -93,16 +95,26 @@ class _Answer:
 
     def rows(self) -> pa.Table:
         """The rows of a plan for rows, as they are stored."""
-        return self._rows(self._filtered())
+        condition = self._where()
+        return self._rows(self._filtered(condition))
 
     def measured(self) -> list[Row]:
         """The rows of a plan for measures or groups, encoded."""
-        return self._measured(self._filtered())
+        condition, measures = self._where(), self._measures()
+        return self._measured(self._filtered(condition), measures)
 
-    def _filtered(self) -> Any:
-        if self._plan.where is None:
-            return self._frame
-        return self._frame.filter(self._condition(self._plan.where, self._values.where))
+    def _where(self) -> Any:
+        return None if self._plan.where is None else self._condition(self._plan.where, self._values.where)
+
+    def _filtered(self, condition: Any) -> Any:
+        """The rows that fulfil a condition. What conditions need beside the columns has been worked out by now."""
+        from datafusion import SessionContext
+
+        table = self._table.rename_columns(list(self._names.values()))
+        for name, values in self._lists.items():
+            table = table.append_column(name, values)
+        frame = SessionContext().from_arrow(table)
+        return frame if condition is None else frame.filter(condition)
 
     # values
     def _col(self, column: Column) -> Any:
@@ -115,34 +127,53 @@ class _Answer:
         return self._info.by_name[ref.name]
 
     def _lit(self, column: Column, value: Any) -> Any:
+        return typed_literal(self._comparand(column, value), column.arrow_type)
+
+    def _comparand(self, column: Column, value: Any) -> Any:
+        """A value to compare with a column, of its Arrow type."""
         found = comparand(column)(value)
         if column.scalar == "date":
-            return typed_literal(date.fromisoformat(found), pa.date32())
+            return date.fromisoformat(found)
         if column.scalar == "datetime":
             moment = datetime.fromisoformat(found)
             if moment.tzinfo is None:
                 raise Unfit
-            return typed_literal(moment, pa.timestamp("us", tz="UTC"))
+            return moment
         if column.scalar == "float":
             if isinstance(found, int) and abs(found) > _SAFE:
                 raise Unfit
-            return typed_literal(float(found) + 0.0, pa.float64())
+            return float(found) + 0.0
         if column.scalar == "int" and isinstance(found, float | str):
             if isinstance(found, str) or not found.is_integer() or abs(found) > _SAFE:
                 raise Unfit
-            return typed_literal(int(found), pa.int64())
+            return int(found)
         if not isinstance(found, str | int | bool):
             raise Unfit
-        return typed_literal(found, column.arrow_type)
+        return found
+
+    def _listed(self, column: Column, values: tuple[Any, ...]) -> Any:
+        """Whether a column has one of many values, as a column: a plan with all of them in it takes far longer."""
+        from datafusion import col
+
+        wanted = pa.array([self._comparand(column, value) for value in values], column.arrow_type)
+        held = self._table.column(place(column))
+        if column.scalar == "float":
+            held = pc.add(held, pa.scalar(0.0, pa.float64()))
+        name = f"l{len(self._lists)}"
+        self._lists[name] = pc.if_else(held.is_valid(), pc.is_in(held, value_set=wanted), pa.scalar(None, pa.bool_()))
+        return col(name)
 
     # filters
     def _condition(self, shape: Shape, values: tuple[Any, ...]) -> Any:
         from datafusion import functions as f
 
         if isinstance(shape, Junction):
-            size = slots(shape.left)
-            one, two = self._condition(shape.left, values[:size]), self._condition(shape.right, values[size:])
-            return one & two if shape.op == "and" else one | two
+            found = [self._condition(part, given) for part, given in parts_of(shape, values)]
+            while len(found) > 1:  # as a tree that is as flat as can be
+                pairs = [one & two if shape.op == "and" else one | two
+                         for one, two in zip(found[::2], found[1::2], strict=False)]
+                found = pairs + found[len(pairs) * 2 :]
+            return found[0]
         if isinstance(shape, Negation):
             return ~self._condition(shape.part, values)
         if isinstance(shape, Compare):
@@ -156,6 +187,8 @@ class _Answer:
         if isinstance(shape, Member):
             if not values:
                 return typed_literal(False, pa.bool_())
+            if len(values) > LISTED:
+                return self._listed(column, values)
             return f.in_list(self._col(column), [self._lit(column, value) for value in values])
         assert isinstance(shape, Test)
         if shape.op == "is_null":
@@ -196,16 +229,19 @@ class _Answer:
         return pa.table([found.column(name).cast(self._table.schema.field(original).type)
                          for original, name in self._names.items()], names=list(self._names))  # fmt: skip
 
-    def _measured(self, frame: Any) -> list[Row]:
+    def _measures(self) -> list[Any]:
+        measures, values = [], self._values.measures
+        for number, measure in enumerate(self._plan.measures):
+            size = slots(measure.where) if measure.where is not None else 0
+            measures.append(self._measure(measure, values[:size]).alias(f"m{number}"))
+            values = values[size:]
+        return measures
+
+    def _measured(self, frame: Any, measures: list[Any]) -> list[Row]:
         from datafusion import col
 
         plan = self._plan
         groups = [self._col(self._of(ref)).alias(f"g{n}") for n, ref in enumerate(plan.groups)]
-        measures, values = [], self._values.measures
-        for number, measure in enumerate(plan.measures):
-            size = slots(measure.where) if measure.where is not None else 0
-            measures.append(self._measure(measure, values[:size]).alias(f"m{number}"))
-            values = values[size:]
         frame = frame.aggregate(groups, measures)
         if groups:
             frame = frame.sort(*(col(f"g{n}").sort(ascending=True, nulls_first=True) for n in range(len(groups))))
@@ -250,6 +286,13 @@ class _Answer:
             raise Unfit
         if column.scalar == "bool" and op in ("min", "max"):
             raise Unfit
+
+
+def _size(shape: Shape) -> int:
+    """How many conditions a filter is made of."""
+    if isinstance(shape, Junction):
+        return sum(map(_size, shape.parts))
+    return _size(shape.part) if isinstance(shape, Negation) else 1
 
 
 def typed_literal(value: Any, kind: pa.DataType) -> Any:

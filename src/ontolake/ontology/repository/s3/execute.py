@@ -68,9 +68,11 @@ class Executor:
             return None
         key = None if plan.order else _only_key(plan, info)
         if key is not None and not plan.as_of and not plan.history:
-            text = comparand(key)(values.where[0])
+            text = _as_key(key, values.where[0])
             state = self._repository.files_of(info)
-            found = self._repository.scanner.lookup(info, state, key_text(info, [text]), text)
+            found = None
+            if text is not None:
+                found = self._repository.scanner.lookup(info, state, key_text(info, [text]), text)
             return _sliced(self._nothing(info) if found is None else found, values)
         if plan.where is None and not plan.order:
             return _sliced(self._rows(plan, values, info, info.all_columns), values)
@@ -124,11 +126,18 @@ def _keys(plan: Plan, values: Values) -> list[Any] | None:
             isinstance(shape, Compare | Member) and shape.op in ("==", "in")
             and shape.ref == Ref(plan.root, column.name) and getattr(shape, "other", None) is None
         ):  # fmt: skip
-            found = [comparand(column)(value) for value in given]
-            # A number may be compared with one that no key can be.
-            return [value for value in found if isinstance(value, int | str)] if column.scalar != "int" else [
-                int(value) for value in found if isinstance(value, int | float) and value == int(value)]
+            return [key for value in given if (key := _as_key(column, value)) is not None]
     return None
+
+
+def _as_key(column: Column, value: Any) -> Any:
+    """A value to compare with a key, encoded; None for a number that no key can be."""
+    found = comparand(column)(value)
+    if column.scalar != "int":
+        return found if isinstance(found, int | str) else None
+    if isinstance(found, float) and found.is_integer():
+        found = int(found)
+    return found if isinstance(found, int) and -(2**63) <= found < 2**63 else None
 
 
 def _only_key(plan: Plan, info: TypeInfo) -> Column | None:

@@ -15,8 +15,8 @@ from ontolake.ontology.plan import Plan
 def refs_of(shape: Any) -> Iterator[Ref]:
     """The fields that a filter or an aggregate mentions."""
     if isinstance(shape, Junction):
-        yield from refs_of(shape.left)
-        yield from refs_of(shape.right)
+        for part in shape.parts:
+            yield from refs_of(part)
     elif isinstance(shape, Negation):
         yield from refs_of(shape.part)
     elif isinstance(shape, Measure):
@@ -75,15 +75,23 @@ def conjuncts(shape: Shape | None, values: tuple[Any, ...]) -> list[tuple[Shape,
     if shape is None:
         return []
     if isinstance(shape, Junction) and shape.op == "and":
-        size = slots(shape.left)
-        return conjuncts(shape.left, values[:size]) + conjuncts(shape.right, values[size:])
+        return [one for part, given in parts_of(shape, values) for one in conjuncts(part, given)]
     return [(shape, values)]
+
+
+def parts_of(shape: Junction, values: tuple[Any, ...]) -> Iterator[tuple[Shape, tuple[Any, ...]]]:
+    """The parts of a junction, each with its values."""
+    start = 0
+    for part in shape.parts:
+        size = slots(part)
+        yield part, values[start : start + size]
+        start += size
 
 
 def slots(shape: Any) -> int:
     """How many values a filter takes."""
     if isinstance(shape, Junction):
-        return slots(shape.left) + slots(shape.right)
+        return sum(map(slots, shape.parts))
     if isinstance(shape, Negation):
         return slots(shape.part)
     if isinstance(shape, Compare):

@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake import faults
+from ontolake.errors import Invalid
 from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.stored import StoredType
-from ontolake.model.types import TypeInfo, type_info
+from ontolake.model.types import TypeInfo, type_info, unstorable
 from ontolake.ontology.arrow_columns import ArrowRows
 from ontolake.ontology.errors import TypeDroppedError
+from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.s3 import advisory, layout
 from ontolake.ontology.repository.s3.difference import Difference, difference
@@ -92,7 +94,10 @@ class S3Transaction:
 
     def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
         self.register(info)
-        table = self._repository.declared(info, rows)
+        try:
+            table = self._repository.declared(info, rows)
+        except UnicodeEncodeError:
+            raise unstorable(info, rows) from None
         earlier = self._declared.get(info)
         if earlier is not None:  # the same key once more: the last one counts
             self._ascending.discard(info)
@@ -171,6 +176,7 @@ class S3Transaction:
         self._repository.events.alone(queue, self._began)
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
+        metadata_text(metadata)
         repository, before = self._repository, self._moment.manifest
         path = f"{self._folder}/{layout.MANIFEST}"
         types = dict(before.types) if before else {}
@@ -205,7 +211,10 @@ class S3Transaction:
             before.dropped if before else {},
             joined.pointer if joined is not None else before.queue if before else None,
         )  # fmt: skip
-        self._objects[path] = layout.compact(manifest)
+        try:
+            self._objects[path] = layout.compact(manifest)
+        except (OverflowError, TypeError) as error:
+            raise Invalid(f"the metadata of a commit cannot be kept: {error}") from error
         evolved = self._schemas is not self._moment.schemas
         settled = None
         if evolved:

@@ -19,14 +19,14 @@ from ontolake.history import Commit, Damage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, QueryError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite import checks as sqlite_checks
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.arrow import arrow_table
 from ontolake.ontology.repository.sqlite.events import SqliteEventStore
-from ontolake.ontology.repository.sqlite.failing import ours
+from ontolake.ontology.repository.sqlite.failing import ours, query_failure
 from ontolake.ontology.repository.sqlite.functions import install
 from ontolake.ontology.repository.sqlite.lock import WriteLock
 from ontolake.ontology.repository.sqlite.statements import Statement, columns_of, compile_plan, key_columns
@@ -278,23 +278,16 @@ class SqliteRepository(ABC):
                 self.refresh()
                 statement = self._statements[plan] = compile_plan(plan, self)
             parameters = statement.parameters(values)
-            if plan.output != "rows":
-                found: Iterator[Row] = iter(self._measured(statement.sql, parameters))
-            else:
-                found = self.db.execute(statement.sql, parameters)
+            try:
+                found: Iterator[Row] = self.db.execute(statement.sql, parameters)
+                if plan.output != "rows":
+                    found = iter([*found])
+            except (apsw.SQLError, apsw.TooBigError, UnicodeEncodeError) as error:
+                raise query_failure(error) from error
             # Reading has begun: was anything committed since the statement was made?
             if self._transaction is not None or self._look():
                 return found
             del found
-
-    def _measured(self, sql: str, parameters: tuple[Any, ...]) -> list[Row]:
-        try:
-            return self.db.execute(sql, parameters).fetchall()
-        except apsw.SQLError as error:
-            if "integer overflow" not in str(error):
-                raise
-            raise QueryError("the sum is a number that does not fit into 64 bits",
-                             hint="ask for avg(), or sum fewer rows") from error
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         return arrow_table(type_info(plan.root).all_columns, self.run(plan, values), self.config.sizes.batch_rows)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 from ontolake.model.codecs import encode_float, failure, inside_json
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test
+from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, balanced
 from ontolake.ontology.errors import QueryError
-from ontolake.ontology.repository.sqlite.functions import DECIMAL
+from ontolake.ontology.repository.sqlite.functions import DECIMAL, VALUES
 from ontolake.ontology.repository.sqlite.latest import literal, quoted
 
 Encode = Callable[[Any], Any]
@@ -20,6 +20,8 @@ _OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SORTS = ("WHEN 'text' THEN 'text' WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' WHEN 'array' THEN 'many' "
           "WHEN 'object' THEN 'many' ELSE 'truth'")
 _NUMERIC = ("int", "float")
+LISTED = 250
+"""More values of a list than these are bound as one value; SQLite allows for 32,766 in a statement."""
 
 
 class Operand(NamedTuple):
@@ -69,6 +71,10 @@ class Resolver(Protocol):
         """A placeholder for the next value of the part of the plan that is being written."""
         ...
 
+    def many(self, size: int, encode: Encode) -> str:
+        """A placeholder for a list of the next so many values, for `VALUES`."""
+        ...
+
     def again(self, encode: Encode) -> str:
         """A placeholder for the value of the last slot, encoded in another way."""
         ...
@@ -85,7 +91,7 @@ class Resolver(Protocol):
 def condition(shape: Shape, to: Resolver) -> str:
     """SQL for a filter."""
     if isinstance(shape, Junction):
-        return f"({condition(shape.left, to)} {shape.op.upper()} {condition(shape.right, to)})"
+        return balanced(shape.op.upper(), [condition(part, to) for part in shape.parts])
     if isinstance(shape, Negation):
         return f"(NOT {condition(shape.part, to)})"
     if isinstance(shape, Compare) and isinstance(shape.ref, Measure):
@@ -108,6 +114,12 @@ def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
         if not shape.size:
             return "(0)"
         encode = comparand(left.column)
+        if shape.size > LISTED:
+            if left.json_type is None:
+                return f"({left.ordered} IN (SELECT value FROM {VALUES}({to.many(shape.size, encode)})))"
+            sort = _sort_of(encode)
+            slot = to.many(shape.size, lambda value: (encode(value), sort(value)))
+            return f"(({left.value}, {left.sort}) IN (SELECT value, sort FROM {VALUES}({slot})))"
         if left.json_type is not None:
             pairs = ", ".join(f"({to.slot(encode)}, {to.again(_sort_of(encode))})" for _ in range(shape.size))
             return f"(({left.value}, {left.sort}) IN (VALUES {pairs}))"
@@ -128,6 +140,9 @@ def _by_text(shape: Shape, ref: Ref, text: str, to: Resolver) -> str:
     _, column = to.locate(ref)
     if isinstance(shape, Compare) and shape.op == "==" and shape.other is None:
         return f"({text} = {to.slot(lambda value: _digits(value, column))})"
+    if isinstance(shape, Member) and shape.size > LISTED:
+        slot = to.many(shape.size, lambda value: _digits(value, column))
+        return f"({text} IN (SELECT value FROM {VALUES}({slot})))"
     if isinstance(shape, Member) and shape.size:
         return f"({text} IN ({', '.join(to.slot(lambda value: _digits(value, column)) for _ in range(shape.size))}))"
     return _simple(shape, operand(ref, to), to)
@@ -136,6 +151,8 @@ def _by_text(shape: Shape, ref: Ref, text: str, to: Resolver) -> str:
 def _digits(value: Any, column: Column) -> str:
     """The text of an equal integer; no text of any integer if there is none."""
     number = comparand(column)(value)
+    if isinstance(number, str):  # not a number
+        return ""
     return str(int(number)) if isinstance(number, int) or number.is_integer() else ""
 
 
@@ -162,6 +179,8 @@ def json_path(steps: tuple[str | int, ...]) -> str:
 
 
 def _member_step(key: str) -> str:
+    if "\0" in key:
+        raise QueryError(f"a path cannot go through the key {key!r}, which has a NUL in it")
     return '."' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

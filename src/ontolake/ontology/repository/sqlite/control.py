@@ -9,11 +9,11 @@ from typing import Any
 
 import apsw
 
-from ontolake.errors import Invalid
 from ontolake.history import Commit
-from ontolake.model.codecs import encode_datetime, json_text
+from ontolake.model.codecs import encode_datetime
 from ontolake.model.schema import Schema, canonical_json, schema_hash
 from ontolake.model.types import Kind
+from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import SchemaVersion
 
 COMMITS = """CREATE TABLE IF NOT EXISTS commits (
@@ -89,10 +89,7 @@ def insert_commit(
     db: apsw.Connection, commit_id: int, metadata: Mapping[str, Any], created_at: datetime | None = None
 ) -> None:  # fmt: skip
     """Write a commit, as made now, or at the moment of the one that it is a copy of."""
-    try:
-        text = json_text(dict(metadata)) if metadata else None
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"the metadata of a commit must be JSON: {error}") from error
+    text = metadata_text(metadata) if metadata else None
     moment = now_text() if created_at is None else encode_datetime(created_at)
     db.execute("INSERT INTO commits (id, created_at, metadata_json) VALUES (?, ?, ?)", (commit_id, moment, text))
 

@@ -12,9 +12,9 @@ import apsw
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.sqlite.failing import query_failure
 from ontolake.ontology.repository.sqlite.functions import install
 from ontolake.ontology.repository.sqlite.latest import quoted
 from ontolake.ontology.repository.sqlite.statements import compile_plan, key_columns
@@ -53,11 +53,8 @@ class Loaded:
         statement = compile_plan(plan, self)
         try:
             return iter(self._db.execute(statement.sql, statement.parameters(values)).fetchall())
-        except apsw.SQLError as error:
-            if "integer overflow" not in str(error):
-                raise
-            raise QueryError("the sum is a number that does not fit into 64 bits",
-                             hint="ask for avg(), or sum fewer rows") from error
+        except (apsw.SQLError, apsw.TooBigError, UnicodeEncodeError) as error:
+            raise query_failure(error) from error
 
     # what a statement asks for
     def source(self, info: Any) -> str:

@@ -6,20 +6,24 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape
+from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape, balanced
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.sqlite.conditions import Encode, Operand, comparand, condition, number, operand
-from ontolake.ontology.repository.sqlite.functions import DECIMAL
+from ontolake.ontology.repository.sqlite.functions import DECIMAL, given_list
 from ontolake.ontology.repository.sqlite.latest import newest_of, quoted
 
-Slot = tuple[str, int, Encode | None]
+FEW = 100
+"""Up to so many conditions stand side by side; SQLite allows for a thousand."""
+
+Slot = tuple[str, int, Encode | None, int]
+"""Part of `Values`, position in it (-1 for all of it), encoder, and for a list how many values there are; 0 for one."""
 
 
 class Statement(NamedTuple):
-    """SQL, and the values that it takes: part of `Values`, position in it, encoder."""
+    """SQL, and the values that it takes."""
 
     sql: str
     slots: tuple[Slot, ...]
@@ -27,8 +31,11 @@ class Statement(NamedTuple):
     def parameters(self, values: Values) -> tuple[Any, ...]:
         """What to bind. Raises `QueryError` for values that do not fit their fields."""
         found = []
-        for part, position, encode in self.slots:
+        for part, position, encode, size in self.slots:
             value = getattr(values, part)
+            if size and encode is not None:
+                found.append(given_list(map(encode, value[position : position + size])))
+                continue
             if position >= 0:
                 value = value[position]
             found.append(value if encode is None else encode(value))
@@ -82,19 +89,25 @@ class _Compiler:
         self._since = self._bound("since") if plan.since else None
 
     def _bound(self, part: str) -> str:
-        self._slots.append((part, -1, None))
+        self._slots.append((part, -1, None, 0))
         return f"?{len(self._slots)}"
 
     # what conditions ask for
     def slot(self, encode: Encode | None) -> str:
         position = self._used.get(self._part, 0)
         self._used[self._part] = position + 1
-        self._slots.append((self._part, position, encode))
+        self._slots.append((self._part, position, encode, 0))
+        return f"?{len(self._slots)}"
+
+    def many(self, size: int, encode: Encode) -> str:
+        position = self._used.get(self._part, 0)
+        self._used[self._part] = position + size
+        self._slots.append((self._part, position, encode, size))
         return f"?{len(self._slots)}"
 
     def again(self, encode: Encode) -> str:
-        part, position, _ = self._slots[-1]
-        self._slots.append((part, position, encode))
+        part, position, *_ = self._slots[-1]
+        self._slots.append((part, position, encode, 0))
         return f"?{len(self._slots)}"
 
     def locate(self, ref: Ref) -> tuple[str, Column]:
@@ -274,7 +287,8 @@ class _Compiler:
 def _conjunction(shape: Shape, text: Callable[[Shape], str]) -> str:
     """`a & b & c` without parentheses around each other, which the planner likes better."""
     if isinstance(shape, Junction) and shape.op == "and":
-        return f"{_conjunction(shape.left, text)} AND {_conjunction(shape.right, text)}"
+        parts = [_conjunction(part, text) for part in shape.parts]
+        return " AND ".join(parts) if len(parts) <= FEW else balanced("AND", parts)
     return text(shape)
 
 
