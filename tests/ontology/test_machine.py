@@ -30,6 +30,7 @@ from hypothesis.stateful import (
 from low import LOW
 from marking import examples, slow_after
 
+from ontolake.cli import main
 from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import (
     Config,
@@ -52,6 +53,7 @@ from ontolake.ontology import (
 )
 from ontolake.ontology.converting import convert
 from ontolake.ontology.verifying import verify
+from ontolake.storage import open_storage
 
 from .conftest import fresh_url
 from .naive import NaiveHistory, key_of
@@ -303,7 +305,14 @@ class Machine(RuleBasedStateMachine):
                 session.close()
             self.keeper, self.session, self.pending = self.opened(), self.opened(), []
 
-    upkeep: ClassVar[dict[str, Callable[[Any], None]]] = {"convert": convert}
+    def give_room_back(self) -> None:
+        if self.url.startswith("sqlite+memory:"):  # commands cannot be given for what is in memory
+            with closing(open_storage(self.url)) as storage:
+                storage.compact()
+        else:
+            assert main(["gc", self.url]) == 0
+
+    upkeep: ClassVar[dict[str, Callable[[Any], None]]] = {"convert": convert, "gc": give_room_back}
 
     # what must be
     @invariant()
@@ -500,3 +509,9 @@ def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, plac
 @pytest.mark.slow
 def test_it_does_so_for_long(engine: str) -> None:
     play(engine, "native", 12, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["native", "page file"])
+def test_upkeep_changes_no_answer_in_long_histories(engine: str, place: str) -> None:
+    assert play(engine, place, 3, 60, program=5) >= {*Machine.upkeep, "migrate"}
