@@ -23,7 +23,12 @@ def commit_number(number: Any, what: str) -> int:
 
 
 def check_commits(repository: Repository, *commits: int | None) -> None:
-    """Raise `UnknownCommitError` if one of these, which are numbers from 0 on, lies beyond the head."""
-    given = [commit for commit in commits if commit is not None]
-    if given and max(given) > (head := repository.head()):
-        raise UnknownCommitError(next(commit for commit in given if commit > head), head)
+    """Raise `UnknownCommitError` if one of these, which are numbers from 0 on, lies beyond the head.
+
+    Commits stay, so the head is only looked at if it was not seen to be that far yet.
+    """
+    for commit in commits:
+        if commit is not None and commit > repository.seen_head:
+            repository.seen_head = repository.head()
+            if commit > repository.seen_head:
+                raise UnknownCommitError(commit, repository.seen_head)

@@ -56,6 +56,8 @@ def with_hop(plan: Plan, hop: Hop) -> Plan:
     Filters and orders so far mean the rows that the path has so far, also if it comes by their types again.
     """
     types = plan.types
+    if hop.relation not in types and end_of(hop) not in types:
+        return plan._replace(hops=(*plan.hops, hop))  # every type is there once, so names say enough
 
     def placed(ref: Ref) -> Ref:
         if ref.at is not None or ref.owner not in types:

@@ -15,7 +15,7 @@ from ontolake.ontology.bounds import commit_number, natural
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.hydrating import hydrator
 from ontolake.ontology.plan import Hop, Plan, Values, with_hop, with_limit, with_where
-from ontolake.ontology.question import Past, Question, question_of, reading_of
+from ontolake.ontology.question import Past, Question, is_present, question_of, reading_of
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.results import Path, Results
 from ontolake.ontology.upgraders import Given
@@ -176,8 +176,8 @@ class Query(Generic[T]):
     def collect(self) -> Results[T]:
         """All results."""
         plan, values = self._plan, self._values
-        if self._past is None and values.as_of is None and values.since is None and not plan.hops:
-            return Results(hydrator(plan.root)(self._repository.run(plan, values)))
+        if not plan.as_of and not plan.hops and is_present(self._repository, values, self._past):
+            return Results(hydrator(plan.root)(self._repository.run(plan, values)))  # lookups take no detours
         with self._question(self._plan, self._values) as question:
             return Results(cast("list[T]", self._found(question)), self.diagnostics)
 
@@ -189,8 +189,8 @@ class Query(Generic[T]):
             values = Values(*self._values[:5], 1, self._values.offset)
         else:
             values = self._values._replace(limit=min(1, self._values.limit or 0))
-        if self._past is None and values.as_of is None and values.since is None and not plan.hops:
-            found = hydrator(plan.root)(self._repository.run(plan, values))  # lookups by key take no detours
+        if not plan.hops and is_present(self._repository, values, self._past):
+            found = hydrator(plan.root)(self._repository.run(plan, values))
         else:
             with self._question(plan, values) as question:
                 found = self._found(question)

@@ -64,13 +64,20 @@ def reading_of(schema: Any, upgraders: Given) -> Past:
     return Past(schema, collected(upgraders) if schema == "current" else None)
 
 
+def is_present(repository: Repository, values: Values, past: Past | None) -> bool:
+    """Whether nothing has to be looked at before a plan is answered: its bounds are there, its schema is current."""
+    seen = repository.seen_head
+    return past is None and (values.as_of is None or values.as_of <= seen) and (
+        values.since is None or values.since <= seen)
+
+
 @contextmanager
 def question_of(repository: Repository, plan: Plan, values: Values, past: Past | None) -> Iterator[Question]:
     """The question of a plan. What is read within the block is of one moment, if the plan has bounds in time.
 
     Raises `UnknownCommitError` for a bound beyond the head, and `QueryError` for what cannot be read so.
     """
-    if values.as_of is None and values.since is None and past is None:
+    if is_present(repository, values, past):
         yield Question(repository, plan, values)
         return
     with repository.reading():

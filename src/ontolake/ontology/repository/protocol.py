@@ -104,6 +104,8 @@ class Repository(Protocol):
     engine_version: str
     uri: str
     config: Config
+    seen_head: int
+    """A commit that is known to be there, as far as bounds of queries were checked; 0 at first."""
     takes_columns: bool
     """Whether rows are best handed over as Arrow columns (`ArrowRows`)."""
 

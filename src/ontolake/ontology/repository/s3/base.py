@@ -63,6 +63,7 @@ class S3Repository(SingleRows, ABC):
     backend = "s3"
     engine_version: str
     takes_columns = True
+    seen_head = 0
     versions_apart: bool
     """Whether every version of a type has files of its own, and reads see the current one only."""
 

@@ -52,6 +52,7 @@ class SqliteRepository(ABC):
 
     backend = "sqlite"
     takes_columns = False
+    seen_head = 0
     engine_version: str
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
