@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from graph_requests import Reads, Requests, counting
-from graph_support import TYPES, Customer, Order, customers
+from graph_support import TYPES, Customer, Order, Placed, customers
 
 from ontolake.graph import Graph
 from ontolake.objects import open_store
@@ -152,3 +152,69 @@ def test_a_diff_and_a_merge_ask_for_what_changed(
         small, big = (sum(found[size][name].values()) for size in found)
         assert big <= small + 6, (name, found)
         assert received[200_000][name] <= 2 * received[20_000][name], received
+
+
+def transferred() -> Counter[str]:
+    """What this process has read and written so far, by all its threads: bytes, and calls of the system."""
+    return Counter({name: int(value) for name, value in (
+        line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())})  # fmt: skip
+
+
+def commit(graph: Graph, number: int, branch: str = "main") -> None:
+    """A few rows of three tables, edges to nodes that were there before among them."""
+    with graph.transaction(branch=branch) as tx:
+        tx.load(Customer, customers(*(f"new-{number}-{row}" for row in range(5))))
+        tx.load(Order, [{"id": -1 - 5 * number - row} for row in range(5)])
+        tx.load(Placed, [{"left_key": f"k{number * 37 % 20_000}", "right_key": -1 - 5 * number - row}
+                         for row in range(5)])  # fmt: skip
+
+
+def settled(graph: Graph) -> Counter[str]:
+    """What was read and written, once upkeep has done what there is to do."""
+    assert graph._background is not None
+    assert graph._background.drain(120)
+    return transferred()
+
+
+@pytest.mark.slow
+def test_small_commits_cost_the_same_in_tables_of_any_size(tmp_path: Path) -> None:
+    """With default settings; on main, and where a branch is written to for the first time."""
+    found: dict[int, dict[str, Counter[str]]] = {}
+    for size in (20_000, 400_000):
+        names = np.char.add("k", np.arange(size).astype(str))
+        with Graph.init(f"{tmp_path}/{size}/", TYPES) as graph:
+            with graph.transaction() as tx:
+                tx.load(Customer, pa.table({"id": names, "name": names}))
+                tx.load(Order, pa.table({"id": pa.array(range(size), pa.int64())}))
+            for number in range(6):  # keys are read once, when it has become clear that they are needed
+                commit(graph, number)
+            for number in range(4):
+                graph.branches.create(f"b{number}")
+            begun = settled(graph)
+            for number in range(6, 10):
+                commit(graph, number)
+            main = settled(graph)
+            for number in range(4):
+                commit(graph, 10, f"b{number}")
+            found[size] = {"main": main - begun, "branch": settled(graph) - main}
+    small, big = found.values()
+    for place, cost in big.items():
+        for name in ("rchar", "wchar", "syscr", "syscw"):
+            assert cost[name] <= 1.3 * small[place][name], (place, name, found)
+
+
+@pytest.mark.slow
+def test_small_commits_and_upkeep_cost_the_same_after_any_history(tmp_path: Path) -> None:
+    with Graph.init(f"{tmp_path}/graph/", TYPES) as graph:
+        graph.load(Customer, customers(*(f"k{number}" for number in range(20_000))))
+        costs = []
+        for window in range(5):
+            begun = settled(graph)
+            for number in range(64):
+                commit(graph, 64 * window + number)
+            costs.append(settled(graph) - begun)
+    first, last = costs[0], costs[-1]
+    for name in ("syscr", "syscw"):
+        assert last[name] <= 1.4 * first[name], (name, costs)
+    for name in ("rchar", "wchar"):  # Lance keeps of every row which version wrote it: some bytes for each commit
+        assert last[name] - first[name] <= 64 * 256 * 200, (name, costs)

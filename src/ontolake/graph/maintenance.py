@@ -15,8 +15,8 @@ from ontolake.graph.lineage import Lineage, first_parents
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
 from ontolake.graph.retention import head_version
 from ontolake.graph.sidecars import QUARANTINE
-from ontolake.graph.tables import UPKEEP
 from ontolake.graph.tiers import FRAGMENT_ROWS
+from ontolake.graph.transactions import UPKEEP
 from ontolake.graph.types import GraphType, resolve_table
 from ontolake.history import Damage, Garbage
 

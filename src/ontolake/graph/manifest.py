@@ -31,6 +31,7 @@ from ontolake.graph.errors import (
 from ontolake.graph.heads import address_of, commit_conflict, move_head
 from ontolake.graph.place import Place
 from ontolake.graph.tiers import rows_to_merge
+from ontolake.graph.transactions import UPKEEP, is_one_of
 from ontolake.graph.types import GraphType
 from ontolake.history import Commit
 
@@ -500,11 +501,15 @@ class Manifest:
         so that its first publishes meet there too; that row is returned with its address."""
         if state.address is not None:
             return state.address, []
-        found = {row["object_id"]: row for row in state.dataset.to_table(
-            filter="object_type = 'graph_head'", with_row_address=True).to_pylist()}  # fmt: skip
-        own = found.get(f"graph_head:{state.branch}")
-        if own is not None:
-            return address_of(own), []
+        fragments = sorted(state.dataset.get_fragments(), key=lambda fragment: fragment.fragment_id)
+        found: dict[str, dict[str, Any]] = {}
+        for some in (fragments[-1:], fragments[:-1]):  # the newest has it, unless others have written it
+            if some:
+                found |= {row["object_id"]: row for row in state.dataset.scanner(
+                    fragments=some, filter="object_type = 'graph_head'", with_row_address=True).to_table().to_pylist()}
+            own = found.get(f"graph_head:{state.branch}")
+            if own is not None:
+                return address_of(own), []
         for row in found.values():
             if row["base_objects"] == [state.head.id]:
                 return address_of(row), [{name: row[name] for name in row if name != "_rowaddr"}]
@@ -543,7 +548,11 @@ class Manifest:
         faults.reach("graph: manifest compacted")
         between = [dataset.checkout_version((line, version)) for version in range(begun + 1, dataset.version)]
         self.place.settle(dataset, *between, line=line)
-        self._known.pop(state.branch, None)
+        if begun == state.version and all(is_one_of(dataset, version, UPKEEP)
+                                          for version in range(begun + 1, dataset.version + 1)):  # fmt: skip
+            self._known[state.branch] = replace(state, version=dataset.version, dataset=dataset, address=None)
+        else:
+            self._known.pop(state.branch, None)
 
     def forget(self, branch: str) -> None:
         self._known.pop(branch, None)

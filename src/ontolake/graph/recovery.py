@@ -23,7 +23,8 @@ from ontolake.graph.errors import (
 from ontolake.graph.manifest import MAIN, RECOVERY_ACTOR, Manifest, Pin, line_of
 from ontolake.graph.place import Place
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove, at_work
-from ontolake.graph.tables import STEP, Tables, own_versions, transaction_at
+from ontolake.graph.tables import STEP, Tables, own_versions
+from ontolake.graph.transactions import transaction_at
 from ontolake.graph.types import GraphType
 from ontolake.graph.ulid import derived_ulid, is_ulid
 

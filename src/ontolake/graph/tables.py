@@ -23,6 +23,7 @@ from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
 from ontolake.graph.replacement import replace_rows
 from ontolake.graph.staging import Staged, append
+from ontolake.graph.transactions import UPKEEP, is_one_of, transaction_at
 from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ OPERATION, STEP = "ontolake:operation", "ontolake:step"
 _CACHED = 256
 _TRIES = 12
 _BATCH = 131_072
-UPKEEP = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
-"""Operations of Lance that change no row."""
 FEW_KEYS = 2000
 """Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
 
@@ -212,7 +211,7 @@ class Tables:
         if staged is not None:
             return staged
         few = puts.num_rows <= FEW_KEYS and not change.replace
-        if change.fresh or (few and not self.there(kind, pin, puts).true_count):
+        if change.fresh or (few and self._are_new(kind, pin, puts)):
             return append(self.place, base, puts)
         if few:
             return replace_rows(self.place, base, self._addresses(kind, base, puts), puts)
@@ -226,6 +225,11 @@ class Tables:
         if change.deletes.num_rows <= FEW_KEYS:
             return replace_rows(self.place, base, self._addresses(kind, base, change.deletes), None)
         return base.merge_insert(list(kind.keys)).when_matched_delete().execute_uncommitted(change.deletes)[0]
+
+    def _are_new(self, kind: GraphType, pin: Pin, puts: pa.Table) -> bool:
+        """Whether it is known without a look into the table that none of these rows is there."""
+        found = self._among(kind, pin, puts)
+        return found is not None and not found.any()
 
     def _addresses(self, kind: GraphType, dataset: LanceDataset, keys: pa.Table) -> Any:
         """Where the rows with these few keys are."""
@@ -285,7 +289,7 @@ class Tables:
             return None
         faults.reach("graph: table reworked")
         for version in range(begun + 1, latest.version + 1):
-            if not _is_one_of(latest, version, allowed):
+            if not is_one_of(latest, version, allowed):
                 return None
             if version < latest.version:
                 self.place.settle(latest.checkout_version((line, version)), line=line)
@@ -304,7 +308,7 @@ class Tables:
                 operation: Any = getattr(transaction_at(dataset, version), "operation", None)
                 if type(operation).__name__ == "Restore":
                     version = min(operation.version, version - 1)
-                elif _is_one_of(dataset, version, UPKEEP):
+                elif is_one_of(dataset, version, UPKEEP):
                     version -= 1
                 else:
                     return False
@@ -402,25 +406,6 @@ def having(dataset: LanceDataset, names: Sequence[str], column: str, values: Any
 def _remove_tree(place: Place, kind: GraphType, line: str) -> None:
     prefix = f"{kind.location}/tree/{line}/"
     place.store.delete([info.key for info in place.store.list(prefix)])
-
-
-def transaction_at(dataset: LanceDataset, version: int) -> Any:
-    """What made a version; None for a compaction that took indexes along, which pylance cannot show.
-
-    Raises `OSError` if the version cannot be read.
-    """
-    try:
-        return dataset.read_transaction(version)
-    except TypeError:
-        return None
-
-
-def _is_one_of(dataset: LanceDataset, version: int, allowed: frozenset[str]) -> bool:
-    transaction = transaction_at(dataset, version)
-    if transaction is None:
-        return "Rewrite" in allowed
-    name = type(transaction.operation).__name__
-    return name in allowed or (name == "BaseOperation" and "ReserveFragments" in allowed)  # shown without a name
 
 
 def own_versions(dataset: LanceDataset, after: int, operation: str) -> Iterator[tuple[int, Any]]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.graph.indexes import INDEX_ROWS, wanted_indexes
 from ontolake.graph.manifest import Pin
-from ontolake.graph.tables import UPKEEP, Tables
+from ontolake.graph.tables import Tables
 from ontolake.graph.tiers import rows_to_merge
+from ontolake.graph.transactions import UPKEEP
 from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ontolake.graph.indexes import wanted_indexes
 from ontolake.graph.maintenance import COMPACTION, optimize, rework_one, worth_it
 from ontolake.graph.place import Place
 from ontolake.graph.snapshot import TableView
-from ontolake.graph.tables import UPKEEP
+from ontolake.graph.transactions import UPKEEP
 from ontolake.graph.types import GraphType
 from ontolake.history import Damage
 from ontolake.ontology.repository.s3.maintenance import Compaction
