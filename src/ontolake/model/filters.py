@@ -8,6 +8,7 @@ Missing values follow SQL: a comparison with one is neither true nor false, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
 
 from ontolake.model.errors import SchemaValidationError
@@ -177,11 +178,15 @@ def joined(op: str, left: Shape, right: Shape) -> Shape:
     return parts[0] if len(parts) == 1 else Junction(op, parts)
 
 
-def all_of(shapes: Sequence[Shape]) -> Shape:
-    """A filter that asks for all of these."""
-    parts = [part for shape in shapes
-             for part in (shape.parts if isinstance(shape, Junction) and shape.op == "and" else (shape,))]
-    return parts[0] if len(parts) == 1 else Junction("and", tuple(parts))
+def narrowed(
+    shape: Shape | None, values: tuple[Any, ...], conditions: Sequence[Condition]
+) -> tuple[Shape, tuple[Any, ...]]:  # fmt: skip
+    """A filter and its values with more conditions, all of which must hold."""
+    shapes = [*(() if shape is None else (shape,)), *(condition.shape for condition in conditions)]
+    parts = [part for one in shapes
+             for part in (one.parts if isinstance(one, Junction) and one.op == "and" else (one,))]
+    given = tuple(chain(values, *(condition.values for condition in conditions)))
+    return parts[0] if len(parts) == 1 else Junction("and", tuple(parts)), given
 
 
 def _one_of(left: Shape, right: Shape) -> Member | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
-from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Order, Shape, all_of, refs_of
+from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Order, narrowed, refs_of
 from ontolake.model.types import type_info
 from ontolake.ontology.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.bounds import commit_number, natural
@@ -101,7 +100,7 @@ class Query(Generic[T]):
                 raise QueryError(f"{condition!r} is not a filter", hint='write Type.field == "value"')
         if not conditions:
             return self
-        shape, found = _narrowed(self._plan.where, self._values.where, conditions)
+        shape, found = narrowed(self._plan.where, self._values.where, conditions)
         return self._with(with_where(self._plan, shape), Values(found, *self._values[1:]))
 
     def order_by(self, *fields: FieldRef[Any] | Order) -> Self:
@@ -278,7 +277,7 @@ class Grouped:
                                      hint="compare an aggregate or a field that you group by; filter rows with where()")
         if not conditions:
             return self
-        shape, found = _narrowed(self._plan.having, self._values.having, conditions)
+        shape, found = narrowed(self._plan.having, self._values.having, conditions)
         return Grouped(self._plan._replace(having=shape), self._values._replace(having=found), self._repository,
                        self._past)
 
@@ -316,17 +315,6 @@ class Grouped:
             }
             for row in rows
         ), told)  # fmt: skip
-
-
-def _narrowed(
-    shape: Shape | None, values: tuple[Any, ...], conditions: Sequence[Condition]
-) -> tuple[Shape, tuple[Any, ...]]:  # fmt: skip
-    """A filter and its values with more conditions, all of which must hold."""
-    if shape is None and len(conditions) == 1:
-        return conditions[0].shape, conditions[0].values
-    before = () if shape is None else (shape,)
-    given = itertools.chain(values, *(condition.values for condition in conditions))
-    return all_of([*before, *(condition.shape for condition in conditions)]), tuple(given)
 
 
 def diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str, Any]:
