@@ -77,7 +77,7 @@ IN: list[tuple[Any, Callable[[Thing], Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("listed", [1, 250])
+@pytest.mark.parametrize("listed", slow_after(1, [1, 250]))
 @pytest.mark.parametrize("rows", [30, pytest.param(2_500, marks=pytest.mark.slow)])
 def test_lists_of_values_mean_the_same_however_long_they_are(
     session: Session, monkeypatch: pytest.MonkeyPatch, listed: int, rows: int
