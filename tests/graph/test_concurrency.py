@@ -10,7 +10,14 @@ import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, entity, held, start
 
 from ontolake import faults
-from ontolake.graph import EndpointError, ExpectedVersionMismatch, Graph, GraphError, UnknownBranchError
+from ontolake.graph import (
+    EndpointError,
+    ExpectedVersionMismatch,
+    Graph,
+    GraphError,
+    PublishContendedError,
+    UnknownBranchError,
+)
 from ontolake.graph.manifest import COMPACT_AFTER
 
 
@@ -185,3 +192,50 @@ def test_threads_on_one_table_lose_nothing_that_was_acknowledged(graph: Graph, u
         thread.join()
     assert sorted(held(graph)["node/Customer"]) == sorted(won)
     assert won
+
+
+@pytest.mark.slow
+def test_optimizing_beside_a_writer_harms_neither(graph: Graph, url: str) -> None:
+    """The writer never fails; whoever optimizes gets it done, or hears that there is no time for it."""
+    graph.load(Customer, customers(*(f"k{number}" for number in range(40))))
+    rows = {f"k{number}": f"K{number}" for number in range(40)}
+    ended, problems, done = threading.Event(), list[BaseException](), list[int]()
+
+    def upkeep(make: bool) -> None:
+        with Graph.open(url) as other:
+            while not ended.is_set():
+                try:
+                    if make:
+                        other.index(Customer, "name", kind="text")
+                    else:
+                        done.append(len(other.optimize()))
+                except PublishContendedError:
+                    continue
+                except BaseException as error:
+                    problems.append(error)
+                    return
+
+    threads = [threading.Thread(target=upkeep, args=(make,)) for make in (False, False, True)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(20):
+            if number % 3 == 2:
+                assert graph.delete(Customer, f"k{number}") == 1
+                del rows[f"k{number}"]
+            else:
+                name = f"w{number}" if number % 3 == 0 else f"k{number}"
+                graph.load(Customer, [{"id": name, "name": "written"}])
+                rows[name] = "written"
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert problems == []
+    assert sum(done)
+    with Graph.open(url) as again:
+        assert again.recovered == []
+        assert {key: row["name"] for key, row in again.snapshot().rows("Customer")} == rows
+        found = again.snapshot().search(Customer, text="written", limit=100)
+        assert found.num_rows == list(rows.values()).count("written")
+        assert list(again.verify()) == []

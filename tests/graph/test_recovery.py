@@ -16,7 +16,7 @@ from graph_support import TYPES, Customer, Order, Placed, customers, held, start
 from marking import slow_after
 
 from ontolake import faults
-from ontolake.graph import DamagedGraphError, Graph, RecoveryBlockedError
+from ontolake.graph import Graph, RecoveryBlockedError, RemovedCommitError
 from ontolake.graph.sidecars import Sidecar, TableMove
 from ontolake.graph.tables import Tables
 
@@ -201,7 +201,7 @@ def test_what_was_dropped_for_good_is_removed_by_the_next_opening(graph: Graph, 
         assert held(again) == expected
         assert list(again.verify()) == []
         assert [len(dict(again.snapshot(id).rows("Customer"))) for id in commits] == [2, 2, 2, 1]
-        with pytest.raises(DamagedGraphError):
+        with pytest.raises(RemovedCommitError):
             dict(again.snapshot(first).rows("Customer"))
 
 

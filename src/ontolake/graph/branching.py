@@ -9,7 +9,7 @@ from ontolake import faults
 from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError
 from ontolake.graph.manifest import MAIN
 from ontolake.graph.manifest import MANIFEST as MANIFEST_PATH
-from ontolake.graph.retention import head_version
+from ontolake.graph.retention import head_version, require
 from ontolake.history import Branch
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Branches:
         state = graph._manifest_state(parent)
         origin, version = parent, state.version
         if at is not None and at != state.head.id:
-            graph.snapshot(at, branch=parent)
+            require(graph, manifest.commit(at, parent), state)
             found = head_version(graph, state, at)
             if found is None:
                 raise UnknownCommitError(at, parent)

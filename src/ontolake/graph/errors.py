@@ -62,6 +62,14 @@ _SOURCE = re.compile(r"[.,]* /\S+\.rs:\d+:\d+.*$")
 _UNREACHABLE = ("Generic S3 error", "Generic GCS error", "error sending request", "operation timed out")
 
 
+_CONTENTION = ("Incompatible transaction", "ommit conflict", "Retryable", "Too many concurrent writers")
+
+
+def is_contention(error: BaseException) -> bool:
+    """Whether Lance gave up because somebody else's commit came first. Nothing is wrong with what is there."""
+    return type(error).__name__ == "CommitConflictError" or any(sign in str(error) for sign in _CONTENTION)
+
+
 def in_short(error: BaseException) -> str:
     """What an error says, in one line and without the places in the source of libraries that some tell."""
     first = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -79,8 +87,8 @@ def reading(table: str) -> Iterator[None]:
         refused = int(told[1]) if told is not None else getattr(error, "errno", None)
         if isinstance(error, OntolakeError) or refused not in (None, errno.ENOENT):
             raise
-        if type(error).__name__ == "CommitConflictError":
-            raise  # nothing is wrong with what is there
+        if is_contention(error):
+            raise
         text = in_short(error)
         if any(sign in text for sign in _UNREACHABLE):
             raise Transient(f"{table}: the storage does not answer: {text}", hint="try again") from error
@@ -121,11 +129,11 @@ class UnknownCommitError(GraphError, NotFound):
 
 
 class RemovedCommitError(UnknownCommitError):
-    """A commit of which rows were removed by a cleanup. It is still in the log."""
+    """A commit of which rows were removed, by a cleanup or with what was dropped for good. It is still in the log."""
 
     def __init__(self, commit: str, branch: str | None = None) -> None:
         super().__init__(commit, branch)
-        self.message = f"the rows of commit {commit!r} were removed by a cleanup"
+        self.message = f"the rows of commit {commit!r} were removed by a cleanup, or dropped for good"
         self.hint = "name a newer commit; cleanup keeps what is tagged"
 
 

@@ -18,10 +18,10 @@ from ontolake.graph.evolving import Renames, SchemaPlan, apply, plan
 from ontolake.graph.exporting import export, import_into, types_in
 from ontolake.graph.lineage import Lineage, first_parents
 from ontolake.graph.maintenance import (
+    TRIES,
     Finding,
     Optimized,
     Removable,
-    Tags,
     cleanup,
     create_index,
     garbage,
@@ -39,6 +39,7 @@ from ontolake.graph.retention import require, still_there
 from ontolake.graph.sidecars import Sidecars
 from ontolake.graph.snapshot import Snapshot
 from ontolake.graph.tables import Tables
+from ontolake.graph.tags import Tags
 from ontolake.graph.together import Turns
 from ontolake.graph.types import GraphType, check_types, graph_type
 from ontolake.graph.ulid import is_ulid, new_ulid
@@ -125,7 +126,7 @@ class Graph:
         if commit is None or commit == state.head.id:
             record = state.head
         elif (seen := self._snapshots.get(commit)) is not None and seen.branch == branch:
-            require(self, seen.record, state)
+            require(self, seen.record, state, whole=False)
             return seen
         else:
             tagged = None if is_ulid(commit) else self.tags.get(commit)
@@ -133,7 +134,7 @@ class Graph:
             if found is None:
                 raise UnknownCommitError(commit, branch)
             record = found
-            require(self, record, state)
+            require(self, record, state, whole=False)
         kept = self._snapshots.get(record.id)
         if kept is None or kept.branch != branch or kept.pins != record.pins:
             kept = self._snapshot(record, state)
@@ -292,10 +293,13 @@ class Graph:
     # Maintenance
 
     def optimize(self, *, branch: str = MAIN, actor: str | None = None) -> list[Optimized]:
-        """Compact what is scattered and bring indexes up to date; big tables get one on their keys. Changes no row."""
+        """Compact what is scattered and bring indexes up to date; big tables get one on their keys. Changes no row.
+
+        Writers go on meanwhile. Raises `PublishContendedError` if they leave no time for it; some tables may be done.
+        """
         self._writable()
         with self._turns.writing(branch):
-            return optimize(self, branch, actor)
+            return optimize(self, branch, actor, tries=TRIES)
 
     def keep_optimized(self, every: int | None = EVERY) -> None:
         """Tend tables in the background after so many commits; None ends that. An open graph does it after 32.

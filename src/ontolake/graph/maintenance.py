@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
-from ontolake.errors import Invalid
-from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, UnknownCommitError, in_short
+from ontolake.graph.errors import (
+    DamagedGraphError,
+    ExpectedVersionMismatch,
+    PublishContendedError,
+    UnknownBranchError,
+    in_short,
+)
 from ontolake.graph.indexes import check_index, make_index, masked, missing_indexes, refresh_indexes
 from ontolake.graph.lineage import Lineage, first_parents
-from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Pin, State
-from ontolake.graph.retention import head_version
+from ontolake.graph.manifest import MAIN, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
 from ontolake.graph.tiers import FRAGMENT_ROWS
 from ontolake.graph.transactions import UPKEEP
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
 
     from ontolake.graph.graph import Graph
 
+TRIES = 8
+"""How often an index or a compaction is tried while others move the table."""
 
 
 class Optimized(NamedTuple):
@@ -51,35 +59,66 @@ COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_del
 
 def optimize(
     graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
-    tables: Collection[str] | None = None,
+    tables: Collection[str] | None = None, tries: int = 1,
 ) -> list[Optimized]:  # fmt: skip
-    """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on."""
+    """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on.
+
+    Tables that others move meanwhile are tried again.
+    """
+    done: dict[str, Optimized] = {}
+    for attempt in range(tries):
+        if attempt:
+            time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
+        try:
+            lost = _optimize_tables(graph, branch, actor, compacting, tables, done)
+        except (ExpectedVersionMismatch, PublishContendedError):
+            continue
+        if not lost:
+            break
+    else:
+        raise PublishContendedError(f"branch {branch!r} is too busy: others moved its tables while they were optimized",
+                                    hint="no row was changed; try again")  # fmt: skip
+    graph._manifest.compact(graph._manifest_state(branch))
+    return list(done.values())
+
+
+def _optimize_tables(
+    graph: Graph, branch: str, actor: str | None, compacting: Compacting, tables: Collection[str] | None,
+    done: dict[str, Optimized],
+) -> bool:  # fmt: skip
+    """Work once on each table that needs it, and publish those that nobody else moved. True if somebody did."""
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
-            and (kind.table in tables if tables is not None
+            and (kind.table in tables and kind.table not in done if tables is not None
                  else worth_it(graph._tables.at(kind, state.pins[key]), kind))}
-    done: list[Optimized] = []
+    lost: list[str] = []
+    told: dict[str, Optimized] = {}
+
+    def move(operation: str) -> dict[str, Pin | None]:
+        pins: dict[str, Pin | None] = {}
+        for key, kind in work.items():
+            pin = state.pins[key]
+            made: list[str] = []
+            before = len(graph._tables.at(kind, pin).get_fragments())
+
+            def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
+                _optimize_one(dataset, kind, made, compacting)
+
+            moved = graph._tables.rework(kind, pin, state.line, operation, act, UPKEEP)
+            if moved is None:
+                lost.append(key)
+            elif moved.version != pin.version:
+                pins[key] = pin._replace(version=moved.version)
+                told[kind.table] = Optimized(kind.table, before, len(moved.get_fragments()), tuple(made))
+        if lost and not pins:
+            raise PublishContendedError(f"{', '.join(lost)} moved meanwhile", hint="nothing was published; try again")
+        return pins
+
     if work:
-        def move(operation: str) -> dict[str, Pin | None]:
-            pins: dict[str, Pin | None] = {}
-            for key, kind in work.items():
-                pin = state.pins[key]
-                made: list[str] = []
-                before = len(graph._tables.at(kind, pin).get_fragments())
-
-                def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
-                    _optimize_one(dataset, kind, made, compacting)
-
-                moved = graph._tables.rework(kind, pin, state.line, operation, act, UPKEEP)
-                if moved is not None and moved.version != pin.version:
-                    pins[key] = pin._replace(version=moved.version)
-                    done.append(Optimized(kind.table, before, len(moved.get_fragments()), tuple(made)))
-            return pins
-
         graph._writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
-    graph._manifest.compact(graph._manifest_state(branch))
-    return done
+        done |= told
+    return bool(lost)
 
 
 def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
@@ -103,15 +142,20 @@ def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str], compa
 
 def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
     """See `Graph.index`."""
-    state = graph._manifest_state(branch)
-    key = resolve_table(table, state.pins)
-    type_ = state.types[key]
-    check_index(type_, column, kind)
-
     def act(dataset: LanceDataset) -> None:
         make_index(dataset, column, kind)
 
-    rework_one(graph, state, key, act, UPKEEP, "index", actor)
+    for attempt in range(TRIES):
+        state = graph._manifest_state(branch)
+        key = resolve_table(table, state.pins)
+        check_index(state.types[key], column, kind)
+        try:
+            rework_one(graph, state, key, act, UPKEEP, "index", actor)
+            return
+        except (ExpectedVersionMismatch, PublishContendedError):
+            if attempt == TRIES - 1:
+                raise
+            time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
 
 
 def rework_one(
@@ -123,7 +167,8 @@ def rework_one(
     def move(operation: str) -> dict[str, Pin | None]:
         moved = graph._tables.rework(type_, pin, state.line, operation, act, allowed)
         if moved is None:
-            raise Invalid(f"{type_.table} was written to meanwhile", hint="try again")
+            raise PublishContendedError(f"{type_.table} was written to meanwhile",
+                                        hint="nothing was published; try again")
         return {key: Pin(state.line, moved.version, pin.rows, pin.schema)}
 
     return graph._writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
@@ -313,50 +358,3 @@ def verify(graph: Graph) -> Iterator[Damage]:
                 continue
             if rows != view.pin.rows:
                 yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")
-
-
-class Tags:
-    """Names for commits. A tagged commit is kept by every cleanup."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    def list(self) -> dict[str, str]:
-        """Every tag with its commit."""
-        dataset = self._graph._manifest.dataset(MAIN)
-        found: dict[str, str] = {}
-        for name, tag in sorted(dataset.tags.list().items()):
-            branch = tag["branch"] or MAIN
-            at = dataset.checkout_version((tag["branch"], tag["version"]))
-            found[name] = self._graph._manifest.head_at(branch, at).id
-        return found
-
-    def get(self, name: str) -> str | None:
-        return self.list().get(name)
-
-    def create(self, name: str, commit: str | None = None, *, branch: str = MAIN) -> None:
-        """Name a commit of a branch, by default its head. Raises `Invalid`, `UnknownCommitError`."""
-        graph = self._graph
-        graph._writable()
-        state = graph._manifest_state(branch)
-        if not name or len(name) == 26 or not all(c.isalnum() or c in "._-" for c in name) or name in self.list():
-            raise Invalid(f"a tag cannot be called {name!r}", hint="use letters, digits, '.', '_' and '-', and a name "
-                          "that is not taken and not 26 characters long")  # fmt: skip
-        graph.snapshot(commit, branch=branch)
-        found = head_version(graph, state, commit or state.head.id)
-        if found is None:
-            raise UnknownCommitError(str(commit), branch)
-        line, version = found
-        dataset = graph._manifest.dataset(MAIN)
-        dataset.tags.create(name, (None if line == MAIN else line, version))
-        graph._place.settle_reference(MANIFEST, name, None, "tags")
-
-    def delete(self, name: str) -> None:
-        """Take a name away. Raises `NotFound`."""
-        from ontolake.errors import NotFound
-
-        self._graph._writable()
-        if name not in self.list():
-            raise NotFound(f"there is no tag {name!r}")
-        self._graph._manifest.dataset(MAIN).tags.delete(name)
-        self._graph._place.settle_reference(MANIFEST, None, None, "tags")

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
 
 
-def is_removed(graph: Graph, record: CommitRecord, state: State) -> bool:
-    """Whether a version of a table is gone that a commit shows. What the head of the branch shows is never removed."""
+def require(graph: Graph, record: CommitRecord, state: State, *, whole: bool = True) -> None:
+    """Raise `RemovedCommitError` if a commit that a branch knows cannot be read any more.
+
+    Unless the `whole` commit is needed, it is enough that some of it is left: a table that was dropped for good takes
+    nothing from others. What the head of the branch shows is never removed.
+    """
+    if record.id == state.head.id:
+        return
     others = [pin for key, pin in record.pins.items() if state.pins.get(key) != pin]
-    return not all(graph._place.has_version(state.history[pin.schema].location, pin.branch, pin.version)
-                   for pin in others)  # fmt: skip
-
-
-def require(graph: Graph, record: CommitRecord, state: State) -> None:
-    """Raise `RemovedCommitError` if a commit that a branch knows cannot be read any more."""
-    if record.id != state.head.id and is_removed(graph, record, state):
+    left = [pin for pin in others
+            if graph._place.has_version(state.history[pin.schema].location, pin.branch, pin.version)]  # fmt: skip
+    if others and (len(left) < len(others) if whole else not left):
         raise RemovedCommitError(record.id, state.branch)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
-from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, reading
+from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, is_contention, reading
 from ontolake.graph.filters import literal
 from ontolake.graph.finding import Finder
 from ontolake.graph.keys import KeySet, contains
@@ -166,7 +166,9 @@ class Tables:
             try:
                 with reading(kind.table):
                     done = self._steps(kind, pin, base, change, operation)
-            except self._conflict():
+            except Exception as error:  # what Lance raises has no class of its own
+                if not is_contention(error):
+                    raise
                 done = None
             if done is not None:
                 self._keep((kind.location, line, done.version), done)
@@ -176,13 +178,6 @@ class Tables:
             base = self.restore(kind, line, content, operation)
         raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
                                     hint="nothing was published; try again")
-
-    def _conflict(self) -> type[Exception]:
-        self.place.lance()
-        from lance.commit import CommitConflictError
-
-        found: type[Exception] = CommitConflictError
-        return found
 
     def _steps(
         self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change, operation: str
@@ -255,7 +250,9 @@ class Tables:
             transaction = Transaction(base.version, LanceOperation.Restore(version))
             try:
                 return self.commit(base, transaction, operation, "restore")
-            except self._conflict():
+            except Exception as error:
+                if not is_contention(error):
+                    raise
                 time.sleep(random.uniform(0.5, 1) * 0.005 * 2 ** min(attempt, 6))
         raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
                                     hint="nothing was published; try again")
@@ -285,7 +282,9 @@ class Tables:
         try:
             with reading(kind.table):
                 act(latest)
-        except self._conflict():
+        except Exception as error:
+            if not is_contention(error):
+                raise
             return None
         faults.reach("graph: table reworked")
         for version in range(begun + 1, latest.version + 1):
