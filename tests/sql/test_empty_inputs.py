@@ -54,6 +54,17 @@ def check(db: Database, oracle: apsw.Connection, sql: str) -> None:
     assert sorted(db.execute(sql).fetchall(), key=repr) == expected, sql
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("left", "right"), [(0, 3), (3, 0), (4, 3)])
+def test_conditions_above_outer_joins_are_about_the_column_that_they_name(db: Database, left: int, right: int) -> None:
+    """Both tables have columns of the same names, of one type or of another."""
+    oracle = filled(db, left, right, indexed=False)
+    for kind, on, where in product(KINDS[1:], ["t.a = u.a", "t.id = u.id AND t.a = u.a"], [
+            "t.a = t.a", "u.a = u.a", "(t.a IS NOT NULL AND u.s = u.s) OR u.id < 0", "u.a IS NULL OR t.a > 1",
+            "NOT (u.a >= 1) OR (t.s = u.s AND u.a > 0)", "t.a <> u.a OR t.a IS NULL"]):  # fmt: skip
+        check(db, oracle, f"SELECT t.id, u.id AS x FROM t {kind} u ON {on} WHERE {where}")
+
+
 def test_a_join_by_key_finds_nothing(db: Database) -> None:
     filled(db, 2, 0, indexed=False)
     assert db.execute("SELECT t.id FROM t JOIN u ON t.id = u.id WHERE u.id = 5").fetchall() == []

@@ -22,7 +22,7 @@ from ontolake.sql.errors import (
     UnsupportedError,
 )
 from ontolake.sql.overflow import guarded
-from ontolake.sql.parsing import DIALECT
+from ontolake.sql.parsing import DIALECT, name_of
 
 if TYPE_CHECKING:
     from datafusion import DataFrame, SessionConfig
@@ -31,13 +31,33 @@ _BIG = 100_000
 
 
 @cache
-def _config(parallel: bool) -> SessionConfig:
+def _config(parallel: bool, hashed: bool) -> SessionConfig:
     from datafusion import SessionConfig
 
     config = (SessionConfig().set("datafusion.sql_parser.dialect", "PostgreSQL")
               .set("datafusion.sql_parser.parse_float_as_decimal", "true").set("datafusion.execution.time_zone", "UTC")
               .set("datafusion.execution.batch_size", "32768"))  # fmt: skip
-    return config if parallel else config.set("datafusion.execution.target_partitions", "1")
+    if not hashed:  # merge joins need two partitions at least
+        config = config.set("datafusion.optimizer.prefer_hash_join", "false")
+    return config if parallel else config.set("datafusion.execution.target_partitions", "1" if hashed else "2")
+
+
+def _is_ambiguous(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> bool:
+    """Whether a condition above an outer join names a column that several tables have.
+
+    DataFusion 55 moves such a condition below a hash join by the name of the column alone, to whichever side has one,
+    where it filters the wrong column. It leaves it above a merge join.
+    """
+    if not any(join.side for join in tree.find_all(exp.Join)):
+        return False
+    seen: set[str] = set()
+    shared: set[str] = set()
+    for node in tree.find_all(exp.Table):
+        names = set(tables[node.name].column_names) if node.name in tables else set()
+        shared |= seen & names
+        seen |= names
+    return any(name_of(column.this) in shared for where in tree.find_all(exp.Where, exp.Having, exp.Qualify)
+               for column in where.find_all(exp.Column))  # fmt: skip
 
 
 def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
@@ -47,7 +67,7 @@ def plan(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> DataFrame:
 
     tree = guarded(adapted(tree, tables), tables)
     big = any(table.num_rows > _BIG for table in tables.values())
-    context = SessionContext(_config(big))
+    context = SessionContext(_config(big, not _is_ambiguous(tree, tables)))
     for name, table in tables.items():
         context.register_record_batches(name, [_batches(table)])
     functions.register(context, tree)
