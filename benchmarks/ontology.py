@@ -261,9 +261,9 @@ def main() -> None:
         if report.as_users_do:
             loading(report, places, 20_000 if small else 100_000)
             committing(report, places, 100 if small else 300)
-            growing(report, places, 1000 if small else 5_000)
-            small_commits(report, places, 20_000 if small else 200_000, 100 if small else 500)
-            reading(report, places, 20_000 if small else 50_000, 100_000 if small else 300_000)
+            growing(report, places, 1000 if small else 3_000)
+            small_commits(report, places, 20_000 if small else 100_000, 100 if small else 300)
+            reading(report, places, 20_000 if small else 30_000, 50_000 if small else 150_000)
         if report.tuned:  # more of the same
             growing(report, places, 1000 if small else 10_000)
             reading(report, places, 20_000 if small else 100_000, 100_000 if small else 1_000_000)

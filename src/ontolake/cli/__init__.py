@@ -6,6 +6,7 @@ Commands import what they need when they run, so that starting up stays quick.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ from ontolake.errors import MissingExtra, OntolakeError
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
 PIPE_CLOSED = 141
+_BIGGEST = 1 << 63
 
 app = typer.Typer(
     name="onto", help="Data that keeps its history, on a file or a bucket.", no_args_is_help=True,
@@ -126,6 +128,9 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except OSError:
         raise
     except Exception as error:
+        unusable = _unusable(error, arguments)
+        if unusable is not None:
+            return say_error(Report("Usage", unusable, "see onto --help", 2), as_json=as_json)
         told = _missing(error, arguments)
         if told is not None:
             return say_error(Report(type(told).__name__, told.message, told.hint, told.exit_code), as_json=as_json)
@@ -146,6 +151,20 @@ def _refused(error: OSError) -> Report:
         return Report(type(told).__name__, told.message, told.hint, told.exit_code)
     text = str(error) if error.strerror is None or path is None else f"{path}: {error.strerror}"
     return Report("OSError", text, None, 1)
+
+
+def _unusable(error: Exception, arguments: list[str]) -> str | None:
+    """What is wrong with an argument that nothing below can take: bytes that are not text, a number too big for any
+    column. None if the error is about something else."""
+    if isinstance(error, UnicodeEncodeError):
+        bad = next((one for one in arguments if any("\ud800" <= letter <= "\udfff" for letter in one)), None)
+        return None if bad is None else f"the argument {bad!a} is not UTF-8 text"
+    if isinstance(error, OverflowError | ValueError):
+        numbers = [int(one) for text in arguments for one in re.findall(r"(?:^|=)(-?\d{1,400})$", text)]
+        big = max(numbers, key=abs, default=0)
+        if abs(big) >= _BIGGEST or (isinstance(error, OverflowError) and numbers):
+            return f"the number {big} is too big"
+    return None
 
 
 def _missing(error: Exception, arguments: list[str]) -> MissingExtra | None:
