@@ -232,6 +232,17 @@ def test_a_merge_that_brings_nothing_is_recorded(graph: Graph) -> None:
     assert names(graph, "main") == {"x": "1", "y": "Y"}
 
 
+def test_upkeep_of_a_branch_is_nothing_to_merge(graph: Graph) -> None:
+    graph.branches.create("side")
+    for name in ("x", "y"):
+        graph.load(Customer, customers(name), branch="side")
+    graph.merge("side")
+    assert graph.optimize(branch="side")
+    assert graph.merge("side").status == "up_to_date"
+    graph.load(Customer, customers("z"), branch="side")
+    assert graph.merge("side").tables["node/Customer"].inserted == 1
+
+
 def test_types_of_criss_crossed_histories(graph: Graph) -> None:
     """A column that one side renamed before the crossing and rows that both wrote since."""
     graph.load(Customer, [{"id": "x", "name": "1"}, {"id": "y", "name": "1"}])

@@ -23,7 +23,7 @@ from ontolake.graph.errors import (
 )
 from ontolake.graph.evolving import reshape
 from ontolake.graph.lineage import Lineage
-from ontolake.graph.manifest import CommitRecord, Pin, State
+from ontolake.graph.manifest import PASSIVE, CommitRecord, Pin, State
 from ontolake.graph.merge_results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merging_types import RENAMES, check_whole, join_rows, renames_since
 from ontolake.graph.rows import check_values, key_at
@@ -83,7 +83,8 @@ class _Merge:
         if not self.bases:
             raise UnknownCommitError("", into)
         base_id = self.bases[-1]
-        if base_id == self.theirs.head.id:
+        news = self.lineage.since(self.theirs.head.id, self.ours.head.id)
+        if all(self.commits[id].kind in PASSIVE for id in news):
             return MergeResult("up_to_date", source, into, base_id)
         base, self.origins, self.disputed = base_pins(self.lineage, self.bases, self.commits)
         shown = [self.commits[one].pins for one in self.bases]
