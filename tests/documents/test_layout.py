@@ -103,7 +103,7 @@ def test_a_space_that_cannot_be_called_so_is_refused(name: Any, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("url", ["shop.db", "sqlite:///shop.db", "file:///shop.db", "shop", "ftp://x", ""])
+@pytest.mark.parametrize("url", ["shop.db", "sqlite:///shop.db", "file:///shop.db", "ftp://x", ""])
 def test_a_url_that_holds_no_spaces_is_refused(url: str) -> None:
     with pytest.raises(Invalid):
         open_space(url, "s")
@@ -112,7 +112,7 @@ def test_a_url_that_holds_no_spaces_is_refused(url: str) -> None:
 @pytest.mark.parametrize("url", ["{}/file/", "sqlite+file://{}/file", "{}/file/below/"])
 def test_a_folder_that_cannot_be_made_is_named(url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Invalid, match=r"file.* is no folder for a space of documents"):
+    with pytest.raises(Invalid, match=r"file.* is (no folder for a space of documents|not a folder)"):
         open_space(url.format(tmp_path), "s")
 
 
