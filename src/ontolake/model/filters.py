@@ -182,6 +182,8 @@ def narrowed(
     shape: Shape | None, values: tuple[Any, ...], conditions: Sequence[Condition]
 ) -> tuple[Shape, tuple[Any, ...]]:  # fmt: skip
     """A filter and its values with more conditions, all of which must hold."""
+    if shape is None and len(conditions) == 1:
+        return conditions[0].shape, conditions[0].values
     shapes = [*(() if shape is None else (shape,)), *(condition.shape for condition in conditions)]
     parts = [part for one in shapes
              for part in (one.parts if isinstance(one, Junction) and one.op == "and" else (one,))]
