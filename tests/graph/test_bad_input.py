@@ -216,3 +216,19 @@ def test_a_filter_is_to_blame_for_itself(filled: Graph) -> None:
     with pytest.raises(Invalid, match="empty"):
         filled.delete(Customer, where="")
     assert len(held(filled)["node/Customer"]) == 2
+
+
+def test_a_path_without_a_slash_is_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("people", str(tmp_path / "others")):
+        with Graph.init(name, TYPES) as graph:
+            graph.load(Customer, customers("a"))
+        for again in (name, f"{name}/"):
+            with Graph.open(again, read_only=True) as graph:
+                assert graph.snapshot().table(Customer).count() == 1
+    (tmp_path / "rows.csv").write_text("a,b\n")
+    for wrong in ("shop.db", "sqlite:///shop.db", "rows.csv", ":memory:", ""):
+        with pytest.raises(Invalid):
+            Graph.init(wrong, TYPES)
+    with pytest.raises(NoGraphError):
+        Graph.open("nothing", read_only=True)

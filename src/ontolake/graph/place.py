@@ -24,10 +24,17 @@ _TOP = 2**64 - 1
 _BLOCK = 65_536
 
 
+def _directory(url: str) -> str:
+    """A path without a slash as that of a directory: a graph cannot be anything else. What is a file stays one."""
+    plain = isinstance(url, str) and url not in ("", ":memory:") and "://" not in url and not url.endswith("/")
+    return f"{url}/" if plain and not url.endswith(urls.SQLITE_SUFFIXES) and not os.path.isfile(url) else url
+
+
 class Place:
     """A directory or a bucket. `root` is the address in Lance's words, `store` our own access to the same."""
 
     def __init__(self, url: str) -> None:
+        url = _directory(url)
         location = urls.parse(url)
         if location.seam or location.place not in (urls.Place.DIRECTORY, urls.Place.BUCKET):
             raise Invalid(f"{url!r} is a {location.place}, and a graph lives in a directory or a bucket",
