@@ -83,7 +83,7 @@ print(json.dumps(told))
 WORDS = {
     "missing": ("does not exist",),
     "locked": ("may not be written to",),
-    "file": ("is not a folder", "is no folder for"),
+    "file": ("is not a folder", "File exists"),
 }
 
 

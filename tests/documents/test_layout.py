@@ -89,7 +89,7 @@ def test_spaces_under_one_url_know_nothing_of_each_other(place: str, open_here: 
         ("s3://bucket", "s3://bucket/s"),
         ("sqlite+s3://bucket/prefix/", "s3://bucket/prefix/s"),
         ("memory://name", "memory://name/s"),
-        (":memory:", ":memory:"),
+        (":memory:", ":memory:"), ("shop", "shop/s.sqlite"), ("a/shop", "a/shop/s.sqlite"),
     ],
 )
 def test_a_url_and_a_name_stand_for_one_database(url: str, database: str) -> None:

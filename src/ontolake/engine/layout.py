@@ -60,9 +60,10 @@ class Layout(NamedTuple):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise (None if os.path.lexists(folder) else obstacle(folder)) or Invalid(
-                f"{folder} is no folder for {self.what}, and cannot be made one: {error.strerror}",
-                hint="choose another place, or check the rights") from error
+            found = None if os.path.lexists(folder) else obstacle(folder)
+            why = error.strerror if found is None else found.message.partition(" cannot be made: ")[2]
+            raise Invalid(f"{folder} is no folder for {self.what}, and cannot be made one: {why}",
+                          hint="choose another place, or check the rights") from error
 
     def _set_up(self, connection: apsw.Connection, name: str, *,
                 native: bool, synchronous: str, readonly: bool, create: bool) -> None:
