@@ -97,6 +97,16 @@ def test_indices_follow_and_are_made_anew(memory: str) -> None:
     session.close()
 
 
+def test_indices_of_types_that_a_migration_leaves_alone_stay_up_to_date(memory: str) -> None:
+    store = open_store(memory)
+    with opened(store) as session:
+        session.ensure([Human(id="p1", name="a"), Knows(left_key="p1", right_key="p1")])
+        session.commit()
+    with Session(memory, entity_types=[After[0]]) as session:
+        session.migrate(dry_run=False, force=True)
+        assert {one.state for one in maintenance.verify_index(repository_of(session))} == {"ok"}
+
+
 def test_rows_are_where_the_layout_says_with_typed_columns(memory: str) -> None:
     store = open_store(memory)
     with Session(memory, entity_types=[Customer, Order], relation_types=[Placed]) as session:

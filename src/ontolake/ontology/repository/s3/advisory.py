@@ -25,7 +25,9 @@ _STEPS = 8
 """How many commits without rows are looked back over before everything is compared."""
 
 
-def write_advisory(repository: S3Repository, after: Moment, schemas: Schemas | None, settled: bool) -> None:
+def write_advisory(
+    repository: S3Repository, before: Moment, after: Moment, schemas: Schemas | None, settled: bool
+) -> None:  # fmt: skip
     """After a commit: the indices of its types, and the catalog if `schemas` are new. Unless it was `settled` before,
     all that earlier commits did not bring up to date.
 
@@ -39,6 +41,9 @@ def write_advisory(repository: S3Repository, after: Moment, schemas: Schemas | N
         objects |= _index_at(after, key)
     if schemas is not None:
         objects |= catalog_objects(manifest, schemas)
+        unsettled = None if before.manifest is None else _last(before.manifest)
+        if unsettled is not None and unsettled in manifest.types:
+            objects |= _index_at(after, unsettled)
     if not settled:
         objects = {key: data for key, data in all_advisory(after).items() if compared(repository, key, data) != "ok"}
     last = _last(manifest)

@@ -321,7 +321,7 @@ class S3Repository(SingleRows, ABC):
         try:
             known = advisory.settled(self, before) if settled is None else settled
             head = msgspec.structs.replace(before.head, commit_id=manifest.commit_id, manifest_path=path)
-            advisory.write_advisory(self, Moment(head, "", self.records), schemas, known)
+            advisory.write_advisory(self, before, Moment(head, "", self.records), schemas, known)
         except Exception as error:
             log.warning("the indices of %s are behind: %s", self.uri, error)
 
