@@ -11,7 +11,7 @@ import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, held
 from marking import slow_after
 
-from ontolake.errors import Invalid
+from ontolake.errors import Invalid, StorageError
 from ontolake.graph import (
     ConstraintError,
     DamagedGraphError,
@@ -232,3 +232,11 @@ def test_a_path_without_a_slash_is_a_directory(tmp_path: Path, monkeypatch: pyte
             Graph.init(wrong, TYPES)
     with pytest.raises(NoGraphError):
         Graph.open("nothing", read_only=True)
+
+
+@pytest.mark.parametrize("wrong", [5, b"x", 1.5, object(), ["a"]])
+def test_what_is_no_text_names_nothing(graph: Graph, wrong: Any) -> None:
+    for act in (lambda: graph.snapshot(wrong), lambda: graph.branches.create("x", at=wrong),
+                lambda: graph.snapshot().sql(wrong), lambda: graph.snapshot().search(Customer, text="a", limit="1")):  # type: ignore[arg-type]
+        with pytest.raises(StorageError):
+            act()

@@ -57,6 +57,8 @@ class Branches:
         manifest = graph._manifest
         state = graph._manifest_state(parent)
         origin, version = parent, state.version
+        if at is not None and not isinstance(at, str):
+            raise UnknownCommitError(str(at), parent)
         if at is not None and at != state.head.id:
             require(graph, manifest.commit(at, parent), state)
             found = head_version(graph, state, at)

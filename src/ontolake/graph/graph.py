@@ -123,6 +123,8 @@ class Graph:
         Raises `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
         state = self._manifest_state(branch)
+        if commit is not None and not isinstance(commit, str):
+            raise UnknownCommitError(str(commit), branch)
         if commit is None or commit == state.head.id:
             record = state.head
         elif (seen := self._snapshots.get(commit)) is not None and seen.branch == branch:

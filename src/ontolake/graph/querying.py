@@ -27,6 +27,8 @@ def sql(snapshot: Snapshot, query: str) -> pa.Table:
         import datafusion
     import pyarrow as pa
 
+    if not isinstance(query, str):
+        raise Invalid(f"a query is text, not {query!r}", hint="write SQL")
     context = datafusion.SessionContext()
     words = {word.lower() for word in re.findall(r"\w+", query)}
     for kind in snapshot.types.values():
@@ -59,7 +61,7 @@ def search(
     """See `Snapshot.search`."""
     if text is None and vector is None:
         raise Invalid("a search needs text=, vector= or both")
-    if limit < 1:
+    if type(limit) is not int or limit < 1:
         raise Invalid(f"the limit must be at least 1, not {limit}")
     if vector is None:
         return _by_text(view, str(text), column, limit, filter)
