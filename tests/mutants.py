@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -99,18 +100,18 @@ def main() -> int:
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        outcomes = [try_module(target, settings["operators"], options.jobs, progress) for target in targets]
+        outcomes = [try_module(target, settings, options.jobs, progress) for target in targets]
     report(outcomes, settings["threshold"], options.show)
     return int(any(outcome.rate < settings["threshold"] for outcome in outcomes))
 
 
-def try_module(target: Target, operators: list[str], jobs: int, progress: Progress) -> Outcome:
+def try_module(target: Target, settings: Mapping[str, Any], jobs: int, progress: Progress) -> Outcome:
     """Try all mutants of one module. Exits if its tests fail on the module as it is."""
     started = time.monotonic()
     if wait(fork(target, None), target.timeout) != 0:
         sys.exit(f"the tests of {target.path} fail without any mutant: pytest {' '.join(target.tests)}")
     outcome = Outcome(target)
-    mutants = list(mutants_of(target, operators))
+    mutants = list(mutants_of(target, settings["operators"], re.compile(settings["ignored"])))
     task = progress.add_task(target.path, total=len(mutants))
     running: dict[int, tuple[Mutant, float]] = {}
     waiting = iter(mutants)
@@ -135,7 +136,7 @@ def try_module(target: Target, operators: list[str], jobs: int, progress: Progre
     return outcome
 
 
-def mutants_of(target: Target, operators: list[str]) -> Iterator[Mutant]:
+def mutants_of(target: Target, operators: list[str], ignored: re.Pattern[str]) -> Iterator[Mutant]:
     """Every mutant of a module. Raises `ValueError` if a line that `equivalent` names is no longer there."""
     lines = [line.strip() for line in target.source.splitlines()]
     missing = [text for text in target.equivalent if text not in lines]
@@ -147,7 +148,8 @@ def mutants_of(target: Target, operators: list[str]) -> Iterator[Mutant]:
         places = [start for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node)]
         for occurrence, (line, _) in enumerate(places):
             source = mutate_code(target.source, operator, occurrence)
-            if source is not None and lines[line - 1] not in target.equivalent:
+            if source is not None and not ignored.search(lines[line - 1]) and (
+                    lines[line - 1] not in target.equivalent):
                 yield Mutant(line, name, source)
 
 
