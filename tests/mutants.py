@@ -100,8 +100,11 @@ def main() -> int:
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        outcomes = [try_module(target, settings, options.jobs, progress) for target in targets]
-    report(outcomes, settings["threshold"], options.show)
+        outcomes = []
+        for target in targets:
+            outcomes.append(try_module(target, settings, options.jobs, progress))
+            print_survivors(outcomes[-1], options.show)
+    print_table(outcomes, settings["threshold"])
     return int(any(outcome.rate < settings["threshold"] for outcome in outcomes))
 
 
@@ -215,23 +218,23 @@ def wait(process: int, seconds: float) -> int:
     return status
 
 
-def report(outcomes: list[Outcome], threshold: float, show: bool) -> None:
-    """Print the survivors, then the table."""
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False, soft_wrap=True)
-    for outcome in outcomes:
-        before = outcome.target.source.splitlines()
-        for mutant in outcome.survivors:
-            place = f"{outcome.target.path}:{mutant.line}"
-            console.print(f"{place}: {mutant.operator}: {before[mutant.line - 1].strip()}")
-            if show:
-                after = mutant.source.splitlines()
-                console.print(f"{place}: became {after[mutant.line - 1].strip()}")
+def print_survivors(outcome: Outcome, show: bool) -> None:
+    """Print the line of every survivor, and with `show` what it became."""
+    before = outcome.target.source.splitlines()
+    for mutant in outcome.survivors:
+        place = f"{outcome.target.path}:{mutant.line}"
+        print(f"{place}: {mutant.operator}: {before[mutant.line - 1].strip()}", flush=True)
+        if show:
+            print(f"{place}: became {mutant.source.splitlines()[mutant.line - 1].strip()}", flush=True)
+
+
+def print_table(outcomes: list[Outcome], threshold: float) -> None:
     table = Table("module", "mutants", "killed", "survived", "rate", "seconds")
     for outcome in outcomes:
         table.add_row(outcome.target.path, str(outcome.total), str(outcome.killed), str(len(outcome.survivors)),
                       f"{outcome.rate:.0%}", f"{outcome.seconds:.0f}",
                       style="" if outcome.rate >= threshold else "red")  # fmt: skip
-    console.print(table)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
 if __name__ == "__main__":

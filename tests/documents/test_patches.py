@@ -272,3 +272,53 @@ def test_patches_come_in_a_list_that_is_not_empty(listed: Any) -> None:
 
 def test_a_path_may_be_as_deep_as_a_document() -> None:
     assert apply({"op": "add", "path": "/a" * MAX_DEPTH, "value": 1}, {})
+
+
+@pytest.mark.parametrize(("start", "by", "total"), [
+    (2**64 - 2, 1, 2**64 - 1), (-(2**63) + 1, -1, -(2**63)), (2**64 - 1, 1, None), (-(2**63), -1, None),
+])
+def test_an_increment_may_reach_the_greatest_and_least_integer_and_no_further(
+    start: int, by: int, total: int | None
+) -> None:
+    patch = {"op": "increment", "path": "/n", "by": by}
+    if total is not None:
+        assert apply(patch, {"n": start}) == {"n": total}
+    else:
+        with pytest.raises(PatchError, match="beyond what JSON readers keep"):
+            apply(patch, {"n": start})
+
+
+def test_copies_of_a_list_may_take_all_the_room_and_not_a_byte_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = patches.seal([{"op": "copy", "from": "/a", "path": "/b"}, {"op": "copy", "from": "/a", "path": "/c"}])[1]
+    document = {"a": "12345678"}  # ten bytes as JSON
+    monkeypatch.setattr(patches, "MAX_BYTES", 20)
+    assert patches.apply(document, twice) == {"a": "12345678", "b": "12345678", "c": "12345678"}
+    monkeypatch.setattr(patches, "MAX_BYTES", 19)
+    with pytest.raises(PatchError, match="more than 19 bytes") as caught:
+        patches.apply(document, twice)
+    assert caught.value.patch == 1
+
+
+@pytest.mark.parametrize("op", ["copy", "move"])
+def test_a_value_may_be_copied_or_moved_as_deep_as_a_document_goes_and_no_deeper(op: str) -> None:
+    fits = {"op": op, "from": "/value", "path": "/a" * (MAX_DEPTH - 2)}
+    assert apply(fits, {"value": {"k": {"j": 1}}})
+    with pytest.raises(PatchError, match="deep"):
+        apply({**fits, "path": "/a" * (MAX_DEPTH - 1)}, {"value": {"k": {"j": 1}}})
+
+
+@pytest.mark.parametrize(("patch", "written"), [
+    ({"op": "add", "path": "/list/2", "value": 1}, [("list",)]),
+    ({"op": "add", "path": "/list/-", "value": 1}, [("list",)]),
+    ({"op": "add", "path": "/object/key", "value": 1}, [("object", "key")]),
+    ({"op": "remove", "path": "/a/b/0"}, [("a", "b")]),
+    ({"op": "remove", "path": "/a/b/c"}, [("a", "b", "c")]),
+    ({"op": "move", "from": "/x/1", "path": "/y/k"}, [("x",), ("y", "k")]),
+    ({"op": "copy", "from": "/x/1", "path": "/y/0"}, [("y",)]),
+    ({"op": "replace", "path": "/list/2", "value": 1}, [("list", "2")]),
+])
+def test_what_goes_into_an_array_or_out_of_it_moves_all_behind_it(
+    patch: dict[str, Any], written: list[tuple[str, ...]]
+) -> None:
+    [sealed] = patches.seal([patch])[1]
+    assert list(sealed.written()) == written
