@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from low import LOW
 from marking import slow_after
-from tests.ontology.test_past import run_past
+from tests.ontology.past import run_past
 
 from .conftest import fresh_memory
 
