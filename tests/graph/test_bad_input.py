@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from graph_support import TYPES, Customer, Order, Placed, customers, held
+from graph_support import TYPES, Customer, Order, Placed, customers, described, held
 from marking import slow_after
 
-from ontolake.errors import Invalid, StorageError
+from ontolake.errors import Invalid, OntolakeError
 from ontolake.graph import (
     ConstraintError,
     DamagedGraphError,
@@ -26,8 +29,15 @@ from ontolake.graph import (
     RowError,
     UnknownBranchError,
     UnknownTableError,
+    Vector,
 )
-from ontolake.model import Entity, Field
+from ontolake.graph.branching import Branches
+from ontolake.graph.snapshot import Snapshot, TableView
+from ontolake.graph.tags import Tags
+from ontolake.graph.traversal import Hop
+from ontolake.graph.writing import Transaction
+from ontolake.history import Ref
+from ontolake.model import Entity, Field, Relation
 
 BAD: list[tuple[str, Any, Any, type[RowError], dict[str, Any]]] = [
     ("merge", Customer, customers("x", "y", "x"), DuplicateKeyError, {"row": 2, "key": "x", "column": "id"}),
@@ -234,9 +244,151 @@ def test_a_path_without_a_slash_is_a_directory(tmp_path: Path, monkeypatch: pyte
         Graph.open("nothing", read_only=True)
 
 
-@pytest.mark.parametrize("wrong", [5, b"x", 1.5, object(), ["a"]])
-def test_what_is_no_text_names_nothing(graph: Graph, wrong: Any) -> None:
-    for act in (lambda: graph.snapshot(wrong), lambda: graph.branches.create("x", at=wrong),
-                lambda: graph.snapshot().sql(wrong), lambda: graph.snapshot().search(Customer, text="a", limit="1")):  # type: ignore[arg-type]
-        with pytest.raises(StorageError):
-            act()
+class Page(Entity):
+    id: Field[int] = Field(primary_key=True)
+    text: Field[str] = Field(default="")
+    place: Field[Vector(2)] = Field(default=[0.0, 0.0])  # type: ignore[valid-type]
+
+
+class Link(Relation[Page, Page]):
+    pass
+
+
+PAGES = [*TYPES, Page, Link]
+_NO_LIST: list[Any] = [5, 1.5, True, b"x", object(), "x", {"x": 1}]
+_NO_TEXT: list[Any] = [5, 1.5, True, b"x", object(), ["x"], {"x": 1}, [["x"]], "\ud800"]
+_TEXT = [None, *_NO_TEXT]
+_FLAG: list[Any] = [None, 0, 1.5, "no", b"x", object(), ["x"], {"x": 1}]
+_NUMBER: list[Any] = [-1, 1.5, True, "5", b"x", object(), [5], {"x": 1}, timedelta(1)]
+_NAMES: list[Any] = [*_NO_LIST, ["nmae"], [5], [["id"]], [None], iter(["id"])]
+_FILTER: list[Any] = [5, b"x", object(), ["x"], {"x": 1}, "nmae = 3"]
+_TABLE: list[Any] = [None, *_NO_TEXT, int, Hop]
+_PATH: list[Any] = [None, 5, 1.5, b"x", object(), ["x"], {"x": 1}, "a\0b", "\ud800"]
+_KEYS: list[Any] = [5, 1.5, b"x", object(), {"id": "a"}, [["x"]], ("a", "b"), pa.table({"x": [1]}),
+                    pa.table({"id": [[1]]})]  # fmt: skip
+_ROWS: list[Any] = [None, 5, b"x", object(), ["x"], {"x": 1}, {5: 1}, [None], [[]], "a\0b", int,
+                    pa.table({"id": [5], "name": ["x"]})]  # fmt: skip
+_TYPES: list[Any] = [None, *_NO_LIST, [5], [None], [int], ["Customer"], Customer]
+_RENAMES: list[Any] = [5, "x", [("a", "b")], {"Page": 5}, {"Page": "text"}, {"Page": {"text": 5}}, {5: {}},
+                       {"Page": {"no": "text"}}]  # fmt: skip
+_METADATA: list[Any] = [5, "x", ["x"], {5: 1}, {"x": object()}, {"x": {1, 2}}, {"x": "\ud800"}, {"id": "x"},
+                        {"renames": 5}]  # fmt: skip
+_VECTOR: list[Any] = [5, "ab", b"ab", object(), [1.0], ["a", "b"], [None, 1], {1: 2, 3: 4}]
+_HOPS: list[Any] = [None, 5, "Link", [5], [Page], [(Link, 5)], [(Link, "out", "1")], [(Link, "out", 1, 1, 5)], [()],
+                    Hop(Link)]  # fmt: skip
+
+WRITE = {"branch": _TEXT, "actor": _NO_TEXT}
+READ = {"branch": _TEXT, "commit": _NO_TEXT}
+SEARCH = {"text": _NO_TEXT, "column": _NO_TEXT, "limit": [None, 0, *_NUMBER], "filter": _FILTER}
+
+Wrong = dict[str, list[Any]]
+"""Values that a method must refuse, by argument."""
+
+
+def wrong_calls(graph: Graph, tmp: Path) -> list[tuple[Callable[..., Any], dict[str, Any], Wrong]]:
+    """Every public method with arguments that it takes, and those that it must not take."""
+    snapshot, transaction = graph.snapshot(), graph.transaction()
+    table, head, new = snapshot.table(Customer), snapshot.commit, f"{tmp}/new/"
+    return [
+        (Graph.init, {"url": new, "types": TYPES}, {"url": _TEXT, "types": _TYPES, "actor": _NO_TEXT}),
+        (Graph.open, {"url": graph.url, "read_only": True}, {"url": _TEXT, "read_only": _FLAG}),
+        (Graph.import_, {"url": new, "folder": tmp}, {"url": _TEXT, "folder": _PATH, "actor": _NO_TEXT}),
+        (graph.snapshot, {}, READ),
+        (graph.at, {}, {"ref": [None, "main", 5, Ref(["x"]), Ref("main", 5)]}),  # type: ignore[arg-type]
+        (graph.types, {}, {"branch": _TEXT}),
+        (graph.internal_schema_version, {}, {"branch": _TEXT}),
+        (graph.commits, {}, {"branch": _TEXT, "since": _NO_TEXT, "until": _NO_TEXT}),
+        (graph.changes, {"since": head}, {"branch": _TEXT, "since": _TEXT, "until": _NO_TEXT}),
+        (graph.diff, {"before": "main", "after": "try"}, {"before": _TEXT, "after": _TEXT}),
+        (graph.traverse, {"start": Page, "roots": [1], "hops": [Link]},
+         {"start": _TABLE, "roots": ["x", ["x"], object(), [None]], "hops": _HOPS, **READ}),
+        (graph.transaction, {}, {"metadata": _METADATA, **WRITE}),
+        (graph.load, {"table": Customer, "data": []}, {"table": _TABLE, "data": _ROWS, "mode": _TEXT, **WRITE}),
+        (transaction.load, {"table": Customer, "data": []}, {"table": _TABLE, "data": _ROWS, "mode": _TEXT}),
+        (graph.delete, {"table": Customer, "keys": "x"},
+         {"table": _TABLE, "keys": [None, *_KEYS], "where": _FILTER, "cascade": _FLAG, **WRITE}),
+        (transaction.delete, {"table": Customer, "where": "false"},
+         {"table": _TABLE, "keys": _KEYS, "where": [None, *_FILTER], "cascade": _FLAG}),
+        (graph.merge, {"source": "try"},
+         {"source": _TEXT, "into": _TEXT, "strategy": [5, "x", ["ours"], {Customer: 5}, {Customer: ["x"]}, {5: "ours"}],
+          "dry_run": _FLAG, "actor": _NO_TEXT}),
+        (graph.schema_plan, {"types": PAGES}, {"types": _TYPES, "renames": _RENAMES, "branch": _TEXT}),
+        (graph.schema_apply, {"plan": graph.schema_plan(PAGES)},
+         {"plan": [*_TEXT, (), PAGES], "hard": _FLAG, "actor": _NO_TEXT}),
+        (graph.optimize, {}, WRITE),
+        (graph.keep_optimized, {}, {"every": [0, 1, *_NUMBER]}),
+        (graph.index, {"table": Page, "column": "text"}, {"table": _TABLE, "column": _TEXT, "kind": _TEXT, **WRITE}),
+        (graph.cleanup, {}, {"keep": [5, 1.5, "1d", [5], timedelta(-1), timedelta.max], "keep_commits": _NUMBER,
+                             "dry_run": _FLAG}),
+        (graph.gc, {}, {"dry_run": _FLAG}),
+        (graph.repair, {}, {"dry_run": _FLAG}),
+        (graph.export, {"folder": f"{tmp}/out"}, {"folder": _PATH, "format": _TEXT, **READ}),
+        (graph.branches.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "at": _NO_TEXT, "parent": _TEXT}),
+        (graph.branches.delete, {}, {"name": _TEXT}),
+        (graph.tags.get, {}, {"name": _TEXT}),
+        (graph.tags.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "commit": _NO_TEXT, "branch": _TEXT}),
+        (graph.tags.delete, {}, {"name": _TEXT}),
+        (snapshot.table, {}, {"name": _TABLE}),
+        (snapshot.get, {"table": Customer, "key": "a"}, {"table": _TABLE, "key": _KEYS}),
+        (snapshot.rows, {}, {"table": _TABLE}),
+        (snapshot.sql, {}, {"query": _TEXT}),
+        (snapshot.search, {"table": Page, "text": "x"}, {"table": _TABLE, **SEARCH}),
+        (snapshot.search, {"table": Page, "vector": [1, 0]}, {"vector": _VECTOR, **SEARCH}),
+        (snapshot.traverse, {"start": Page, "roots": [1], "hops": [Link]},
+         {"start": _TABLE, "roots": ["x", ["x"], object(), [None]], "hops": _HOPS}),
+        (snapshot.neighbours, {"table": Page, "key": 1, "edge": Link},
+         {"table": _TABLE, "key": ["x", [1], None, {1: 1}], "edge": _TABLE, "direction": _TEXT}),
+        (snapshot.shortest_path, {"table": Page, "source": 1, "target": 2, "edge": Link},
+         {"table": _TABLE, "source": ["x", [1], None], "target": ["x", [1], None], "edge": _TABLE, "direction": _TEXT,
+          "max_depth": _NUMBER, "where": _FILTER}),
+        (table.to_arrow, {}, {"filter": _FILTER, "columns": _NAMES, "limit": _NUMBER}),
+        (table.batches, {}, {"filter": _FILTER, "columns": _NAMES}),
+        (table.count, {}, {"filter": _FILTER}),
+        (table.get, {}, {"key": _KEYS}),
+        (table.get_many, {}, {"keys": _KEYS}),
+    ]  # fmt: skip
+
+
+def raised_by(method: Callable[..., Any], arguments: dict[str, Any]) -> Exception | None:
+    try:
+        found = method(**arguments)
+        if isinstance(found, Iterator):
+            list(found)
+    except Exception as error:
+        return error
+    return None
+
+
+def public_arguments() -> Iterator[tuple[str, str]]:
+    """Every argument of every public method, by its name."""
+    for owner in (Graph, Branches, Tags, Snapshot, TableView, Transaction):
+        for name, method in inspect.getmembers(owner, inspect.isroutine):
+            if not name.startswith("_") and method.__qualname__ not in _OWN:
+                yield from ((method.__qualname__, one) for one in inspect.signature(method).parameters if one != "self")
+
+
+_OWN = {"Branches.sweep", "TableView.row", "TableView.plain", "TableView.key_of", "Transaction.pin",
+        "Transaction.finish"}  # fmt: skip
+"""Methods that take what others of them return."""
+
+
+@pytest.mark.slow
+def test_arguments_of_a_wrong_type_are_refused_and_change_nothing(url: str, tmp_path: Path) -> None:
+    with Graph.init(url, PAGES) as graph:
+        with graph.transaction() as tx:
+            tx.load(Customer, customers("a", "b"))
+            tx.load(Page, [{"id": 1}, {"id": 2}])
+            tx.load(Link, [{"left_key": 1, "right_key": 2}])
+        graph.index(Page, "text", kind="text")
+        graph.branches.create("try")
+        graph.load(Customer, customers("c"), branch="try")
+        before = graph.branches.list(), graph.tags.list(), described(graph)
+        calls = wrong_calls(graph, tmp_path)
+        for method, right, wrong in calls:
+            for name, values in wrong.items():
+                for value in values:
+                    error = raised_by(method, {**right, name: value})
+                    assert isinstance(error, OntolakeError), (method.__qualname__, name, value, error)
+        assert (graph.branches.list(), graph.tags.list(), described(graph)) == before
+        assert {(method.__qualname__, name) for method, _, wrong in calls for name in wrong} == set(public_arguments())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"], "nothing was made anywhere else"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ontolake import faults
+from ontolake.graph.arguments import check_optional_text, check_text
 from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError
 from ontolake.graph.manifest import MAIN
 from ontolake.graph.manifest import MANIFEST as MANIFEST_PATH
@@ -47,18 +48,18 @@ class Branches:
         Raises `BranchExistsError`, `BranchError` for a name that cannot be one, `UnknownBranchError`,
         `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
+        check_text(name=name, parent=parent)
+        check_optional_text(at=at)
         graph = self._graph
         graph._writable()
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name == MAIN or name.endswith((".lock", ".")) or (
+        if not _NAME.fullmatch(name) or name == MAIN or name.endswith((".lock", ".")) or (
             ".." in name):
-            raise BranchError(str(name), "cannot be called that",
+            raise BranchError(name, "cannot be called that",
                               hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit; "
                               f"{MAIN!r} is reserved")
         manifest = graph._manifest
         state = graph._manifest_state(parent)
         origin, version = parent, state.version
-        if at is not None and not isinstance(at, str):
-            raise UnknownCommitError(str(at), parent)
         if at is not None and at != state.head.id:
             require(graph, manifest.commit(at, parent), state)
             found = head_version(graph, state, at)
@@ -87,6 +88,7 @@ class Branches:
 
         Raises `UnknownBranchError`, and `BranchError` for main and for a branch that others were made from.
         """
+        check_text(name=name)
         graph = self._graph
         graph._writable()
         if name == MAIN:

@@ -9,7 +9,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ontolake.errors import Invalid
+from ontolake.graph.arguments import (
+    check_age,
+    check_flag,
+    check_iterable,
+    check_metadata,
+    check_optional_number,
+    check_optional_text,
+    check_path,
+    check_renames,
+    check_text,
+    check_type,
+)
 from ontolake.graph.background import EVERY, Background
 from ontolake.graph.branching import Branches
 from ontolake.graph.differ import diff_tables
@@ -80,6 +91,9 @@ class Graph:
     @classmethod
     def init(cls, url: str, types: Iterable[Any], *, actor: str | None = None) -> Graph:
         """Make a graph with these types. Raises `GraphExistsError`, `GraphSchemaError`, `SchemaValidationError`."""
+        check_text(url=url)
+        check_iterable(types=types)
+        check_optional_text(actor=actor)
         found = check_types(graph_type(one) for one in types)
         place = Place(url)
         if any(True for _ in place.store.list(f"{MANIFEST}/")):
@@ -105,11 +119,14 @@ class Graph:
 
         Raises `NoGraphError`, `GraphFormatError` for an older or newer one, `DamagedGraphError`.
         """
+        check_text(url=url)
+        check_flag(read_only=read_only)
         return cls(Place(url), read_only=read_only)
 
     # Reading
 
     def _manifest_state(self, branch: str) -> State:
+        check_text(branch=branch)
         state = self._manifest.state(branch)
         if self._identities.setdefault(branch, state.identity) != state.identity:
             self._identities[branch] = state.identity
@@ -122,9 +139,8 @@ class Graph:
 
         Raises `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
+        check_optional_text(commit=commit)
         state = self._manifest_state(branch)
-        if commit is not None and not isinstance(commit, str):
-            raise UnknownCommitError(str(commit), branch)
         if commit is None or commit == state.head.id:
             record = state.head
         elif (seen := self._snapshots.get(commit)) is not None and seen.branch == branch:
@@ -151,6 +167,8 @@ class Graph:
 
     def at(self, ref: Ref) -> Snapshot:
         """`snapshot` for what a user wrote: a branch, a commit or tag of one, or the id of a commit alone."""
+        check_type(Ref, "a Ref such as Ref.parse('try@01J…')", ref=ref)
+        check_optional_text(branch=ref.branch, commit=ref.commit)
         if ref.commit is None and ref.branch is not None and is_ulid(ref.branch) and ref.branch not in (
             self._manifest.branches()):  # fmt: skip
             return self.snapshot(ref.branch)
@@ -164,6 +182,8 @@ class Graph:
         self, *, since: str | None = None, until: str | None = None, branch: str = MAIN
     ) -> Iterator[Commit[str]]:  # fmt: skip
         """The commits of a branch along its own line, newest first; after `since` those that it does not have."""
+        check_text(branch=branch)
+        check_optional_text(since=since, until=until)
         records = self._manifest.commits(branch)
         for id in (since, until):
             if id is not None and id not in records:
@@ -180,6 +200,8 @@ class Graph:
 
         Takes snapshots, or text such as `try` or `main@01J…`. Costs what changed since the two had the same rows.
         """
+        check_type((str, Snapshot), "a snapshot of a graph, or text such as 'try' or 'main@01J…'", before=before,
+                   after=after)  # fmt: skip
         old, new = (self.at(Ref.parse(one)) if isinstance(one, str) else one for one in (before, after))
         return self._changes(old, new)
 
@@ -195,6 +217,8 @@ class Graph:
         Raises `UnknownCommitError` if the branch does not know `since` or `until`, and of these `RemovedCommitError` if
         a cleanup has removed what a commit of them showed.
         """
+        check_text(since=since, branch=branch)
+        check_optional_text(until=until)
         records = self._manifest.commits(branch)
         for id in (since, until):
             if id is not None and id not in records:
@@ -230,6 +254,9 @@ class Graph:
         self, *, branch: str = MAIN, actor: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Transaction:  # fmt: skip
         """Several loads and deletions as one commit: `with graph.transaction() as tx: tx.load(…); tx.delete(…)`."""
+        check_text(branch=branch)
+        check_optional_text(actor=actor)
+        check_metadata(metadata)
         self._writable()
         self._writer.ready(branch)
         return Transaction(self, branch, actor, metadata)
@@ -260,6 +287,10 @@ class Graph:
         `theirs` takes those of `source`. Raises `MergeConflictError` with all conflicts, and changes nothing then;
         a dry run returns them. Raises `UnknownBranchError`, `ExpectedVersionMismatch`.
         """
+        check_text(source=source, into=into)
+        check_type((str, Mapping, type(None)), "'ours', 'theirs' or a mapping of tables to these", strategy=strategy)
+        check_flag(dry_run=dry_run)
+        check_optional_text(actor=actor)
         with self._turns.writing(into):
             return merge(self, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
 
@@ -278,6 +309,8 @@ class Graph:
         `renames` tells columns that have another name from now on: `{"Customer": {"name": "full_name"}}`.
         Raises `GraphSchemaError` for what cannot be done without losing or misreading a row.
         """
+        check_iterable(types=types)
+        check_renames(renames)
         return plan(self, types, renames, branch)
 
     def schema_apply(self, plan: SchemaPlan, *, hard: bool = False, actor: str | None = None) -> Commit[str] | None:
@@ -286,6 +319,9 @@ class Graph:
         What is dropped stays readable in older commits; `hard` removes it for good, and with it all versions of before.
         Raises `GraphSchemaError` if the graph has changed since, or rows do not fit.
         """
+        check_type(SchemaPlan, "a plan that schema_plan returned", plan=plan)
+        check_flag(hard=hard)
+        check_optional_text(actor=actor)
         self._writable()
         if not plan.steps:
             return None
@@ -299,6 +335,8 @@ class Graph:
 
         Writers go on meanwhile. Raises `PublishContendedError` if they leave no time for it; some tables may be done.
         """
+        check_text(branch=branch)
+        check_optional_text(actor=actor)
         self._writable()
         with self._turns.writing(branch):
             return optimize(self, branch, actor, tries=TRIES)
@@ -309,9 +347,8 @@ class Graph:
         It merges small files and keeps indexes on keys and of the kind `btree` up to date. Writers go on meanwhile, no
         answer changes, and no commit comes of it. `close` finishes it. Raises `Invalid`.
         """
+        check_optional_number(2, every=every)
         self._writable()
-        if every is not None and every < 2:
-            raise Invalid(f"optimizing after {every} commits makes no sense", hint="choose 2 or more")
         self._tend(Background(self, every) if every is not None else None)
 
     def _tend(self, background: Background | None) -> None:
@@ -327,6 +364,8 @@ class Graph:
 
         Indexes are derived: reads give the same without, and `optimize` keeps them up to date. Raises `Invalid`.
         """
+        check_text(column=column, kind=kind, branch=branch)
+        check_optional_text(actor=actor)
         self._writable()
         with self._turns.writing(branch):
             create_index(self, table, column, kind, branch, actor)
@@ -339,16 +378,21 @@ class Graph:
         Kept are commits younger than `keep` and the last `keep_commits` of every branch; all, if neither is given.
         Heads, tagged commits, what branches were made from and where two of them met last are always kept.
         """
+        check_age(keep=keep)
+        check_optional_number(0, keep_commits=keep_commits)
+        check_flag(dry_run=dry_run)
         if not dry_run:
             self._writable()
         return cleanup(self, keep, keep_commits, dry_run)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove what no commit shows."""
+        check_flag(dry_run=dry_run)
         return garbage(self, dry_run)
 
     def repair(self, *, dry_run: bool = True) -> list[Finding]:
         """What is not as it should be; unless it is a dry run, what can be is put right."""
+        check_flag(dry_run=dry_run)
         if not dry_run:
             self._writable()
         return repair(self, dry_run)
@@ -361,11 +405,16 @@ class Graph:
         self, folder: str | Path, *, format: str = "jsonl", branch: str = MAIN, commit: str | None = None
     ) -> dict[str, int]:  # fmt: skip
         """Write a snapshot to a folder, a file per table, as `jsonl` or `parquet`. Returns the rows per table."""
+        check_path(folder=folder)
+        check_text(format=format)
         return export(self.snapshot(commit, branch=branch), folder, format)
 
     @classmethod
     def import_(cls, url: str, folder: str | Path, *, actor: str | None = None) -> Graph:
         """A new graph from an export. Raises what `init` and `load` raise."""
+        check_text(url=url)
+        check_path(folder=folder)
+        check_optional_text(actor=actor)
         types, _ = types_in(folder)
         graph = cls.init(url, types, actor=actor)
         import_into(graph, folder, MAIN, actor)

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 _TRIES = 5
 _LEAST = 65_536
 """Rows below which a fragment is not read in parts."""
-_TAKEN = frozenset({"id", "parent", "merged_parent", "branch", "seq", "actor", "created_at", "kind", "tables"})
-"""What a commit says of itself, which metadata cannot."""
 
 
 class GraphParallel:
@@ -182,8 +180,6 @@ class GraphParallel:
     ) -> Published:  # fmt: skip
         tables = read_by_table(fragments)
         told = dict(metadata or {})
-        for name in sorted(_TAKEN & told.keys()):
-            raise Invalid(f"metadata of a commit of a graph cannot have {name!r}", hint="call it otherwise")
         for attempt in range(_TRIES):
             try:
                 return self._published(tables, told, expected)

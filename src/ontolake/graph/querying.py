@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
 from ontolake.extras import needs
+from ontolake.graph.arguments import check_number, check_optional_text, check_text, check_vector
 from ontolake.graph.errors import in_short
 from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.rows import as_decimals
@@ -27,8 +28,7 @@ def sql(snapshot: Snapshot, query: str) -> pa.Table:
         import datafusion
     import pyarrow as pa
 
-    if not isinstance(query, str):
-        raise Invalid(f"a query is text, not {query!r}", hint="write SQL")
+    check_text(query=query)
     context = datafusion.SessionContext()
     words = {word.lower() for word in re.findall(r"\w+", query)}
     for kind in snapshot.types.values():
@@ -61,8 +61,8 @@ def search(
     """See `Snapshot.search`."""
     if text is None and vector is None:
         raise Invalid("a search needs text=, vector= or both")
-    if type(limit) is not int or limit < 1:
-        raise Invalid(f"the limit must be at least 1, not {limit}")
+    check_optional_text(text=text, column=column)
+    check_number(1, limit=limit)
     if vector is None:
         return _by_text(view, str(text), column, limit, filter)
     if text is None:
@@ -90,8 +90,7 @@ def _by_vector(view: TableView, vector: Sequence[float], column: str | None, lim
     if len(known) != 1:
         raise Invalid(f"{view.name} has {'no' if not known else 'more than one'} vector column"
                       + (f" {column!r}" if column else ""), hint="name one with column=")
-    if len(vector) != known[0].length:
-        raise Invalid(f"{view.name}.{known[0].name} has {known[0].length} dimensions, the vector has {len(vector)}")
+    check_vector(known[0].length or 0, vector=vector)
     import numpy as np
 
     nearest = {"column": known[0].name, "q": np.asarray(vector, dtype=np.float32), "k": limit}

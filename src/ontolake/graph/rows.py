@@ -283,7 +283,7 @@ def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> An
 
 def defaults(kind: GraphType, field: GraphField, size: int) -> pa.Array:
     """What a field holds where nothing is given, for so many rows."""
-    if field.default is None:
+    if field.default is None or size == 0:
         return pa.nulls(size, field.arrow_type)
     one = pa.array([field.default]) if field.type == "json" else array_of(kind, field, [field.default])
     return pa.repeat(one[0], size)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
+from ontolake.graph.arguments import check_names, check_optional_number
 from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.manifest import CommitRecord, Pin
 from ontolake.graph.tables import Tables
@@ -48,6 +49,7 @@ class TableView:
         return self.pin.rows
 
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
+        check_names(columns=columns)
         known = [field.name for field in self.kind.fields if columns is not None or field.type != "blob"]
         for name in columns or ():
             if name not in self.kind.by_name:
@@ -60,6 +62,7 @@ class TableView:
         Raises `Invalid` for a filter or a column that makes no sense, `DamagedGraphError`.
         """
         wanted = self._columns(columns)
+        check_optional_number(0, limit=limit)
         with self._guard(), filtering(self.kind, filter):
             return self.dataset.to_table(columns=wanted, filter=to_sql(filter), limit=limit)
 

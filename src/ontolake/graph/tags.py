@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ontolake.errors import Invalid, NotFound
+from ontolake.graph.arguments import check_optional_text, check_text
 from ontolake.graph.errors import UnknownCommitError
 from ontolake.graph.manifest import MAIN, MANIFEST
 from ontolake.graph.retention import head_version, require
@@ -30,10 +31,14 @@ class Tags:
         return found
 
     def get(self, name: str) -> str | None:
+        """The commit that a tag names, or None."""
+        check_text(name=name)
         return self.list().get(name)
 
     def create(self, name: str, commit: str | None = None, *, branch: str = MAIN) -> None:
         """Name a commit of a branch, by default its head. Raises `Invalid`, `UnknownCommitError`."""
+        check_text(name=name)
+        check_optional_text(commit=commit)
         graph = self._graph
         graph._writable()
         state = graph._manifest_state(branch)
@@ -51,6 +56,7 @@ class Tags:
 
     def delete(self, name: str) -> None:
         """Take a name away. Raises `NotFound`."""
+        check_text(name=name)
         self._graph._writable()
         if name not in self.list():
             raise NotFound(f"there is no tag {name!r}")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.errors import Invalid, NotFound
+from ontolake.graph.arguments import check_number
 from ontolake.graph.filters import to_sql
 from ontolake.graph.rows import array_of, column_of
 from ontolake.graph.types import LEFT, RIGHT, GraphType
@@ -345,8 +346,9 @@ def shortest_path(
     where: Any,
 ) -> list[Any] | None:  # fmt: skip
     """See `Snapshot.shortest_path`."""
+    check_number(0, max_depth=max_depth)
     key = snapshot.table(start).kind.key
-    hop = Hop(edge, direction, 1, max(_depth(max_depth), 1), where)
+    hop = Hop(edge, direction, 1, max(max_depth, 1), where)
     kind, ways, end = _ways(snapshot, hop, key)
     if end != key:
         raise Invalid(f"{kind.name} leads to another type, so there are no paths along it")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.errors import Conflict, Invalid
+from ontolake.graph.arguments import check_flag, check_text
 from ontolake.graph.constraints import Checker
 from ontolake.graph.errors import (
     DuplicateKeyError,
@@ -28,7 +29,7 @@ from ontolake.graph.filters import filtering, to_sql
 from ontolake.graph.keys import contains
 from ontolake.graph.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
 from ontolake.graph.recovery import Recoverer
-from ontolake.graph.rows import array_of, key_at, refuse_duplicates, to_table
+from ontolake.graph.rows import array_of, column_of, key_at, refuse_duplicates, to_table
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
 from ontolake.graph.staging import STAGED_ROWS, Staged
 from ontolake.graph.tables import Change, Tables
@@ -211,6 +212,7 @@ class Transaction:
 
         Returns how many. Raises `RowError`, `ConstraintError`, `DuplicateKeyError`, `UnknownTableError`.
         """
+        check_text(mode=mode)
         kind, pending = self._of(table)
         rows = to_table(kind, data, declared(table))
         try:
@@ -265,6 +267,7 @@ class Transaction:
 
         With `cascade` the edges of deleted nodes go too; without, `EndpointError` is raised if there are any.
         """
+        check_flag(cascade=cascade)
         kind, pending = self._of(table)
         if (keys is None) == (where is None):
             raise Invalid("name the rows to delete by keys, or with where=", hint="one of the two")
@@ -420,7 +423,12 @@ class Transaction:
 def keys_table(kind: GraphType, keys: Any) -> pa.Table:
     """Keys as a table of the key columns: a value or a list of values for nodes, tuples for edges."""
     if isinstance(keys, pa.Table):
-        return keys.select(list(kind.keys))
+        missing = [name for name in kind.keys if keys.column_names.count(name) != 1]
+        if missing:
+            raise RowError(kind.table, "a table of keys must have the column once", column=missing[0])
+        return pa.table({name: column_of(kind, kind.by_name[name], keys.column(name)) for name in kind.keys})
+    if isinstance(keys, Mapping):
+        raise RowError(kind.table, f"keys are values, not {keys!r}", hint="pass a key or a list of keys")
     given = [keys] if isinstance(keys, str | bytes | int | tuple) or not hasattr(keys, "__iter__") else list(keys)
     rows: list[tuple[Any, ...]] = []
     for number, key in enumerate(given):
