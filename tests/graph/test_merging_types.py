@@ -11,6 +11,7 @@ import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, described, entity, held
 from marking import slow_after
 
+from ontolake import faults
 from ontolake.graph import Graph, MergeConflictError, Unique, UnknownTableError
 from ontolake.model import Entity, Field, Relation
 
@@ -352,3 +353,47 @@ def test_columns_without_ids_of_an_older_release_are_told_apart(forked: Graph) -
         assert graph.merge("names", "copy").status == "fast_forward"
         assert held(graph, "copy") == held(graph, "names")
         assert graph.merge("copy", "names").status == "fast_forward"
+
+
+class Stop(BaseException):
+    """A crash before the merge is published."""
+
+
+def stop(step: str) -> None:
+    if step == "graph: before publishing":
+        raise Stop
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("since", ["merged", "deleted", "crashed"])
+def test_commits_in_the_midst_of_a_source_are_read_by_their_own_types(graph: Graph, url: str, since: str) -> None:
+    """Types that neither the target nor the head of the source has: changed again, and added and dropped."""
+    column = {"default": "x"}
+    first = entity("Thing", a=(str, column))
+    steps = [[first, entity("Other")], [entity("Thing", a=(str, column), b=(str, column)), entity("Other")],
+             [entity("Thing", a=(str, column), c=(str, column))], [first]]  # fmt: skip
+    graph.schema_apply(graph.schema_plan([first]))
+    graph.load("Thing", [{"id": "0"}])
+    graph.branches.create("try")
+    shown = {}
+    for number, types in enumerate(steps):
+        graph.schema_apply(graph.schema_plan(types, branch="try"))
+        commit = graph.load("Thing", [{"id": f"new {number}"}], branch="try")
+        assert commit is not None
+        shown[commit.id] = held(graph, "try")
+    begun = next(iter(shown))
+    if since == "crashed":
+        with faults.arm(stop), pytest.raises(Stop):
+            graph.merge("try")
+    else:
+        graph.merge("try")
+    if since == "deleted":
+        graph.branches.delete("try")
+    graph.close()
+    with Graph.open(url) as again:
+        for commit_id, rows in shown.items():
+            snapshot = again.snapshot(commit_id)
+            assert {table: dict(snapshot.rows(table)) for table in snapshot.tables()} == rows
+        assert held(again) == list(shown.values())[-1]
+        assert len(list(again.changes(begun))) >= len(steps) - 1
+        assert again.schema_plan([first]).steps == ()

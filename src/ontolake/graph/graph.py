@@ -46,7 +46,7 @@ from ontolake.graph.merging import Strategy, merge
 from ontolake.graph.place import Place
 from ontolake.graph.purging import purge
 from ontolake.graph.recovery import Recoverer, Recovery
-from ontolake.graph.retention import require, still_there
+from ontolake.graph.retention import require, still_there, types_of
 from ontolake.graph.sidecars import Sidecars
 from ontolake.graph.snapshot import Snapshot
 from ontolake.graph.tables import Tables
@@ -162,7 +162,7 @@ class Graph:
         return kept
 
     def _snapshot(self, record: CommitRecord, state: State) -> Snapshot:
-        return Snapshot(self._tables, state.branch, record, state.history,
+        return Snapshot(self._tables, state.branch, record, types_of(self, record, state),
                         partial(still_there, self, (state.branch, record)))
 
     def at(self, ref: Ref) -> Snapshot:

@@ -400,7 +400,8 @@ class Manifest:
         """Make new versions of tables visible as one commit, and return what the branch shows at that commit.
 
         `expected` has the version at which each touched table must still be, `pins` what it is to be (None drops it).
-        `lineage` has commits of a merged branch, which this one is to know from now on.
+        `lineage` has commits of a merged branch, which this one is to know from now on. `types` are the new ones, and
+        those that only commits of the lineage have.
         `recheck` sees the state that is built on and may refuse. Publishing an id again does nothing.
         Raises `ExpectedVersionMismatch`, `PublishContendedError`, `UnknownBranchError`.
         """
@@ -438,7 +439,9 @@ class Manifest:
                 shown.pop(key, None)
         commit = CommitRecord(id, state.head.id, merged_parent, state.branch, state.head.seq + 1, actor,
                               datetime.now(UTC).isoformat(timespec="microseconds"), kind, shown, dict(extra))
-        rows = [table_row(one, state.history) for one in types]
+        history = {**state.history, **{one.hash: one for one in types}}
+        current = {one.key: history[shown[one.key].schema] if one.key in shown else one for one in types}
+        rows = [table_row(one, history) for one in current.values()]
         rows += [version_row(key, pin, commit) for key, pin in pins.items() if pin is not None]
         rows += [tombstone_row(key, state.pins[key], commit) for key, pin in pins.items() if pin is None]
         known = self.commits(state.branch) if lineage else {}
@@ -463,7 +466,6 @@ class Manifest:
             return None
         faults.reach("graph: published")
         self._settle(state, dataset, transaction)
-        history = {**state.history, **{one.hash: one for one in types}}
         new = State(state.branch, state.identity, dataset.version, commit,
                     {key: history[pin.schema] for key, pin in shown.items()}, history, dataset, address)
         self._known[state.branch] = new

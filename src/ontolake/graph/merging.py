@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -107,13 +107,16 @@ class _Merge:
 
     def _publish(self, actor: str | None) -> State:
         told: dict[str, Any] = {"merged_branch": self.theirs.branch}
-        lineage = [self.commits[id].to_json() for id in self.lineage.since(self.theirs.head.id, self.ours.head.id)
+        brought = [self.commits[id] for id in self.lineage.since(self.theirs.head.id, self.ours.head.id)
                    if id not in self.known]
+        lineage = [record.to_json() for record in brought]
+        past = self._past(brought)
         writer, merged = self.graph._writer, self.theirs.head.id
         new = {**self.added, **self.reshaped}
         if not new and not self.dropped:
             return writer.commit(self.ours, self.changes, kind="merge", actor=actor, merge_source=self.theirs.branch,
-                                 merged_parent=merged, extra=told, recheck=self._recheck, lineage=lineage)
+                                 merged_parent=merged, extra=told, recheck=self._recheck, lineage=lineage,
+                                 past=past)  # fmt: skip
         renames = {key: found for key in self.reshaped
                    if (found := {old: new for new, old in self.sources[key].items() if old not in (None, new)})}
         moves = {key: self.changes[key].steps if key in self.changes else 1 for key in (*new, *self.changes)}
@@ -121,7 +124,14 @@ class _Merge:
             self.ours, moves, lambda operation: {key: self._move(key, operation) for key in moves}, kind="merge",
             actor=actor, merge_source=self.theirs.branch, merged_parent=merged, types=tuple(new.values()),
             dropped=tuple(self.dropped), extra={**told, **({RENAMES: renames} if renames else {})}, lineage=lineage,
-            recheck=self._recheck)  # fmt: skip
+            past=past, recheck=self._recheck)  # fmt: skip
+
+    def _past(self, brought: Sequence[CommitRecord]) -> list[GraphType]:
+        """The types of commits that the merge brings, unless the target has them or gets them."""
+        new = {kind.hash for kind in (*self.added.values(), *self.reshaped.values())}
+        hashes = dict.fromkeys(pin.schema for record in brought for pin in record.pins.values())
+        return [self.history[one] for one in hashes
+                if one in self.history and one not in self.ours.history and one not in new]
 
     def _move(self, key: str, operation: str) -> Pin:
         """Bring a table to what the merge makes of it: its type, then its rows."""

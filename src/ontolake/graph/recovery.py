@@ -127,9 +127,9 @@ class Recoverer:
         return self._back(sidecar, [steps[key] for key, version in moved.items() if version is not None], undone)
 
     def _kind(self, sidecar: Sidecar, move: TableMove) -> GraphType:
-        for data in sidecar.types:
+        for data in sidecar.types:  # a merge also names types that only older commits of the source have
             found = GraphType.from_json(data)
-            if found.key == move.key:
+            if (found.key, found.hash) == (move.key, move.schema):
                 return found
         state = self.manifest.state(sidecar.branch)
         kind = state.types.get(move.key) or state.history.get(move.schema)

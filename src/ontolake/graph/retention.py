@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ontolake.graph.errors import BranchError, DamagedGraphError, RemovedCommitError, UnknownBranchError
 from ontolake.graph.manifest import MAIN, CommitRecord, State
+from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
@@ -24,11 +25,33 @@ def require(graph: Graph, record: CommitRecord, state: State, *, whole: bool = T
     """
     if record.id == state.head.id:
         return
+    types = types_of(graph, record, state)
     others = [pin for key, pin in record.pins.items() if state.pins.get(key) != pin]
     left = [pin for pin in others
-            if graph._place.has_version(state.history[pin.schema].location, pin.branch, pin.version)]  # fmt: skip
+            if graph._place.has_version(types[pin.schema].location, pin.branch, pin.version)]  # fmt: skip
     if others and (len(left) < len(others) if whole else not left):
         raise RemovedCommitError(record.id, state.branch)
+
+
+def types_of(graph: Graph, record: CommitRecord, state: State) -> Mapping[str, GraphType]:
+    """Types by hash, with all those of a commit that the branch knows.
+
+    Merges of older releases did not bring the types that only commits in the midst of the source had; these are on the
+    branch where the commit was made. Raises `BranchError` if that one is gone.
+    """
+    hashes = {pin.schema for pin in record.pins.values()}
+    if hashes <= state.history.keys():
+        return state.history
+    if record.branch in (MAIN, *graph._manifest.branches()):
+        history = {**graph._manifest.state(record.branch).history, **state.history}
+        if hashes <= history.keys():
+            return history
+    raise _gone(record)
+
+
+def _gone(record: CommitRecord) -> BranchError:
+    return BranchError(record.branch, f"is gone, on which commit {record.id} was made",
+                       hint="name a commit of a branch that is there, such as the merge that brought it")
 
 
 @contextmanager
@@ -68,5 +91,4 @@ def head_version(graph: Graph, state: State, commit: str) -> tuple[str, int] | N
         found = head_version(graph, origin, commit)
         if found is not None:
             return found
-    raise BranchError(record.branch, f"is gone, on which commit {commit} was made",
-                      hint="name a commit of a branch that is there, such as the merge that brought it")
+    raise _gone(record)

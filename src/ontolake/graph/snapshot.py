@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +114,7 @@ class Snapshot:
     """What a branch showed at a commit."""
 
     def __init__(
-        self, tables: Tables, branch: str, record: CommitRecord, history: dict[str, GraphType],
+        self, tables: Tables, branch: str, record: CommitRecord, history: Mapping[str, GraphType],
         guard: Guard = nullcontext,
     ) -> None:  # fmt: skip
         self._guard = guard

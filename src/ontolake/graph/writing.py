@@ -69,7 +69,7 @@ class Writer:
     def commit(
         self, state: State, changes: Mapping[str, Change], *, kind: str, actor: str | None,
         merge_source: str | None = None, merged_parent: str | None = None, extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), recheck: Callable[[State], None] | None = None,
+        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
     ) -> State:  # fmt: skip
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
@@ -82,16 +82,19 @@ class Writer:
 
         moves = {key: change.steps for key, change in changes.items()}
         return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
-                            merged_parent=merged_parent, extra=extra, lineage=lineage, recheck=recheck)
+                            merged_parent=merged_parent, extra=extra, lineage=lineage, past=past,
+                            recheck=recheck)  # fmt: skip
 
     def operate(
         self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
         actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
         types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), recheck: Callable[[State], None] | None = None, purged: Sequence[str] = (),
+        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
+        purged: Sequence[str] = (),
     ) -> State:  # fmt: skip
         """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them.
 
+        `past` has types that only commits of the `lineage` have, by which these are read.
         Once it is published, nothing of before is left of the tables that are to be `purged`.
         """
         self.ready(state.branch)
@@ -102,7 +105,7 @@ class Writer:
             [TableMove(key, (new.get(key) or state.types[key]).location,
                        state.pins[key].version if key in state.pins else 0, operation, steps,
                        (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
-            merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in types],
+            merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in (*types, *past)],
             dropped=list(dropped), lineage=list(lineage), purged=list(purged), extra=dict(extra or {}),
         )  # fmt: skip
         expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
@@ -111,7 +114,7 @@ class Writer:
             pins = move(operation)
             pins |= dict.fromkeys(dropped)
             return self.manifest.publish(
-                state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=types,
+                state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=(*types, *past),
                 merged_parent=merged_parent, extra=extra, identity=state.identity, lineage=lineage,
                 recheck=recheck)  # fmt: skip
 
