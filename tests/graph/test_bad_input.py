@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from graph_support import TYPES, Customer, Order, Placed, customers, described, held
+from graph_support import TYPES, Customer, Order, Placed, customers, described, entity, held
 from marking import slow_after
 
 from ontolake.errors import Invalid, OntolakeError
@@ -35,6 +37,7 @@ from ontolake.graph.branching import Branches
 from ontolake.graph.snapshot import Snapshot, TableView
 from ontolake.graph.tags import Tags
 from ontolake.graph.traversal import Hop
+from ontolake.graph.types import graph_type
 from ontolake.graph.writing import Transaction
 from ontolake.history import Ref
 from ontolake.model import Entity, Field, Relation
@@ -392,3 +395,45 @@ def test_arguments_of_a_wrong_type_are_refused_and_change_nothing(url: str, tmp_
         assert (graph.branches.list(), graph.tags.list(), described(graph)) == before
         assert {(method.__qualname__, name) for method, _, wrong in calls for name in wrong} == set(public_arguments())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"], "nothing was made anywhere else"
+
+
+def test_json_is_checked_by_the_stored_type_whatever_rows_come_from(url: str, tmp_path: Path) -> None:
+    kind = entity("Thing", tags=(list[str], {"default_factory": list}),
+                  facts=(dict[str, int] | None, {"default": None}),
+                  both=(list[int] | dict[str, int], {"default_factory": list}))  # fmt: skip
+    right: list[dict[str, Any]] = [{"id": "a", "tags": ["x"], "facts": {"x": 1}, "both": [1]},
+                                   {"id": "b", "tags": (), "facts": None, "both": {"x": 1}}]  # fmt: skip
+    with Graph.init(url, [kind]) as graph:
+        graph.load("node/Thing", right)
+        graph.load("Thing", pa.table({"id": ["c"], "tags": [' ["x"]'], "facts": ["null"], "both": ["[]"]}))
+        head = graph.snapshot().commit
+        for column, value in (("tags", {"x": 1}), ("tags", "x"), ("tags", 5), ("tags", "null"), ("facts", [1]),
+                              ("facts", "[]")):  # fmt: skip
+            row = {**right[0], column: value}
+            (tmp_path / "rows.jsonl").write_text(json.dumps(right[1]) + "\n" + json.dumps(row))
+            text = pa.Table.from_pylist([{name: json.dumps(one) if name != "id" else one for name, one in each.items()}
+                                         for each in (right[0] | {"id": "x"}, row)])  # fmt: skip
+            for data in ([right[1], row], tmp_path / "rows.jsonl", text):
+                with pytest.raises(ConstraintError, match="JSON") as caught:
+                    graph.load("node/Thing", data)
+                assert (caught.value.row, caught.value.key, caught.value.column) == (1, "a", column)
+        assert graph.snapshot().commit == head
+        other = entity("Thing", tags=(dict[str, str], {"default_factory": dict}),
+                       facts=(dict[str, int] | None, {"default": None}),
+                       both=(list[int] | dict[str, int], {"default_factory": list}))  # fmt: skip
+        with pytest.raises(GraphSchemaError, match="JSON"):
+            graph.schema_apply(graph.schema_plan([other]))
+
+
+def test_a_json_column_of_an_older_release_is_what_its_class_says(url: str) -> None:
+    kind = entity("Thing", tags=(list[str], {"default_factory": list}))
+    stored = graph_type(kind)
+    older = stored.with_fields(replace(field, shape=None) for field in stored.fields)
+    with Graph.init(url, [older]) as graph:
+        graph.load("Thing", [{"id": "a", "tags": {"x": 1}}])
+        assert not graph.schema_plan([kind]), "there is nothing to change"
+        assert graph.types() == {"node:Thing": older}
+        graph.schema_apply(graph.schema_plan([entity("Thing", tags=(list[str], {"default_factory": list}),
+                                                     more=(list[str] | None, {"default": None}))]))  # fmt: skip
+        assert [field.shape for field in graph.types()["node:Thing"].fields] == [None, None, "list"]
+        assert held(graph)["node/Thing"]["a"]["tags"] == {"x": 1}

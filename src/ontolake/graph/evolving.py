@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake.graph.columns import Sources, renamed, rules_of, with_ids
@@ -64,6 +65,7 @@ def plan(graph: Graph, types: Iterable[Any], renames: Renames | None, branch: st
         if old is None:
             steps.append(SchemaStep("add_type", new.table, None, f"{len(new.fields)} columns"))
         else:
+            new = _as_stored(old, new, named.get(new.name, {}))
             steps += _column_steps(old, new, named.get(new.name, {}), state.pins[key].rows)
             wanted[key] = with_ids(old, new, named.get(new.name, {}), f"{state.identity}/{state.head.id}/{key}")
     steps += [SchemaStep("drop_type", kind.table, None, f"{state.pins[key].rows} rows are no longer shown")
@@ -72,6 +74,13 @@ def plan(graph: Graph, types: Iterable[Any], renames: Renames | None, branch: st
     told = json.dumps([state.head.id, [step._asdict() for step in steps], hashes])
     token = hashlib.sha256(told.encode()).hexdigest()[:12]
     return SchemaPlan(branch, tuple(steps), token, tuple(wanted.values()), named)
+
+
+def _as_stored(old: GraphType, new: GraphType, renames: Mapping[str, str]) -> GraphType:
+    """A type without the shapes of JSON columns that an older release stored without one: that is no change."""
+    unshaped = {renames.get(field.name, field.name) for field in old.fields
+                if field.type == "json" and field.shape is None}  # fmt: skip
+    return new.with_fields(replace(field, shape=None) if field.name in unshaped else field for field in new.fields)
 
 
 def _column_steps(old: GraphType, new: GraphType, renames: Mapping[str, str], rows: int) -> list[SchemaStep]:

@@ -304,6 +304,10 @@ def check_values(kind: GraphType, table: pa.Table) -> None:
             _refuse(kind, table, field, "required", pc.is_null(values), "a value is missing")
         if field.name in kind.keys and field.arrow_type == pa.string():
             _refuse(kind, table, field, "key", pc.equal(values, ""), "a key must not be empty")
+        if field.shape is not None:
+            null = r"|null\s*$" if field.nullable else ""
+            wrong = pc.invert(pc.match_substring_regex(values, rf"^\s*({_OPENINGS[field.shape]}{null})"))
+            _refuse(kind, table, field, "type", wrong, f"the value must be a JSON {_SHAPES[field.shape]}")
         for name, compare, words in _RANGES:
             bound = getattr(field, name)
             if bound is not None and field.type not in ("json", "vector"):
@@ -320,6 +324,8 @@ def check_values(kind: GraphType, table: pa.Table) -> None:
             _refuse(kind, table, field, "enum", wrong, f"the value must be one of {', '.join(map(str, field.values))}")
 
 
+_OPENINGS = {"list": r"\[", "dict": r"\{"}
+_SHAPES = {"list": "array", "dict": "object"}
 _RANGES: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("ge", pc.less, "at least"), ("gt", pc.less_equal, "greater than"), ("le", pc.greater, "at most"),
     ("lt", pc.greater_equal, "less than"),

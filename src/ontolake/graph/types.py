@@ -80,6 +80,8 @@ class GraphField:
     pattern: str | None = None
     id: str | None = None
     """What tells the column from others that had its name; see `columns`."""
+    shape: str | None = None
+    """What JSON must be: `list`, `dict`, or None for anything, and for columns of older releases."""
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -272,8 +274,18 @@ def _field(cls: Any, type_name: str, column: Column) -> GraphField:
     return GraphField(
         column.stored, kind, nullable, length, column.decimal if kind == "Decimal" else None, Unique in marks,
         column.indexed, plain, given and (plain is not None or nullable),
-        tuple(value for value in values if value is not None) if values and column.scalar else None, **bounds,
+        tuple(value for value in values if value is not None) if values and column.scalar else None,
+        shape=_shape(column) if kind == "json" else None, **bounds,
     )  # fmt: skip
+
+
+def _shape(column: Column) -> str | None:
+    """`list` or `dict` if every value of a column is that, or None."""
+    spec = column.spec
+    members = spec["members"] if spec["kind"] == "union" else [spec]
+    kinds = {member["kind"] for member in members if member.get("name") != "NoneType"}
+    kind: str = kinds.pop() if len(kinds) == 1 else ""
+    return kind if kind in ("list", "dict") else None
 
 
 def _nullable(column: Column) -> bool:
