@@ -298,10 +298,10 @@ def _detect_objects(store: ObjectStore, url: str) -> Stamp | None:
         return Stamp("graph", "lance")
     for info in store.list():
         if not info.key.startswith("."):  # what file managers leave behind does not count
-            if told := among(info.key):
+            below, is_store = info.key.removesuffix("/root.json"), info.key.endswith("/root.json")
+            if not is_store and (told := among(info.key)):
                 raise Invalid(f"{url!r} is not a store: it holds other files, such as {info.key!r}, {told[0]}",
                               hint=told[1])
-            below, is_store = info.key.removesuffix("/root.json"), info.key.endswith("/root.json")
             hint = (f"a store may lie below it: {url.rstrip('/')}/{below}" if is_store
                     else "a space of documents is a file: name that" if info.key.endswith(SQLITE_SUFFIXES)
                     else "choose an empty place")  # fmt: skip

@@ -90,7 +90,7 @@ def test_a_folder_of_such_files_is_told(onto, tmp_path: Path) -> None:
     done = onto("import", str(folder), "--db", str(tmp_path / "none.db"))
     assert done.code == 2
     assert "is a folder, with files such as 'airlines.csv', a CSV file, not lines of JSON" in done.err
-    assert "end its name in /" in onto("graph", "log", str(folder)).err
+    assert f"there is no graph at {folder}/" in onto("graph", "log", str(folder)).err
 
 
 def test_documents_take_a_folder_without_a_slash(onto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,14 +117,16 @@ def test_a_store_of_a_newer_engine_is_refused(onto, native) -> None:
         assert "newer version" in done.error["hint"]
 
 
-def test_a_damaged_file_ends_with_5_and_never_with_a_traceback(onto, native) -> None:
+def test_a_damaged_file_ends_with_5_and_never_with_a_traceback(onto, native, tmp_path: Path) -> None:
     path = Path(native.url)
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"kind": "commit"}\n')
     whole = path.read_bytes()
     for spoil in (lambda data: data[:4096], lambda data: data[:100] + b"\xff" * (len(data) - 100),
                   lambda data: data[:4096] + b"\x7f" * (len(data) - 4096)):  # fmt: skip
         path.write_bytes(spoil(whole))
         for command in (("query", "entities", "Customer"), ("commits",), ("export",), ("verify",), ("info",),
-                        ("migrate", "--models", native.models), ("import", native.models), ("init",)):  # fmt: skip
+                        ("migrate", "--models", native.models), ("import", str(lines)), ("init",)):  # fmt: skip
             done = onto(*command, *native.at)
             assert done.code == 5, (command, done)
             assert "this should not have happened" not in done.err
@@ -141,7 +143,8 @@ def test_a_damaged_file_ends_with_5_and_never_with_a_traceback(onto, native) -> 
 def test_models_that_cannot_be_had_are_a_usage_error(onto, native, tmp_path: Path, given: str, words: str) -> None:
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "empty.py").write_text("")
-    for command in (("migrate",), ("query", "entities", "Customer"), ("import", native.models)):
+    (tmp_path / "lines.jsonl").write_text('{"kind": "commit"}\n')
+    for command in (("migrate",), ("query", "entities", "Customer"), ("import", str(tmp_path / "lines.jsonl"))):
         done = onto(*command, *native.at, "--models", given, "--json")
         assert (done.code, done.out, done.error["type"]) == (2, "", "ModelsError")
         assert words in done.error["message"]

@@ -43,7 +43,9 @@ def sql(
         if json or csv or as_of is not None:
             raise typer.BadParameter("--json, --csv and --as-of need a statement", param_hint="SQL")
         from ontolake.cli.sql_shell import Shell
+        from ontolake.urls import detect
 
+        detect(url)  # refuses what is not a store before the first statement, and creates nothing
         shell = Shell(url, lambda: _open(url, branch, database, readonly=False))
         try:
             code = shell.run()
