@@ -40,6 +40,7 @@ from ontolake.ontology import (
     SchemaOutdatedError,
     Session,
     TypeDroppedError,
+    TypedStore,
     avg,
     count,
     count_where,
@@ -309,6 +310,9 @@ class Machine(RuleBasedStateMachine):
         if self.url.startswith("sqlite+memory:"):  # commands cannot be given for what is in memory
             with closing(open_storage(self.url)) as storage:
                 storage.compact()
+        elif self.url.startswith("memory:"):
+            with TypedStore(self.url, config={"create": False}) as store:
+                store.gc(dry_run=False)
         else:
             assert main(["gc", self.url]) == 0
 
