@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from waiting import wait_for
 
 from ontolake import faults
 from ontolake.errors import Invalid, NotFound, StorageError, Transient
@@ -117,8 +118,17 @@ def test_a_killed_server_is_transient_and_its_data_is_there_when_it_is_back(monk
         with pytest.raises(Transient):
             store.put_if_absent("b", b"2")
         server.restart()
+        wait_for(lambda: _answers(store))  # it listens before all of its parts have found each other
         assert store.get("a") == (b"1", tag)
         store.put_if_match("a", b"2", tag)
+
+
+def _answers(store: ObjectStore) -> bool:
+    try:
+        store.get("a")
+    except Transient:
+        return False
+    return True
 
 
 def test_writes_pass_fault_points_by_name(ministack_url: str) -> None:
