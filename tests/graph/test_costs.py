@@ -208,8 +208,10 @@ def test_small_commits_cost_the_same_in_tables_of_any_size(tmp_path: Path) -> No
             found[size] = {"main": least(main), "branch": least(branch)}
     small, big = found.values()
     for place, cost in big.items():
-        for name in ("rchar", "wchar", "syscr", "syscw"):
+        for name in ("rchar", "wchar"):
             assert cost[name] <= 1.3 * small[place][name], (place, name, found)
+        for name in ("syscr", "syscw"):  # 400,000 rows are in two files, which takes a few calls more for each commit
+            assert cost[name] <= 1.3 * small[place][name] + 4 * 20, (place, name, found)
 
 
 @pytest.mark.slow
