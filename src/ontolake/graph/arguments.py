@@ -100,7 +100,7 @@ def check_path(**given: Any) -> None:
 
 
 def check_names(**given: Any) -> None:
-    """Sequences of names, or None. One text is none of them: its letters would be taken for names."""
+    """A sequence of names, or None. A single string is refused: its letters would be taken for names."""
     for name, value in given.items():
         if value is None:
             continue
