@@ -12,6 +12,7 @@ import argparse
 import importlib
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -44,8 +45,14 @@ class Target:
     tests: list[str]
     arguments: list[str] = field(default_factory=list)
     timeout: float = 120.0
+    """Processor seconds after which the tests count as failed: a mutant may loop for ever."""
     equivalent: list[str] = field(default_factory=list)
     """Lines of which no mutant changes what a caller can see, as they stand in the source."""
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds on the clock after which the tests count as failed: long, since other work may share the machine."""
+        return 5 * self.timeout
 
     @property
     def source(self) -> str:
@@ -111,7 +118,7 @@ def main() -> int:
 def try_module(target: Target, settings: Mapping[str, Any], jobs: int, progress: Progress) -> Outcome:
     """Try all mutants of one module. Exits if its tests fail on the module as it is."""
     started = time.monotonic()
-    if wait(fork(target, None), target.timeout) != 0:
+    if wait(fork(target, None), target.longest_wait) != 0:
         sys.exit(f"the tests of {target.path} fail without any mutant: pytest {' '.join(target.tests)}")
     outcome = Outcome(target)
     mutants = list(mutants_of(target, settings["operators"], re.compile(settings["ignored"])))
@@ -120,7 +127,7 @@ def try_module(target: Target, settings: Mapping[str, Any], jobs: int, progress:
     waiting = iter(mutants)
     while True:
         while len(running) < jobs and (mutant := next(waiting, None)) is not None:
-            running[fork(target, mutant)] = mutant, time.monotonic() + target.timeout
+            running[fork(target, mutant)] = mutant, time.monotonic() + target.longest_wait
         if not running:
             break
         for process, (mutant, deadline) in list(running.items()):
@@ -186,6 +193,8 @@ def fork(target: Target, mutant: Mutant | None) -> int:
     status = 3
     try:
         os.setsid()
+        seconds = int(target.timeout)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
