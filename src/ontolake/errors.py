@@ -6,13 +6,29 @@ builtin describes the same thing (`LookupError`, `ValueError`) it is that builti
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any, ClassVar
 
 
-class OntolakeError(Exception):
-    """The root of all errors. `exit_code` is what the command line ends with."""
+class ExitCode(IntEnum):
+    """What the command line ends with. An error has the code of its group: the first base class that sets one."""
 
-    exit_code: ClassVar[int] = 1
+    OK = 0
+    GENERAL = 1
+    USAGE = 2
+    SCHEMA = 3
+    EXECUTION = 4
+    STORAGE = 5
+    CONFLICT = 6
+    REFUSED = 7
+    INTERRUPTED = 130  # 128 and the number of the signal, as shells have it
+    PIPE_CLOSED = 141
+
+
+class OntolakeError(Exception):
+    """The root of all errors. `exit_code` is what the command line ends with; groups set it, other classes never do."""
+
+    exit_code: ClassVar[int] = ExitCode.GENERAL
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -34,20 +50,51 @@ def _rebuilt(cls: type[OntolakeError], arguments: tuple[Any, ...], fields: dict[
     return error
 
 
-class StorageError(OntolakeError):
-    """Something went wrong on the way to the bytes."""
+# The groups: one class a code. A class that belongs to several has the code of the base that it names first.
 
-    exit_code = 5
+
+class UsageFailure(OntolakeError):
+    """The group of wrong arguments, URLs, names and queries."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SchemaFailure(OntolakeError):
+    """The group of what does not match a schema, or a layout that this version knows."""
+
+    exit_code = ExitCode.SCHEMA
+
+
+class ExecutionFailure(OntolakeError):
+    """The group of what was understood and could not be done."""
+
+    exit_code = ExitCode.EXECUTION
+
+
+class StorageError(OntolakeError):
+    """Something went wrong on the way to the bytes. The group of storage that is missing, damaged or away."""
+
+    exit_code = ExitCode.STORAGE
+
+
+class ConflictFailure(OntolakeError):
+    """The group of what somebody else's work is in the way of."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class SafetyRefusal(OntolakeError):
+    """The group of destructive work that was not confirmed with the token of its preview."""
+
+    exit_code = ExitCode.REFUSED
 
 
 class NotFound(StorageError, LookupError):
     """What was asked for is not there: a page, branch, object, or an LSN that is no longer kept."""
 
 
-class Invalid(StorageError, ValueError):
+class Invalid(UsageFailure, StorageError, ValueError):
     """The request or the configuration is wrong; asking again will not help."""
-
-    exit_code = 2
 
 
 class MissingExtra(Invalid, ImportError):
@@ -72,10 +119,8 @@ class DurabilityUnconfirmed(StorageError):
     """A write may or may not have happened. Treat it as not acknowledged."""
 
 
-class Conflict(StorageError):
+class Conflict(ConflictFailure, StorageError):
     """Somebody else was first."""
-
-    exit_code = 6
 
 
 class Contended(Conflict):

@@ -34,11 +34,8 @@ from ontolake.cli.typed_query import app as query
 from ontolake.cli.typed_schema import app as schema
 from ontolake.cli.verbs import diff, export, gc, log, verify
 from ontolake.cli.version import show_version, version
-from ontolake.errors import MissingExtra, OntolakeError
+from ontolake.errors import ExitCode, MissingExtra, OntolakeError
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
-PIPE_CLOSED = 141
 _BIGGEST = 1 << 63
 
 app = typer.Typer(
@@ -88,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _give_up_output()
-        return PIPE_CLOSED
+        return ExitCode.PIPE_CLOSED
     except OSError as error:
         code = say_error(_refused(error), as_json=as_json)
         try:
@@ -120,7 +117,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except typer.Exit as end:
         return end.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except OntolakeError as error:
         return say_error(Report(type(error).__name__, error.message, error.hint, error.exit_code), as_json=as_json)
     except _Usage as error:
@@ -130,15 +127,16 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except Exception as error:
         unusable = _unusable(error, arguments)
         if unusable is not None:
-            return say_error(Report("Usage", unusable, "see onto --help", 2), as_json=as_json)
+            return say_error(Report("Usage", unusable, "see onto --help", ExitCode.USAGE), as_json=as_json)
         told = _missing(error, arguments)
         if told is not None:
             return say_error(Report(type(told).__name__, told.message, told.hint, told.exit_code), as_json=as_json)
         if os.environ.get("ONTO_TRACEBACK"):
             raise
         what = f"this should not have happened: {type(error).__name__}: {error}"
-        return say_error(Report(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", 1), as_json=as_json)
-    return 0
+        return say_error(Report(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", ExitCode.GENERAL),
+                         as_json=as_json)
+    return ExitCode.OK
 
 
 def _refused(error: OSError) -> Report:
@@ -150,7 +148,7 @@ def _refused(error: OSError) -> Report:
     if told is not None:
         return Report(type(told).__name__, told.message, told.hint, told.exit_code)
     text = str(error) if error.strerror is None or path is None else f"{path}: {error.strerror}"
-    return Report("OSError", text, None, 1)
+    return Report("OSError", text, None, ExitCode.GENERAL)
 
 
 def _unusable(error: Exception, arguments: list[str]) -> str | None:
@@ -178,7 +176,7 @@ def _missing(error: Exception, arguments: list[str]) -> MissingExtra | None:
 def _usage(error: Exception, as_json: bool) -> int:
     """Say what was wrong with the command line. One that asks for nothing is answered with the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
-        return 2  # the help was printed when the error was made
+        return ExitCode.USAGE  # the help was printed when the error was made
     message, context = str(error.format_message()), getattr(error, "ctx", None)  # type: ignore[attr-defined]
     command = context.command_path if context is not None else "onto"
-    return say_error(Report("Usage", message, f"see {command} --help", 2), as_json=as_json)
+    return say_error(Report("Usage", message, f"see {command} --help", ExitCode.USAGE), as_json=as_json)

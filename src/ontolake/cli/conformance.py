@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli.output import Column, Json, Out, progress
+from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from ontolake.storage.conformance.run import Result
@@ -66,7 +67,7 @@ def conformance(
         else:
             out.say(f"{len(results)} tests, none failed, in {seconds:.1f} s")
     if failures:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.GENERAL)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from ontolake.cli.output import Column, Json, Out
 from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.typed_options import Db, Models, StorageUri, named, open_typed, place
+from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from ontolake.ontology.events import EventDeadLetter, EventSelection, EventStore, StoredEvent
@@ -246,7 +247,7 @@ def run(
         out.say(f"handled {_events(report.handled)}, {report.failed} attempts failed, {report.dead} dead letters, "
                 f"{report.fired} ticks fired")
     if report.dead:
-        raise typer.Exit(4)
+        raise typer.Exit(ExitCode.EXECUTION)
 
 
 def _parsed(text: str) -> dict[str, Any]:

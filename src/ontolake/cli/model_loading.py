@@ -11,15 +11,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import OntolakeError, UsageFailure
 from ontolake.extras import missing
 from ontolake.model import Entity, Relation, SchemaValidationError, type_info
 
 
-class ModelsError(OntolakeError):
+class ModelsError(UsageFailure):
     """What `--models` names cannot be loaded, or has no types in it."""
-
-    exit_code = 2
 
 
 def load(text: str) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import typer
 
 from ontolake.cli.output import Column, Json, Out, Url, progress
 from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.s3.base import S3Repository
@@ -82,7 +83,7 @@ def verify_index(url: Url, json: Json = False) -> None:
         found = maintenance.verify_index(repository)
     _told(url, found, json)
     if any(one.state != "ok" for one in found):
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.STORAGE)
 
 
 @index.command("repair")

@@ -11,15 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import SafetyRefusal
 
 Token = Annotated[str | None, typer.Option("--token", metavar="TOKEN", help="Do it; the preview prints the token.")]
 
 
-class Refused(OntolakeError):
+class Refused(SafetyRefusal):
     """A destructive command without a token that fits what is there."""
-
-    exit_code = 7
 
 
 def token_of(action: str, *state: Any) -> str:

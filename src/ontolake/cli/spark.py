@@ -15,6 +15,7 @@ import typer
 from ontolake.cli.objects_store import Engine
 from ontolake.cli.output import Column, Json, Out, Progress, Url, progress
 from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,7 @@ def verify(url: Url, master: Master = None, parts: Parts = None, conf: Setting =
         looked = f"{done.rows} rows in {done.parts} parts"
         out.say(f"nothing is damaged: {looked}" if done.ok else f"{len(done.damage)} found; restore from a copy")
     if not done.ok:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.STORAGE)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.cli.output import Column, Out, Report, say_error
 from ontolake.cli.sql import each_result, show
-from ontolake.errors import Invalid, OntolakeError
+from ontolake.errors import ExitCode, Invalid, OntolakeError
 from ontolake.urls import detect
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Shell:
                 self._guarded(lambda text=text: self._statements(text))
         if pending.strip():
             self._guarded(lambda: self._statements(pending))
-        return 0 if interactive else self._failed
+        return ExitCode.OK if interactive else self._failed
 
     def _guarded(self, action: Any) -> None:
         try:

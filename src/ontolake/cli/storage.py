@@ -15,6 +15,7 @@ from ontolake.cli.conformance import conformance
 from ontolake.cli.output import Column, Json, Out, Url, progress, size, titled
 from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.storage_sql import sql
+from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from ontolake.cli.page_store import Found
@@ -213,4 +214,4 @@ def verify(url: Url, json: Json = False) -> None:
             out.say(f"DAMAGED {where}: {what}")
         out.say("nothing is damaged" if not checked.damage else f"{len(checked.damage)} found; restore from a copy")
     if checked.damage:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.STORAGE)

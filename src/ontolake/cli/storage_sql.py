@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli.output import Column, Json, Out, Url
-from ontolake.errors import OntolakeError
+from ontolake.errors import ExecutionFailure, OntolakeError
 
 if TYPE_CHECKING:
     import apsw
@@ -22,10 +22,8 @@ Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="Look at
 At = Annotated[int | None, typer.Option("--at", metavar="LSN", min=0, help="Look at the commit at or before this LSN.")]
 
 
-class QueryFailed(OntolakeError):
+class QueryFailed(ExecutionFailure):
     """A statement that SQLite cannot run, or that would write."""
-
-    exit_code = 4
 
 
 def sql(url: Url, statement: Statement, branch: Branch = "main", at: At = None, json: Json = False) -> None:

@@ -16,7 +16,7 @@ import typer
 from ontolake.cli.output import Column, Json, Out, Progress, progress
 from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.typed_options import Branch, Db, Models, StorageUri, named, open_typed, place
-from ontolake.errors import Invalid
+from ontolake.errors import ExitCode, Invalid
 
 if TYPE_CHECKING:
     from ontolake.ontology.import_lines import Lines
@@ -72,7 +72,7 @@ def import_lines(
             digest = _read(files, lines, advance)
         if lines.bad:
             _report(out, url, lines)
-            raise typer.Exit(3)
+            raise typer.Exit(ExitCode.SCHEMA)
         if preview:
             plan = plan_import(store.repository, lines.rows)
             if plan.conflicts and on_conflict is OnConflict.FAIL:

@@ -18,6 +18,7 @@ from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.typed_commits import commit_facts
 from ontolake.cli.typed_move import Form, export_typed
 from ontolake.cli.typed_options import Db, StorageUri, place
+from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from ontolake.cli.kinds import Store
@@ -184,7 +185,7 @@ def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, js
                     f"such as {one['example']!r}")
         out.say("nothing is damaged" if not damage else f"{len(damage)} found; restore from a copy")
     if damage:
-        raise typer.Exit(5)
+        raise typer.Exit(ExitCode.STORAGE)
 
 
 def _damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> list[Damage]:

@@ -8,35 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ontolake.errors import AlreadyExists, Invalid, NotFound, OntolakeError
+from ontolake.errors import (
+    AlreadyExists,
+    ConflictFailure,
+    ExecutionFailure,
+    Invalid,
+    NotFound,
+    SchemaFailure,
+    UsageFailure,
+)
 
 if TYPE_CHECKING:
     from ontolake.documents.merging import MergeConflict
 
 
-class DocumentError(OntolakeError):
+class DocumentError(ExecutionFailure):
     """The root of all errors of documents."""
 
-    exit_code = 4
 
-
-class LayoutError(DocumentError, Invalid):
+class LayoutError(SchemaFailure, DocumentError, Invalid):
     """The database is not a space, or one of a layout that this version does not know."""
-
-    exit_code = 3
 
     def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"{place} {reason}", hint=hint)
         self.place = place
 
 
-class InvalidOperationError(DocumentError, ValueError):
+class InvalidOperationError(UsageFailure, DocumentError, ValueError):
     """An operation, document, patch or read is malformed; asking again will not help.
 
     `operation` is its index in the transaction, `path` the place inside the document or patch list.
     """
-
-    exit_code = 2
 
     def __init__(self, reason: str, *, operation: int | None = None, path: str = "", hint: str | None = None) -> None:
         super().__init__(_placed(reason, operation, path), hint=hint)
@@ -60,14 +62,12 @@ class PatchError(DocumentError):
         self.path = path
 
 
-class ConflictError(DocumentError):
+class ConflictError(ConflictFailure, DocumentError):
     """What the transaction read has changed since: read again, decide again, try again.
 
     `of` is the entity, `seq` what was read, `conflict_seq` the first later commit that touched it, or None when a
     pending read names a commit that was never accepted.
     """
-
-    exit_code = 6
 
     def __init__(self, of: str, seq: int, conflict_seq: int | None, reason: str | None = None) -> None:
         why = reason or f"it was read at seq {seq} and changed at seq {conflict_seq}"
@@ -88,16 +88,12 @@ class MergeConflictError(ConflictError):
         self.conflicts = tuple(conflicts)
 
 
-class ProtocolError(DocumentError, ValueError):
+class ProtocolError(UsageFailure, DocumentError, ValueError):
     """The caller broke the rules between client and store: a reused local_seq, a seq that cannot be."""
-
-    exit_code = 2
 
 
 class FutureSeqError(ProtocolError, NotFound):
     """A seq beyond the last commit was named."""
-
-    exit_code = 2
 
     def __init__(self, what: str, seq: int, head: int) -> None:
         super().__init__(f"{what} names seq {seq}, but the last commit is {head}", hint=f"use a seq from 0 to {head}")
@@ -105,10 +101,8 @@ class FutureSeqError(ProtocolError, NotFound):
         self.head = head
 
 
-class PreconditionFailedError(DocumentError):
+class PreconditionFailedError(ConflictFailure, DocumentError):
     """The space is not in the state that the transaction asked for. `precondition` is the one at `index`."""
-
-    exit_code = 6
 
     def __init__(self, index: int, precondition: object, found: str) -> None:
         super().__init__(f"precondition {index}, {precondition!r}, does not hold: {found}",
@@ -118,10 +112,8 @@ class PreconditionFailedError(DocumentError):
         self.found = found
 
 
-class BranchError(DocumentError):
+class BranchError(UsageFailure, DocumentError):
     """Something cannot be done with this branch."""
-
-    exit_code = 2
 
     def __init__(self, branch: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"branch {branch!r} {reason}", hint=hint)
@@ -129,31 +121,23 @@ class BranchError(DocumentError):
         self.reason = reason
 
 
-class UnknownBranchError(BranchError, NotFound):
+class UnknownBranchError(NotFound, BranchError):
     """There is no branch of this name."""
-
-    exit_code = 5
 
     def __init__(self, branch: str) -> None:
         super().__init__(branch, "does not exist", hint="branches.list() has those that do; the first one is ''")
 
 
-class BranchExistsError(BranchError, AlreadyExists):
+class BranchExistsError(AlreadyExists, BranchError):
     """The name is taken, by a living branch or by one that was deleted: a name is never used again."""
-
-    exit_code = 6
 
 
 class BranchPointError(BranchError, NotFound):
     """A branch never was where another one is to leave it."""
 
-    exit_code = 2
-
 
 class BranchNameError(BranchError, Invalid):
     """No branch can be called this, or the branch of this name must stay."""
-
-    exit_code = 2
 
 
 def _placed(reason: str, operation: int | None, path: str) -> str:

@@ -11,34 +11,38 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ontolake.errors import AlreadyExists, Conflict, Contended, Corruption, Invalid, NotFound, OntolakeError, Transient
+from ontolake.errors import (
+    AlreadyExists,
+    Conflict,
+    Contended,
+    Corruption,
+    ExecutionFailure,
+    Invalid,
+    NotFound,
+    OntolakeError,
+    SchemaFailure,
+    Transient,
+    UsageFailure,
+)
 
 if TYPE_CHECKING:
     from ontolake.graph.merge_results import MergeConflict
 
 
-class GraphError(OntolakeError):
+class GraphError(ExecutionFailure):
     """The root of all errors of graphs."""
 
-    exit_code = 4
 
-
-class GraphExistsError(GraphError, AlreadyExists):
+class GraphExistsError(AlreadyExists, GraphError):
     """A graph was to be created where one is."""
 
-    exit_code = 6
 
-
-class NoGraphError(GraphError, NotFound):
+class NoGraphError(NotFound, GraphError):
     """There is no graph at a URL."""
 
-    exit_code = 5
 
-
-class GraphFormatError(GraphError, Invalid):
+class GraphFormatError(SchemaFailure, GraphError, Invalid):
     """A graph is stamped with another internal schema than the one this build serves. `found` is the stamp."""
-
-    exit_code = 3
 
     def __init__(self, url: str, found: int, served: int) -> None:
         if found < served:
@@ -52,10 +56,8 @@ class GraphFormatError(GraphError, Invalid):
         self.served = served
 
 
-class DamagedGraphError(GraphError, Corruption):
+class DamagedGraphError(Corruption, GraphError):
     """Something that the graph needs is missing or cannot be read."""
-
-    exit_code = 5
 
 
 _SOURCE = re.compile(r"[.,]* /\S+\.rs:\d+:\d+.*$")
@@ -96,30 +98,24 @@ def reading(table: str) -> Iterator[None]:
                                 hint="onto verify says what is damaged; restore it from a copy") from error
 
 
-class UnknownTableError(GraphError, NotFound):
+class UnknownTableError(UsageFailure, GraphError, NotFound):
     """A table that the snapshot does not have. `table` is what was asked for."""
-
-    exit_code = 2
 
     def __init__(self, table: str, known: Sequence[str]) -> None:
         super().__init__(f"there is no table {table!r}", hint=f"there are {', '.join(known) or 'none'}")
         self.table = table
 
 
-class UnknownBranchError(GraphError, NotFound):
+class UnknownBranchError(UsageFailure, GraphError, NotFound):
     """A branch that is not there."""
-
-    exit_code = 2
 
     def __init__(self, branch: str) -> None:
         super().__init__(f"there is no branch {branch!r}", hint="onto graph branch list shows what there is")
         self.branch = branch
 
 
-class UnknownCommitError(GraphError, NotFound):
+class UnknownCommitError(UsageFailure, GraphError, NotFound):
     """A commit that is not there, or not on the branch that was named."""
-
-    exit_code = 2
 
     def __init__(self, commit: str, branch: str | None = None) -> None:
         where = f" on branch {branch!r}" if branch is not None else ""
@@ -137,26 +133,20 @@ class RemovedCommitError(UnknownCommitError):
         self.hint = "name a newer commit; cleanup keeps what is tagged"
 
 
-class BranchError(GraphError, Invalid):
+class BranchError(Invalid, GraphError):
     """Something cannot be done with this branch."""
-
-    exit_code = 2
 
     def __init__(self, branch: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"branch {branch!r} {reason}", hint=hint)
         self.branch = branch
 
 
-class BranchExistsError(BranchError, AlreadyExists):
+class BranchExistsError(AlreadyExists, BranchError):
     """A branch of this name lives already."""
 
-    exit_code = 6
 
-
-class ExpectedVersionMismatch(GraphError, Conflict):
+class ExpectedVersionMismatch(Conflict, GraphError):
     """Somebody else published a table first. Nothing was published; read again and decide again."""
-
-    exit_code = 6
 
     def __init__(self, table_key: str, expected: int | None, actual: int | None) -> None:
         super().__init__(f"{table_key} was expected at version {expected} and is at {actual}: somebody else published "
@@ -166,16 +156,12 @@ class ExpectedVersionMismatch(GraphError, Conflict):
         self.actual = actual
 
 
-class PublishContendedError(GraphError, Contended):
+class PublishContendedError(Contended, GraphError):
     """A publish lost against others again and again. Nothing was published."""
 
-    exit_code = 6
 
-
-class RowError(GraphError, ValueError):
+class RowError(SchemaFailure, GraphError, ValueError):
     """Rows that cannot be taken. Names the table, and the row (from 0), key and column where there is one."""
-
-    exit_code = 3
 
     def __init__(
         self, table: str, reason: str, *, row: int | None = None, key: Any = None, column: str | None = None,
@@ -215,16 +201,12 @@ class EndpointError(ConstraintError):
         super().__init__(table, "endpoint", reason, **where)
 
 
-class GraphSchemaError(GraphError, Invalid):
+class GraphSchemaError(SchemaFailure, GraphError, Invalid):
     """Types that cannot make a graph, or a change of types that cannot be made."""
 
-    exit_code = 3
 
-
-class RecoveryBlockedError(GraphError, Conflict):
+class RecoveryBlockedError(Conflict, GraphError):
     """An interrupted operation cannot be explained, so its branch takes no writes. `file` is its sidecar."""
-
-    exit_code = 6
 
     def __init__(self, branch: str, file: str, reason: str) -> None:
         super().__init__(f"branch {branch!r} takes no writes: the interrupted operation in {file} cannot be explained: "
@@ -235,19 +217,15 @@ class RecoveryBlockedError(GraphError, Conflict):
         self.reason = reason
 
 
-class ReadOnlyGraphError(GraphError, Invalid):
+class ReadOnlyGraphError(Invalid, GraphError):
     """A write to a graph that was opened for reading."""
-
-    exit_code = 2
 
     def __init__(self, url: str) -> None:
         super().__init__(f"{url} was opened for reading only", hint="open it without read_only=True")
 
 
-class MergeConflictError(GraphError, Conflict):
+class MergeConflictError(Conflict, GraphError):
     """Both branches changed the same things in ways that cannot be combined. `conflicts` has them all."""
-
-    exit_code = 6
 
     def __init__(self, source: str, into: str, conflicts: Sequence[MergeConflict]) -> None:
         first = conflicts[0]

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import ExecutionFailure, SchemaFailure
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-class ModelError(OntolakeError):
+class ModelError(ExecutionFailure):
     """The root of what is wrong with types, values and the use of them."""
 
-    exit_code = 4
 
-
-class SchemaValidationError(ModelError, ValueError):
+class SchemaValidationError(SchemaFailure, ModelError, ValueError):
     """A type is not well-formed, or a value does not fit its type. Names the type, the key and the field."""
-
-    exit_code = 3
 
     def __init__(
         self, reason: str, *, type_name: str | None = None, key: Any = None, field: str | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ontolake.errors import Conflict, Invalid, NotFound, StorageError
+from ontolake.errors import Conflict, Invalid, NotFound, SafetyRefusal, SchemaFailure, StorageError, UsageFailure
 from ontolake.model.errors import MetadataUnavailableError, ModelError, SchemaValidationError
 
 if TYPE_CHECKING:
@@ -16,16 +16,12 @@ class OntologyError(ModelError):
     """The root of what goes wrong in typed stores."""
 
 
-class QueryError(OntologyError, ValueError):
+class QueryError(UsageFailure, OntologyError, ValueError):
     """A query asks for something that is not there, or that means nothing. Names the field or type."""
 
-    exit_code = 2
 
-
-class SchemaOutdatedError(OntologyError):
+class SchemaOutdatedError(SchemaFailure, OntologyError):
     """The types in code are not those of the store: migrate. `diffs` says what differs, type by type."""
-
-    exit_code = 3
 
     def __init__(self, diffs: Sequence[SchemaDiff]) -> None:
         self.diffs = tuple(diffs)
@@ -33,10 +29,8 @@ class SchemaOutdatedError(OntologyError):
                          hint="look at session.migrate(), then apply it with its token")
 
 
-class TypeDroppedError(OntologyError):
+class TypeDroppedError(SchemaFailure, OntologyError):
     """A type was dropped, and takes no writes any more."""
-
-    exit_code = 3
 
     def __init__(self, type_name: str) -> None:
         super().__init__(f"the type {type_name} was dropped: nothing can be written to it",
@@ -51,19 +45,13 @@ class DanglingRelationError(SchemaValidationError):
 class MigrationError(OntologyError):
     """A migration could not be done; the store is as it was."""
 
-    exit_code = 4
 
-
-class MigrationTokenError(MigrationError):
+class MigrationTokenError(SafetyRefusal, MigrationError):
     """The token is not that of the migration as it would be done now: look at the preview again."""
 
-    exit_code = 7
 
-
-class MissingUpgraderError(MigrationError):
+class MissingUpgraderError(SchemaFailure, MigrationError):
     """Nothing says how rows become rows of the next version. `missing` has (type name, from version) pairs."""
-
-    exit_code = 3
 
     def __init__(self, missing: Sequence[tuple[str, int]]) -> None:
         self.missing = tuple(missing)
@@ -104,44 +92,32 @@ class UnknownEventError(OntologyError, NotFound):
         self.event_id = event_id
 
 
-class LockContentionError(OntologyError, Conflict):
+class LockContentionError(Conflict, OntologyError):
     """Another writer held the write lock for as long as we were ready to wait. Nothing was changed."""
 
-    exit_code = 6
 
-
-class LeaseExpiredError(OntologyError, Conflict):
+class LeaseExpiredError(Conflict, OntologyError):
     """This writer's hold on the write lock ran out, or somebody else has it now. Nothing was changed."""
 
-    exit_code = 6
 
-
-class HeadMismatchError(OntologyError, Conflict):
+class HeadMismatchError(Conflict, OntologyError):
     """Another commit came first. The difference must be worked out again."""
 
-    exit_code = 6
 
-
-class StorageBackendError(OntologyError, StorageError):
+class StorageBackendError(StorageError, OntologyError):
     """What is stored cannot be used: an unknown or other engine, foreign data, damage."""
 
-    exit_code = 5
 
-
-class UninitializedStorageError(OntologyError, NotFound):
+class UninitializedStorageError(NotFound, OntologyError):
     """There is no typed store at this place, and none was to be made."""
-
-    exit_code = 5
 
     def __init__(self, uri: str) -> None:
         super().__init__(f"there is no typed store at {uri!r}", hint="make one with onto init, or open a Session on it")
         self.uri = uri
 
 
-class UnknownCommitError(OntologyError, NotFound):
+class UnknownCommitError(NotFound, OntologyError):
     """There is no such commit. `head` is the newest one, if that was looked at."""
-
-    exit_code = 5
 
     def __init__(self, commit_id: Any, head: int | None = None) -> None:
         newest = "" if head is None else f": the newest is {head}" if head else ": nothing has been committed yet"

@@ -24,10 +24,8 @@ _TRIES = 5
 _NAMED = 10
 
 
-class ImportConflictError(OntologyError, Conflict):
+class ImportConflictError(Conflict, OntologyError):
     """Rows are there already and say something else. `keys` has the type and the key of each."""
-
-    exit_code = 6
 
     def __init__(self, keys: Sequence[tuple[str, Any]]) -> None:
         self.keys = tuple(keys)

@@ -4,42 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import ExecutionFailure, OntolakeError, UsageFailure
 
 
 class SparkError(OntolakeError):
     """Spark is missing or cannot start."""
 
 
-class PipelineError(OntolakeError):
+class PipelineError(UsageFailure):
     """A pipeline is not well-formed, or its module cannot be used."""
 
-    exit_code = 2
 
-
-class SourceError(OntolakeError):
+class SourceError(ExecutionFailure):
     """A source is missing, or lacks what the pipeline asks of it. `source` is its name."""
-
-    exit_code = 4
 
     def __init__(self, source: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"source {source}: {message}", hint=hint)
         self.source = source
 
 
-class TooManyRejectedError(OntolakeError):
+class TooManyRejectedError(ExecutionFailure):
     """More rows were bad than a run may have. Nothing was published; the rows are in the quarantine."""
 
-    exit_code = 4
 
-
-class ExpectationError(OntolakeError):
+class ExpectationError(ExecutionFailure):
     """The staged state is not what the pipeline expects. Nothing was published. `failed` has all that failed.
 
     What was published to a branch for being looked at is still there; `branch` is its name.
     """
-
-    exit_code = 4
 
     def __init__(self, failed: Sequence[str], *, branch: str | None = None) -> None:
         hint = "onto pipeline status names the report with the details; correct the sources or the expectation"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import ConflictFailure
 
 
-class StreamError(OntolakeError):
+class StreamError(ConflictFailure):
     """A stream cannot go on without publishing twice or leaving something out. `stream` is its name."""
-
-    exit_code = 6
 
     def __init__(self, stream: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"stream {stream!r}: {message}", hint=hint)

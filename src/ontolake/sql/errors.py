@@ -9,16 +9,24 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
-from ontolake.errors import AlreadyExists, Conflict, Invalid, NotFound, OntolakeError
+from ontolake.errors import (
+    AlreadyExists,
+    Conflict,
+    ConflictFailure,
+    ExecutionFailure,
+    Invalid,
+    NotFound,
+    SchemaFailure,
+    UsageFailure,
+)
 
 LISTING = "\\d in onto sql lists the tables; in Python Database.catalog() has them"
 """What to do where PostgreSQL has tables of tables."""
 
 
-class SqlError(OntolakeError):
+class SqlError(ExecutionFailure):
     """The root of all errors of SQL."""
 
-    exit_code = 4
     default_state: ClassVar[str] = "XX000"
 
     def __init__(
@@ -29,10 +37,9 @@ class SqlError(OntolakeError):
         self.position = position
 
 
-class SqlSyntaxError(SqlError, ValueError):
+class SqlSyntaxError(UsageFailure, SqlError, ValueError):
     """The statement cannot be read."""
 
-    exit_code = 2
     default_state = "42601"
 
 
@@ -45,14 +52,12 @@ class UnsupportedError(SqlError):
 class UnknownNameError(SqlError, NotFound):
     """A database, schema, table, column or index is not there."""
 
-    exit_code = 4
     default_state = "42P01"
 
 
 class DuplicateNameError(SqlError, AlreadyExists):
     """A database, schema, table, column or index of this name is there already."""
 
-    exit_code = 4
     default_state = "42P07"
 
 
@@ -91,10 +96,9 @@ class NotNullError(ConstraintError):
     default_state = "23502"
 
 
-class UniqueError(ConstraintError):
+class UniqueError(ConflictFailure, ConstraintError):
     """A row of this key is there already."""
 
-    exit_code = 6
     default_state = "23505"
 
 
@@ -102,24 +106,21 @@ class CheckError(ConstraintError):
     default_state = "23514"
 
 
-class SerializationError(SqlError, Conflict):
+class SerializationError(Conflict, SqlError):
     """Somebody else has committed in between: roll back, read again, try again."""
 
-    exit_code = 6
     default_state = "40001"
 
 
 class TransactionError(SqlError, Invalid):
     """The statement does not fit the state of the transaction."""
 
-    exit_code = 4
     default_state = "25000"
 
 
-class LayoutError(SqlError, Invalid):
+class LayoutError(SchemaFailure, SqlError, Invalid):
     """The database does not hold SQL tables, or in a layout that this version does not know."""
 
-    exit_code = 3
     default_state = "58P01"
 
     def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:

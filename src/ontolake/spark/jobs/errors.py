@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ontolake.errors import OntolakeError
+from ontolake.errors import UsageFailure
 
 
-class JobError(OntolakeError, ValueError):
+class JobError(UsageFailure, ValueError):
     """A job is asked of a store that has no use for it. The hint says which do."""
 
-    exit_code = 2
