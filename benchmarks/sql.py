@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 from report import Report, Taken, repeated
 
-from ontolake.sql import Database, open_database, vectors
-from ontolake.sql.keys import row_prefix
-from ontolake.sql.schema import MAPPED, PAGE_SIZE
+from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace import vectors
+from ontolake.sql.keyspace.keys import row_prefix
+from ontolake.sql.keyspace.layout import MAPPED, PAGE_SIZE
 from ontolake.sql.types import BIGINT
 
 COLUMNS = ["order_id", "customer_id", "status", "total_cents", "created_at"]

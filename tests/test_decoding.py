@@ -8,7 +8,7 @@ import sys
 import pytest
 
 MODULES = [
-    "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog",
+    "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog.records",
     "ontolake.ontology.repository.s3.layout", "ontolake.ontology.repository.s3.queue_layout",
     "ontolake.ontology.parallel_attach", "ontolake.ontology.events.copying", "ontolake.ontology.import_lines",
 ]  # fmt: skip

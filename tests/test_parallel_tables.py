@@ -323,7 +323,7 @@ def test_ranges_in_databases_of_their_own_come_first(tmp_path: Path) -> None:
     place.put(*(thing(n) for n in range(200)))
     with open_database(place.url) as database:
         table = database.catalog().by_full_name[place.table]
-        from ontolake.sql import keys
+        from ontolake.sql.keyspace import keys
 
         middle = table.prefix + keys.element(table.key_types[0].kind, "t000150")
         database.ranges.split(middle)

@@ -11,7 +11,9 @@ from marking import slow_after
 from sql_work import work
 
 from ontolake.errors import Invalid
-from ontolake.sql import Database, keyspace, open_database, partials
+from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace import versions
+from ontolake.sql.plan import partials
 
 COUNT = 3000
 
@@ -50,7 +52,7 @@ QUERIES = [
 def test_an_aggregate_in_parts_is_that_of_the_whole(sql: str, whole: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     values = (COUNT // 2,) * sql.count("?")
     expected = whole.query(sql, values)
-    monkeypatch.setattr(keyspace, "BATCH", 100)
+    monkeypatch.setattr(versions, "BATCH", 100)
     monkeypatch.setattr(partials, "ROWS", 250)
     found = whole.query(sql, values)
     assert found.to_pylist() == expected.to_pylist()
@@ -66,7 +68,7 @@ def whole() -> Any:
 
 def test_an_aggregate_in_parts_holds_one_part_at_a_time(whole: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     whole.query("SELECT max(d), max(g) FROM t")
-    monkeypatch.setattr(keyspace, "BATCH", 50)
+    monkeypatch.setattr(versions, "BATCH", 50)
     monkeypatch.setattr(partials, "ROWS", 100)
     sizes: list[int] = []
     groups = partials.groups

@@ -14,7 +14,8 @@ from marking import slow_after
 from sql_program import STEPS, KillAt, describe, open_for_program, start_child
 
 from ontolake import faults
-from ontolake.sql import Database, UniqueError, indexing
+from ontolake.sql import Database, UniqueError
+from ontolake.sql.write import index_builds
 
 PLACES = {"native": "{}/t.db", "pages": "file://{}/t.db"}
 SWEEPS = [*(("native", first, 40) for first in range(40)), ("pages", 0, 9)]
@@ -107,7 +108,7 @@ def fill(db: Database, count: int = 300) -> None:
 
 
 def test_rows_written_while_an_index_is_built_are_in_it_once(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "PAGE", 50)
+    monkeypatch.setattr(index_builds, "PAGE", 50)
     fill(db)
     states = []
     changes = iter([
@@ -133,7 +134,7 @@ def test_rows_written_while_an_index_is_built_are_in_it_once(db: Database, monke
 
 
 def test_a_build_that_fails_leaves_no_index(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "PAGE", 50)
+    monkeypatch.setattr(index_builds, "PAGE", 50)
     fill(db)
     db.execute("UPDATE t SET a = 5 WHERE id = 280")
     with pytest.raises(UniqueError):
@@ -156,11 +157,11 @@ def test_an_index_whose_builder_died_is_dropped_when_the_database_is_opened(
         if step == "sql: index page filled":
             raise Died
 
-    monkeypatch.setattr(indexing, "PAGE", 50)
-    monkeypatch.setattr(indexing, "drop", lambda *given: None)  # as if the process had not come to it
-    monkeypatch.setattr(indexing, "me", lambda: f"{indexing.socket.gethostname()}/999999999")
+    monkeypatch.setattr(index_builds, "PAGE", 50)
+    monkeypatch.setattr(index_builds, "drop", lambda *given: None)  # as if the process had not come to it
+    monkeypatch.setattr(index_builds, "me", lambda: f"{index_builds.socket.gethostname()}/999999999")
     with open_for_program(native_place) as db:
-        indexing.PAGE = 50
+        index_builds.PAGE = 50
         fill(db)
         with faults.arm(die), pytest.raises(Died):
             db.execute("CREATE INDEX by_a ON t (a)")

@@ -8,7 +8,8 @@ import apsw
 import pyarrow as pa
 import pytest
 
-from ontolake.sql import Database, types, vectors
+from ontolake.sql import Database, types
+from ontolake.sql.keyspace import vectors
 
 TABLES = """CREATE TABLE {} (id {type} PRIMARY KEY, a {type}, s TEXT);"""
 CONDITIONS = ["t.id = u.id", "t.a = u.a", "t.id = u.a", "t.id < u.id", "t.s = u.s AND t.id = u.id"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from marking import examples
 
 from ontolake.errors import Corruption
-from ontolake.sql import keys, rows, vectors
+from ontolake.sql.keyspace import keys, rows, vectors
 from ontolake.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, TEXT, TIMESTAMP, Kind, Type, decimal
 
 ALL = [BOOLEAN, BIGINT, TEXT, TIMESTAMP, decimal(38, 4), DOUBLE, DATE, BYTES]

@@ -16,7 +16,8 @@ from sql_work import work
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Branched, ChangeKind, Maintained, Ref, Versioned
-from ontolake.sql import Database, SqlError, keyspace, nodes, open_database
+from ontolake.sql import Database, SqlError, open_database
+from ontolake.sql.keyspace import nodes, versions
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 400))
@@ -65,7 +66,7 @@ def test_every_version_can_be_read_in_every_way(everywhere: Database) -> None:
 
 @pytest.mark.parametrize("size", slow_after(2, [7, 256, 1, 64, 1000]))
 def test_batches_of_any_size_are_all_there_is(db: Database, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(keyspace, "BATCH", size)
+    monkeypatch.setattr(versions, "BATCH", size)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); CREATE TABLE u (id BIGINT PRIMARY KEY)")
     db.execute("CREATE INDEX i ON t (v)")
     db.bulk_load("t", pa.table({"id": range(256), "v": [str(n % 9) for n in range(256)]}))

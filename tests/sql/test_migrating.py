@@ -12,7 +12,8 @@ import pytest
 
 from ontolake import faults
 from ontolake.history import ChangeKind
-from ontolake.sql import CheckError, Database, NotNullError, SqlError, UniqueError, indexing
+from ontolake.sql import CheckError, Database, NotNullError, SqlError, UniqueError
+from ontolake.sql.write import index_builds
 
 
 def everything(db: Database) -> list[Any]:
@@ -88,7 +89,7 @@ def test_values_become_those_of_the_new_type(
 
 def filled(db: Database, monkeypatch: pytest.MonkeyPatch) -> int:
     """A table of several pages. Returns its version."""
-    monkeypatch.setattr(indexing, "PAGE", 40)
+    monkeypatch.setattr(index_builds, "PAGE", 40)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT NOT NULL CHECK (n >= 0), s TEXT DEFAULT '5', "
                "UNIQUE (n))")
     db.execute("CREATE INDEX by_s ON t (s) INCLUDE (n); CREATE INDEX by_both ON t (n DESC, s)")
@@ -216,7 +217,7 @@ def test_an_index_that_is_being_built_is_whole_or_not_there(
 
 
 def test_random_migrations_are_those_of_plain_rows(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "PAGE", 16)
+    monkeypatch.setattr(index_builds, "PAGE", 16)
     rng = random.Random(11)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, c BIGINT, d BIGINT); CREATE INDEX i ON t (c, d)")
     now: dict[Any, tuple[Any, Any]] = {}

@@ -13,7 +13,7 @@ from lowered import lower
 from marking import slow_after
 
 from ontolake.sql import Database, UniqueError, open_database
-from ontolake.sql.caching import ROOM
+from ontolake.sql.catalog.column_cache import ROOM
 
 PLACES = {"native": "{}/t.db", "pages": "file://{}/p.db"}
 WORDS = ["", "a", "b", "aa", "ab", "zebra", "ÄÖ", "x'y", "10", "a\x01b"]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from ontolake.sql import Database, SqlError, executing, open_database
-from ontolake.sql.parsing import parse_expression
+from ontolake.sql import Database, SqlError, open_database
+from ontolake.sql.plan import execution
+from ontolake.sql.syntax.statements import parse_expression
 
 MOST = 2**63 - 1
 
@@ -125,8 +126,8 @@ def test_arithmetic_is_that_of_whole_numbers_or_refused(text: str, a: int, b: in
     expected = value(parse_expression(text))
     rows = {"t0": pa.table({"a": pa.array([a]), "b": pa.array([b]), "c": pa.array([c])})}
     if fits:
-        assert executing.run(tree, rows).column(0).to_pylist() == [expected]
+        assert execution.run(tree, rows).column(0).to_pylist() == [expected]
     else:
         with pytest.raises(SqlError) as raised:
-            executing.run(tree, rows)
+            execution.run(tree, rows)
         assert raised.value.sqlstate == "22003"

@@ -9,7 +9,8 @@ import pytest
 from marking import slow_after
 from sql_work import work
 
-from ontolake.sql import Database, keyspace, open_database
+from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace import versions
 
 COUNT = 20_000
 
@@ -132,7 +133,7 @@ def test_a_limit_in_the_order_of_keys_reads_no_more_than_it_gives(filled: Databa
 def test_a_limit_that_keys_cannot_answer_stops_when_it_is_met(
     filled: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyspace, "BATCH", 500)
+    monkeypatch.setattr(versions, "BATCH", 500)
     most = work(filled, lambda: filled.query("SELECT * FROM t"))
     for sql, told, expected in (
         ("SELECT id FROM t WHERE x > 10 LIMIT 3", "until the LIMIT is met", [31, 32, 33]),
@@ -186,7 +187,7 @@ def changed() -> Any:
 def test_the_first_and_last_rows_of_the_past_are_found_without_the_others(
     changed: Database, monkeypatch: pytest.MonkeyPatch, rest: str, expected: list[int]
 ) -> None:
-    monkeypatch.setattr(keyspace, "BATCH", 500)
+    monkeypatch.setattr(versions, "BATCH", 500)
     whole = work(changed, lambda: changed.query("SELECT * FROM t", as_of=2))
     assert changed.query(f"SELECT id FROM t {rest}", as_of=2).to_pydict() == {"id": expected}
     assert work(changed, lambda: changed.query(f"SELECT id FROM t {rest}", as_of=2)) < whole // 8
@@ -194,7 +195,7 @@ def test_the_first_and_last_rows_of_the_past_are_found_without_the_others(
 
 @pytest.mark.slow
 def test_rows_of_any_version_come_in_order(changed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyspace, "BATCH", 64)
+    monkeypatch.setattr(versions, "BATCH", 64)
     for at in (2, 3, 4, 5, 6, None):
         rows = sorted(changed.query("SELECT id, v FROM t", as_of=at).to_pylist(), key=lambda row: row["id"])
         for where, wanted in (("", rows), ("WHERE v < -100 ", [row for row in rows if row["v"] < -100])):

@@ -15,8 +15,9 @@ from sql_work import work
 from ontolake import faults
 from ontolake.cli import main
 from ontolake.errors import AlreadyExists, Invalid, NotFound
-from ontolake.sql import Database, SqlError, keys, open_database
-from ontolake.sql.branches import Branches
+from ontolake.sql import Database, SqlError, open_database
+from ontolake.sql.history.branches import Branches
+from ontolake.sql.keyspace import keys
 from ontolake.sql.types import BIGINT
 
 PLACES = {

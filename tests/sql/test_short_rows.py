@@ -20,9 +20,9 @@ from marking import examples
 
 from ontolake.errors import Corruption, Invalid
 from ontolake.sql import Database, SqlError, open_database
-from ontolake.sql.rows import decode_payload, encode_row, split_row
+from ontolake.sql.keyspace.rows import decode_payload, encode_row, split_row
 from ontolake.sql.types import Kind
-from ontolake.sql.writing import Rows
+from ontolake.sql.write.rows import Rows
 
 GOLDEN = Path(__file__).parent / "golden/short-rows.db.gz"
 DEFINED = "CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL DEFAULT 7, b TEXT, c INT DEFAULT 3 CHECK (c > 0))"

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from marking import slow_after
 
-from ontolake.sql import Database, SqlError, UniqueError, keys, parallel_splits
-from ontolake.sql.rows import TOMBSTONE
+from ontolake.sql import Database, SqlError, UniqueError, splits
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.rows import TOMBSTONE
 
 EXAMPLE = """
 CREATE DATABASE app;
@@ -110,8 +111,8 @@ def test_moments_with_a_zone_are_kept_in_utc(everywhere: Database) -> None:
     everywhere.bulk_load("z", pa.table({"id": [9], "at": pa.array([nine], pa.timestamp("us", "Europe/Berlin"))}))
     assert everywhere.execute("SELECT id FROM z WHERE at = ? ORDER BY id", (nine,)).fetchall() == [(1,), (2,), (9,)]
     assert list(everywhere.verify()) == []
-    shown = parallel_splits.shown(everywhere.query("SELECT * FROM z"))
-    assert shown.schema.types[1:] == [parallel_splits.MOMENT] * 2, "workers see them the same way"
+    shown = splits.shown(everywhere.query("SELECT * FROM z"))
+    assert shown.schema.types[1:] == [splits.MOMENT] * 2, "workers see them the same way"
     with pytest.raises(SqlError) as raised:
         everywhere.execute("INSERT INTO z (id, at) VALUES (5, '2026-02-11 10:00:00+99')")
     assert raised.value.sqlstate == "22007"

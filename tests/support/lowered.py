@@ -7,9 +7,10 @@ from importlib import import_module
 import pytest
 
 SQL = {
-    "writing.FEW": 2, "planning.FEW": 2, "keyspace.BATCH": 5, "keyspace._MANY": 3, "access.MAX_SPANS": 3,
-    "access.INDEX_LIMIT": 6, "joining.FEW_KEYS": 4, "joining._MANY_ROWS": 2, "indexing.PAGE": 3, "commits._PAGE": 2,
-    "differing._PAGE": 3, "partials.ROWS": 4, "executing._BIG": 3, "transactions._CATALOGS": 2,
+    "write.rows.FEW": 2, "plan.queries.FEW": 2, "keyspace.versions.BATCH": 5, "keyspace.versions._MANY": 3,
+    "plan.access.MAX_SPANS": 3, "plan.access.INDEX_LIMIT": 6, "plan.joins.FEW_KEYS": 4, "plan.joins._MANY_ROWS": 2,
+    "write.index_builds.PAGE": 3, "history.commits._PAGE": 2, "history.differences._PAGE": 3, "plan.partials.ROWS": 4,
+    "plan.execution._BIG": 3, "transactions._CATALOGS": 2,
 }  # fmt: skip
 """Rows encoded one by one, rows and keys of a batch, keys of an access, rows of a page of an index, catalogs kept."""
 ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLACES": 12, "pages._FETCHED": 3,
@@ -26,7 +27,7 @@ def lower(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Set the thresholds of these packages low until the test ends."""
     for package in packages:
         for name, value in {"sql": SQL, "engine": ENGINE, "storage": STORAGE}[package].items():
-            module, _, constant = name.partition(".")
+            module, _, constant = name.rpartition(".")
             found = import_module(f"ontolake.{package}.{module}")
             assert getattr(found, constant) > value, f"{package}.{name} is not lowered"
             monkeypatch.setattr(found, constant, value)

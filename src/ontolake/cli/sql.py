@@ -61,8 +61,8 @@ def sql(
 
 def _ranges(url: str, out: Out) -> None:
     """Which database holds which keys."""
-    from ontolake.sql.homes import resolved
-    from ontolake.sql.ranges import described
+    from ontolake.sql.keyspace.homes import resolved
+    from ontolake.sql.keyspace.ranges import described
 
     with _open(url, "main", None, readonly=True) as opened:
         found = [(each, described(each.start, opened.catalog()), resolved(url, each.url) if each.url else url)
@@ -83,7 +83,7 @@ def _open(url: str, branch: str, database: str | None, *, readonly: bool) -> Dat
 
 
 def _only_reads(text: str) -> bool:
-    from ontolake.sql.parsing import parse
+    from ontolake.sql.syntax.statements import parse
 
     return all(statement.kind in ("select", "explain") for statement in parse(text))
 
@@ -100,7 +100,7 @@ def _run(opened: Database, text: str, as_of: str | None) -> Result:
 
 def each_result(opened: Database, text: str) -> Iterator[Result]:
     """What each statement of a text gives, as soon as it was run. Raises `SqlError`, also if there is no statement."""
-    from ontolake.sql.parsing import parse
+    from ontolake.sql.syntax.statements import parse
 
     statements = [statement.sql for statement in parse(text)]
     yield from map(opened.execute, statements or [text])

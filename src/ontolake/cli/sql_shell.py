@@ -17,7 +17,7 @@ from ontolake.urls import detect
 
 if TYPE_CHECKING:
     from ontolake.sql import Database
-    from ontolake.sql.catalog import Table
+    from ontolake.sql.catalog.records import Table
 
 HELP = """\
 \\d, \\dt       the tables              \\timing       show how long statements take
@@ -61,7 +61,7 @@ class Shell:
 
     def run(self) -> int:
         """Talk. An error is shown and the talk goes on. Returns the exit code: that of the first error of a script."""
-        from ontolake.sql.parsing import is_whole
+        from ontolake.sql.syntax.statements import is_whole
 
         interactive = sys.stdin.isatty()
         if interactive:

@@ -15,19 +15,21 @@ from sqlglot import exp
 from ontolake.errors import Invalid
 from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot
 from ontolake.history import Commit as HistoryCommit
-from ontolake.sql import commits, differing, indexing, loading, maintaining
-from ontolake.sql.branches import MAIN, Branches
-from ontolake.sql.caching import ROOM
-from ontolake.sql.catalog import Catalog, Table
-from ontolake.sql.ddl import DEFAULT_SCHEMA, Definer
-from ontolake.sql.dml import Changer
+from ontolake.sql import maintenance
+from ontolake.sql.catalog.column_cache import ROOM
+from ontolake.sql.catalog.records import Catalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
-from ontolake.sql.moments import Moment
-from ontolake.sql.parsing import Parameters, Statement, constant, name_of, parse, parse_one
-from ontolake.sql.planning import Plan, find_in
-from ontolake.sql.ranges import Ranges
+from ontolake.sql.history import commits, differences
+from ontolake.sql.history.branches import MAIN, Branches
+from ontolake.sql.history.snapshots import Moment
+from ontolake.sql.keyspace.ranges import Ranges
+from ontolake.sql.plan.queries import Plan, find_in
 from ontolake.sql.results import Result
+from ontolake.sql.syntax.statements import Parameters, Statement, constant, name_of, parse, parse_one
 from ontolake.sql.transactions import Session
+from ontolake.sql.write import bulk, index_builds
+from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
+from ontolake.sql.write.dml import Changer
 
 Version = int | str | datetime
 """A moment: the number of a commit, or a time, as text or `datetime`; a time without a zone is UTC."""
@@ -70,7 +72,7 @@ class Database:
         self.branches = Branches(url)
         self.ranges = Ranges(self._session)
         if not readonly:
-            indexing.clean_up(self._session)
+            index_builds.clean_up(self._session)
 
     def __enter__(self) -> Database:
         return self
@@ -232,7 +234,7 @@ class Database:
     def _define(self, statement: Statement) -> Result:
         tree = statement.tree
         if isinstance(tree, exp.Create) and str(tree.kind).upper() == "INDEX":
-            indexing.create(self._session, statement, self.database, self.schema)
+            index_builds.create(self._session, statement, self.database, self.schema)
             return Result("CREATE INDEX", 0)
         with self._session.writing(statement.sql) as transaction:
             definer = Definer(self._session, transaction, statement, self.database, self.schema)
@@ -270,7 +272,7 @@ class Database:
         """
         with self._session.writing(f"-- bulk load into {table}") as transaction:
             found = self._named(table, self._session.fresh_catalog(transaction))
-            return loading.load(self._session, transaction, found, data)
+            return bulk.load(self._session, transaction, found, data)
 
     def _named(self, table: str, catalog: Catalog) -> Table:
         statement = parse_one(f"SELECT * FROM {table}")
@@ -327,22 +329,22 @@ class Database:
         Raises `NotFound` for a version that is no longer kept.
         """
         if not all(isinstance(each, Moment) and each.url == self.url for each in (before, after)):
-            return differing.compared(before, after)
+            return differences.compared(before, after)
         same = before.branch == after.branch
         known = [Branch(before.branch, 0)] if same else self.branches.list()
-        return differing.differences(self._on, known, before, after)
+        return differences.differences(self._on, known, before, after)
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together: rows, and index entries that do not match them."""
-        return maintaining.verify(self._session)
+        return maintenance.verify(self._session)
 
     def retain(self, version: int) -> None:
         """Give up what came before a version: it cannot be read any more, and `gc` removes it. Never goes back."""
-        maintaining.retain(self._session, version)
+        maintenance.retain(self._session, version)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove, or count, the versions that nothing that is retained needs."""
-        return maintaining.gc(self._session, dry_run=dry_run)
+        return maintenance.gc(self._session, dry_run=dry_run)
 
     @contextmanager
     def _on(self, branch: str | None) -> Iterator[Session]:

@@ -17,8 +17,8 @@ import pyarrow as pa
 from ontolake.errors import Conflict, OntolakeError
 from ontolake.sql import errors
 from ontolake.sql.database import Database, open_database
-from ontolake.sql.parsing import Parameters, parse_one
 from ontolake.sql.results import Result
+from ontolake.sql.syntax.statements import Parameters, parse_one
 
 apilevel = "2.0"
 threadsafety = 1

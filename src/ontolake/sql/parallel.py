@@ -31,15 +31,15 @@ from ontolake.parallel import (
     read_by_table,
     without_past,
 )
-from ontolake.sql.access import choose
-from ontolake.sql.branches import MAIN
-from ontolake.sql.catalog import Table
-from ontolake.sql.commits import newest_first
+from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import nearest
-from ontolake.sql.keyspace import Span
-from ontolake.sql.loading import upsert
-from ontolake.sql.parallel_splits import KeySpans, VersionRange, conditions, cuts, public_schema
+from ontolake.sql.history.branches import MAIN
+from ontolake.sql.history.commits import newest_first
+from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.plan.access import choose
+from ontolake.sql.splits import KeySpans, VersionRange, conditions, cuts, public_schema
 from ontolake.sql.transactions import Session
+from ontolake.sql.write.bulk import upsert
 
 if TYPE_CHECKING:
     import apsw

@@ -33,7 +33,7 @@ class Result:
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         if self._table is None:
-            from ontolake.sql.vectors import stored_array
+            from ontolake.sql.keyspace.vectors import stored_array
 
             rows = self._stored or ()
             arrays = [stored_array(type, [row[n] for row in rows]) for n, type in enumerate(self._types)]

@@ -20,13 +20,13 @@ import numpy as np
 from ontolake import faults
 from ontolake.engine.failing import told
 from ontolake.errors import Corruption, Invalid, NotFound, OntolakeError
-from ontolake.sql import homes, ranges
-from ontolake.sql.caching import Columns
-from ontolake.sql.catalog import Catalog
+from ontolake.sql.catalog.column_cache import Columns
+from ontolake.sql.catalog.records import Catalog
 from ontolake.sql.errors import LayoutError, SerializationError, SqlError, TransactionError, UnknownNameError
-from ontolake.sql.ranges import Part, Range, Routed
-from ontolake.sql.schema import LAYOUT, MAPPED, NEWEST
-from ontolake.sql.vectors import Strings
+from ontolake.sql.keyspace import homes, ranges
+from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST
+from ontolake.sql.keyspace.ranges import Part, Range, Routed
+from ontolake.sql.keyspace.vectors import Strings
 
 _STATE = f"SELECT ddl, floor, {NEWEST}"
 _BEGUN = f"SELECT ddl, (SELECT count(*) FROM range), {NEWEST}"

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from ontolake import faults
-from ontolake.sql import Database, indexing, open_database
-from ontolake.sql.keys import encode_tuple, row_prefix
+from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace.keys import encode_tuple, row_prefix
 from ontolake.sql.types import BIGINT
+from ontolake.sql.write import index_builds
 
 Step = Callable[[Database], Any]
 
@@ -80,7 +81,7 @@ STEPS: list[Step] = [
 
 
 def open_for_program(url: str, **options: Any) -> Database:
-    indexing.PAGE = 30  # so that indexes are built in several pages
+    index_builds.PAGE = 30  # so that indexes are built in several pages
     return open_database(url, synchronous="NORMAL", **options)
 
 

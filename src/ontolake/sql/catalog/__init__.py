@@ -1,0 +1,3 @@
+"""What tables there are. `records` has the catalog and its entries, `coercion` fits values to the types of columns,
+`column_cache` keeps decoded columns of whole tables.
+"""

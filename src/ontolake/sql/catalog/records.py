@@ -1,0 +1,313 @@
+"""What tables there are: the records of the catalog, and a catalog as it was at one version.
+
+Records are ordinary keys, so the catalog has the same history as the rows, and changes in the same commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from ontolake.decoding import learn
+from ontolake.errors import Corruption
+from ontolake.sql.errors import LISTING, UnknownNameError, nearest
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.rows import LIVE, decode_row
+from ontolake.sql.keyspace.vectors import Wanted
+from ontolake.sql.keyspace.versions import Keyspace, Span
+from ontolake.sql.types import Stored, Type
+
+
+class DatabaseMeta(msgspec.Struct, frozen=True):
+    db_id: int
+    db_name: str
+    owner: str
+    created_at: datetime
+
+
+class SchemaMeta(msgspec.Struct, frozen=True):
+    schema_id: int
+    db_id: int
+    schema_name: str
+    created_at: datetime
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A condition that no row may make false."""
+
+    name: str
+    sql: str
+
+
+class TableMeta(msgspec.Struct, frozen=True):
+    table_id: int
+    db_id: int
+    schema_id: int
+    table_name: str
+    primary_key_column_ids: tuple[int, ...]
+    created_at: datetime
+    next_column_id: int = 1
+    next_index_id: int = 1
+    checks: tuple[Check, ...] = ()
+    key_name: str = ""
+    """What the primary key is called, if not as the table with `_pkey` behind."""
+
+
+class ColumnMeta(msgspec.Struct, frozen=True, dict=True):
+    """A column. `absent` is a row of one column: what older rows read as. A dropped one stays, so that its id does."""
+
+    column_id: int
+    table_id: int
+    name: str
+    logical_type: Type
+    nullable: bool
+    default_expr: str | None
+    ordinal: int
+    absent: bytes | None = None
+    dropped: bool = False
+
+    @cached_property
+    def absent_value(self) -> Stored:
+        return None if self.absent is None else decode_row([self.logical_type.kind], self.absent)[0]
+
+    @property
+    def type(self) -> Type:
+        return self.logical_type
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        return Wanted(self.column_id - 1, self.logical_type, self.absent_value)
+
+
+PUBLIC, WRITE_ONLY, DROPPED = "public", "write-only", "dropped"
+
+
+class IndexMeta(msgspec.Struct, frozen=True):
+    """An index. While it is `write-only` it is kept right but not read; a dropped one stays, so that its id does."""
+
+    index_id: int
+    table_id: int
+    name: str
+    column_ids: tuple[int, ...]
+    unique: bool
+    created_at: datetime
+    desc: tuple[bool, ...]
+    include_ids: tuple[int, ...] = ()
+    state: str = PUBLIC
+    constraint: bool = False
+    builder: str = ""
+    """Which process is building it."""
+
+
+Record = DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta
+R = TypeVar("R", DatabaseMeta, SchemaMeta, TableMeta, ColumnMeta, IndexMeta)
+
+_RECORDS: dict[int, type[DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta]] = {
+    keys.DATABASE: DatabaseMeta, keys.SCHEMA: SchemaMeta, keys.TABLE: TableMeta, keys.COLUMN: ColumnMeta,
+    keys.INDEX: IndexMeta,
+}  # fmt: skip
+learn(*_RECORDS.values())
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def entries_of(record: Record) -> list[tuple[bytes, bytes]]:
+    """The keys and values that a record is kept under: itself, and its name where names lead to ids."""
+    value = LIVE + msgspec.json.encode(record)
+    if isinstance(record, DatabaseMeta):
+        return [(keys.meta_key(keys.DATABASE, record.db_id), value),
+                (keys.name_key(keys.DATABASE_NAME, name=record.db_name), _id(record.db_id))]  # fmt: skip
+    if isinstance(record, SchemaMeta):
+        return [(keys.meta_key(keys.SCHEMA, record.db_id, record.schema_id), value),
+                (keys.name_key(keys.SCHEMA_NAME, record.db_id, name=record.schema_name), _id(record.schema_id))]
+    if isinstance(record, TableMeta):
+        return [(keys.meta_key(keys.TABLE, record.db_id, record.schema_id, record.table_id), value),
+                (keys.name_key(keys.TABLE_NAME, record.db_id, record.schema_id, name=record.table_name),
+                 _id(record.table_id))]  # fmt: skip
+    if isinstance(record, ColumnMeta):
+        return [(keys.meta_key(keys.COLUMN, record.table_id, record.column_id), value)]
+    return [(keys.meta_key(keys.INDEX, record.table_id, record.index_id), value)]
+
+
+def _id(number: int) -> bytes:
+    return LIVE + number.to_bytes(8, "big")
+
+
+class EntryParts(NamedTuple):
+    """The keys of an index's entries: how they begin, and the types, directions and places of what follows."""
+
+    prefix: bytes
+    types: list[Type]
+    desc: tuple[bool, ...]
+    places: list[int]
+
+
+class Table:
+    """A table as a catalog has it."""
+
+    def __init__(
+        self, meta: TableMeta, database: str, schema: str, columns: Iterable[ColumnMeta], indexes: Iterable[IndexMeta]
+    ) -> None:
+        self.meta = meta
+        self.id = meta.table_id
+        self.name = meta.table_name
+        self.key_name = meta.key_name or f"{meta.table_name}_pkey"
+        self.full_name = f"{database}.{schema}.{meta.table_name}"
+        self.all_columns = sorted(columns, key=lambda column: column.column_id)
+        """By id, those that were dropped too: a column's place in a row is its place in this list."""
+        self.columns = sorted((column for column in self.all_columns if not column.dropped),
+                              key=lambda column: column.ordinal)  # fmt: skip
+        known = list(indexes)
+        self.indexes = [index for index in known if index.state != DROPPED]
+        self.dropped_indexes = [index for index in known if index.state == DROPPED]
+        self.by_name = {column.name: column for column in self.columns}
+        self.by_id = {column.column_id: column for column in self.all_columns}
+        self.place = {column.column_id: number for number, column in enumerate(self.columns)}
+        """Where a column stands among the living ones, by its id."""
+        self.primary_key = [self.by_id[id] for id in meta.primary_key_column_ids]
+        self.key_types = [column.type for column in self.primary_key]
+        self.prefix = keys.row_prefix(self.id)
+        self.span = Span(self.prefix, keys.after(self.prefix))
+        self.kinds = [column.type.kind for column in self.all_columns]
+        self.absent = [column.absent_value for column in self.all_columns]
+        self.key_places = [self.place[column.column_id] for column in self.primary_key]
+        self.places = [self.place.get(column.column_id) for column in self.all_columns]
+        """Where the columns by id stand among the living ones; None for those that were dropped."""
+        self.is_plain = self.places == list(range(len(self.columns)))
+        """Whether the living columns are all there ever were, in that order."""
+        self.required = [(self.place[column.column_id], column) for column in self.columns if not column.nullable]
+        self._entries: dict[int, tuple[IndexMeta, EntryParts]] = {}
+
+    def column(self, name: str, position: int | None = None) -> ColumnMeta:
+        """The column of this name. Raises `UnknownNameError`."""
+        found = self.by_name.get(name)
+        if found is None:
+            raise UnknownNameError(f"{self.full_name} has no column {name}", sqlstate="42703", position=position,
+                                   hint=nearest(name, self.by_name))  # fmt: skip
+        return found
+
+    def entry_parts(self, index: IndexMeta) -> EntryParts:
+        """What the entries of an index are made of."""
+        known = self._entries.get(index.index_id)
+        if known is not None and known[0] is index:  # an index that could not be built may have had the same id
+            return known[1]
+        ids = (*index.column_ids, *self.meta.primary_key_column_ids)
+        desc = (*index.desc, *(False,) * len(self.primary_key))
+        found = EntryParts(keys.entry_prefix(self.id, index.index_id), [self.by_id[id].type for id in ids], desc,
+                           [self.place[id] for id in ids])  # fmt: skip
+        self._entries[index.index_id] = (index, found)
+        return found
+
+    def index(self, name: str) -> IndexMeta | None:
+        return next((index for index in self.indexes if index.name == name), None)
+
+
+class Catalog:
+    """All databases, schemas, tables and indexes at one version."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.databases: dict[str, DatabaseMeta] = {}
+        self.schemas: dict[tuple[int, str], SchemaMeta] = {}
+        self.tables: dict[tuple[int, str], Table] = {}
+        """By schema id and name."""
+        self.by_full_name: dict[str, Table] = {}
+        self.by_id: dict[int, Table] = {}
+
+    @classmethod
+    def read(cls, keyspace: Keyspace, version: int, at: int | None = None) -> Catalog:
+        """The catalog now, or as it was at a version. Raises `Corruption`."""
+        found = cls(version)
+        records: dict[int, list[Record]] = {family: [] for family in _RECORDS}
+        for batch in keyspace.scan(Span(keys.META_START, bytes((keys.DATABASE_NAME,))), at, keys=True):
+            assert batch.keys is not None
+            for key, value in zip(batch.keys.to_list(), batch.values.to_list(), strict=True):
+                records[key[0]].append(_decoded(_RECORDS[key[0]], key, value))
+        found._fill(records)
+        return found
+
+    def _fill(self, records: dict[int, list[Record]]) -> None:
+        columns: dict[int, list[ColumnMeta]] = {}
+        indexes: dict[int, list[IndexMeta]] = {}
+        databases: dict[int, DatabaseMeta] = {}
+        schemas: dict[int, SchemaMeta] = {}
+        tables: list[TableMeta] = []
+        for record in (record for family in sorted(records) for record in records[family]):
+            match record:
+                case DatabaseMeta():
+                    databases[record.db_id] = self.databases[record.db_name] = record
+                case SchemaMeta():
+                    schemas[record.schema_id] = self.schemas[record.db_id, record.schema_name] = record
+                case TableMeta():
+                    tables.append(record)
+                case ColumnMeta():
+                    columns.setdefault(record.table_id, []).append(record)
+                case IndexMeta():
+                    indexes.setdefault(record.table_id, []).append(record)
+        for meta in tables:
+            schema = schemas[meta.schema_id]
+            table = Table(meta, databases[meta.db_id].db_name, schema.schema_name, columns.get(meta.table_id, ()),
+                          sorted(indexes.get(meta.table_id, ()), key=lambda index: index.index_id))  # fmt: skip
+            self.tables[schema.schema_id, meta.table_name] = table
+            self.by_full_name[table.full_name] = table
+            self.by_id[table.id] = table
+
+    def database(self, name: str, position: int | None = None) -> DatabaseMeta:
+        """The database of this name. Raises `UnknownNameError`."""
+        found = self.databases.get(name)
+        if found is None:
+            raise UnknownNameError(f"there is no database {name}", sqlstate="3D000", position=position,
+                                   hint=nearest(name, self.databases))  # fmt: skip
+        return found
+
+    def schema(self, database: str, name: str, position: int | None = None) -> SchemaMeta:
+        """The schema of this name. Raises `UnknownNameError`."""
+        db = self.database(database, position)
+        found = self.schemas.get((db.db_id, name))
+        if found is None:
+            names = [each for (db_id, each) in self.schemas if db_id == db.db_id]
+            hint = LISTING if name in ("information_schema", "pg_catalog") else nearest(name, names)
+            raise UnknownNameError(f"there is no schema {database}.{name}", sqlstate="3F000", position=position,
+                                   hint=hint)  # fmt: skip
+        return found
+
+    def table(self, database: str, schema: str, name: str, position: int | None = None) -> Table:
+        """The table of this name. Raises `UnknownNameError`."""
+        try:
+            found = self.tables.get((self.schema(database, schema, position).schema_id, name))
+        except UnknownNameError:
+            if self.by_full_name or self.databases:
+                raise
+            found = None  # nothing was ever made here: speak of the table, which is what was asked for
+        if found is None:
+            wanted, names = f"{database}.{schema}.{name}", self.by_full_name
+            close = [each for each in names if each.rsplit(".", 1)[0] == f"{database}.{schema}"]
+            hint = nearest(name, [each.rsplit(".", 1)[1] for each in close]) if close else nearest(wanted, names)
+            raise UnknownNameError(f"there is no table {wanted}", position=position, hint=hint)
+        return found
+
+    def default_database(self) -> str:
+        """The database that is meant where none is named: `main`, or the only one there is."""
+        return next(iter(self.databases)) if len(self.databases) == 1 else "main"
+
+    def find_index(self, name: str, holds: Callable[[Table], bool]) -> tuple[Table, IndexMeta] | None:
+        """The index of this name on one of the tables that are meant."""
+        for table in self.by_full_name.values():
+            if holds(table) and (index := table.index(name)) is not None:
+                return table, index
+        return None
+
+
+def _decoded(kind: type[Record], key: bytes, value: bytes) -> Record:
+    try:
+        if not value.startswith(LIVE):
+            raise msgspec.DecodeError(f"it begins with {value[:2].hex()}")
+        return msgspec.json.decode(value[len(LIVE) :], type=kind)
+    except msgspec.MsgspecError as error:
+        raise Corruption(f"the catalog record {key.hex()} cannot be read: {error}") from error

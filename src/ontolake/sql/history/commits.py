@@ -1,0 +1,100 @@
+"""Commits and what they changed, in the words of `ontolake.history`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ontolake.errors import Invalid, NotFound
+from ontolake.history import Change, Commit, Ref
+from ontolake.sql.catalog.records import Table
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.rows import decode_row
+from ontolake.sql.transactions import unpacked
+
+if TYPE_CHECKING:
+    from ontolake.sql.transactions import Session
+
+_PAGE = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def newest_first(session: Session, since: int | None, until: int | None) -> Iterator[Commit[int]]:
+    """The commits in `(since, until]`. Raises `NotFound` for versions that are not kept."""
+    low, high = _range(session, since, until)
+    while high > low:
+        with session.reading():
+            page: Any = session.connection.execute(
+                'SELECT version, time, statement FROM "commit" WHERE version > ? AND version <= ? '
+                "ORDER BY version DESC LIMIT ?", (low, high, _PAGE)).fetchall()
+        if not page:
+            return
+        for version, moment, statement in page:
+            yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment), None,
+                         {"statement": statement})  # fmt: skip
+        high = page[-1][0] - 1
+
+
+def versions(session: Session, since: int, until: int | None) -> range:
+    """The versions in `(since, until]`. Raises `NotFound` for those that are not kept."""
+    low, high = _range(session, since, until)
+    return range(low + 1, high + 1)
+
+
+def _range(session: Session, since: int | None, until: int | None) -> tuple[int, int]:
+    with session.reading():
+        version, _, floor = session.state()
+    low, high = floor if since is None else since, version if until is None else until
+    for given in (low, high):
+        if not isinstance(given, int) or not floor <= given <= version:
+            raise NotFound(f"there is no version {given!r}", hint=f"versions from {floor} to {version} can be read")
+    return low, high
+
+
+def changes(session: Session, version: int) -> list[Change[int]]:
+    """What one commit did to rows, by table and key. Changes of the catalog are none of rows."""
+    with session.reading():
+        found: Any = session.connection.execute('SELECT keys FROM "commit" WHERE version = ?', (version,)).fetchone()
+        if found is None:
+            return []
+        written = [key for key in unpacked(found[0]) if key[0] == keys.ROW]
+        before, after = session.keyspace.get_many(written, version - 1), session.keyspace.get_many(written, version)
+        old, new = session.catalog(version - 1), session.catalog(version)
+    result = []
+    for key in written:
+        id = int.from_bytes(key[1:9], "big")
+        then, now = old.by_id.get(id), new.by_id.get(id)
+        table = then if now is None or key not in after else now  # a key may be of a type that was changed since
+        if table is None:
+            continue
+        first, last = row_of(then, before.get(key)), row_of(now, after.get(key))
+        if first != last:
+            result.append(Change.of(version, table.full_name, key_of(table, key), first, last))
+    return result
+
+
+def row_of(table: Table | None, value: bytes | None) -> dict[str, Any] | None:
+    """A row as Python values by column name."""
+    if table is None or value is None:
+        return None
+    stored = decode_row(table.kinds, value, table.absent)
+    return {column.name: column.type.load(stored[column.column_id - 1]) for column in table.columns}
+
+
+def key_of(table: Table, key: bytes) -> Any:
+    """A primary key as a Python value, or a tuple of them where it has several columns."""
+    values, _ = keys.decode_tuple(table.key_types, key, len(table.prefix))
+    found = tuple(type.load(value) for type, value in zip(table.key_types, values, strict=True))
+    return found[0] if len(found) == 1 else found
+
+
+def number(ref: Ref) -> int | None:
+    """The version that a user wrote. Raises `Invalid`."""
+    if ref.commit is None:
+        return None
+    if not (ref.commit.isascii() and ref.commit.isdigit() and len(ref.commit) < 19):
+        raise Invalid(f"{ref.commit!r} is not a version", hint="commits are numbered from 1")
+    return int(ref.commit)
+
+

@@ -1,0 +1,114 @@
+"""What lies between two moments: read from the commits that lead from one to the other, not from all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ontolake.history import Branch, Change, Snapshot
+from ontolake.sql.catalog.records import Table
+from ontolake.sql.history.commits import key_of, row_of
+from ontolake.sql.keyspace import keys
+from ontolake.sql.transactions import Session, unpacked
+
+_PAGE = 10_000
+
+
+class On(Protocol):
+    """Gives a session on a branch."""
+
+    def __call__(self, branch: str | None) -> AbstractContextManager[Session]: ...
+
+
+def differences(
+    on: On, branches: Sequence[Branch[int]], before: Snapshot[int], after: Snapshot[int]
+) -> Iterator[Change[int]]:
+    """What turns one moment into another, by table and key."""
+    old, new = _tables(on, before), _tables(on, after)
+    base = _base(branches, before, after)
+    written = _written(on, base, before, after)
+    for name in sorted({*old, *new}):
+        then, now = old.get(name), new.get(name)
+        if written is None or then is None or now is None or _shape(then) != _shape(now):
+            yield from _compared(before, after, name, then is not None, now is not None)
+        else:
+            yield from _looked_up(on, before, after, then, now, [key for key in written if key.startswith(then.prefix)])
+
+
+def _tables(on: On, moment: Snapshot[int]) -> dict[str, Table]:
+    with on(moment.branch) as session, session.reading():
+        return dict(session.catalog(session.check_version(moment.commit)).by_full_name)
+
+
+def _shape(table: Table) -> Any:
+    """What has to be the same for a row that nobody wrote to read the same."""
+    return table.id, [(column.column_id, column.name, column.type, column.absent) for column in table.columns]
+
+
+def _base(branches: Sequence[Branch[int]], before: Snapshot[int], after: Snapshot[int]) -> int:
+    """The newest version that both moments have behind them."""
+    by_name = {branch.name: branch for branch in branches}
+    left, right = _line(by_name, before), _line(by_name, after)
+    return max((min(left[name], right[name]) for name in left if name in right), default=0)
+
+
+def _line(by_name: dict[str, Branch[int]], moment: Snapshot[int]) -> dict[str, int]:
+    """The branches that a moment has its history from, and how far on each."""
+    found: dict[str, int] = {}
+    name: str | None = moment.branch
+    version = moment.commit
+    while name is not None and name in by_name:
+        found[name] = version
+        branch = by_name[name]
+        version = version if branch.base is None else min(version, branch.base)
+        name = branch.parent
+    return found
+
+
+def _written(on: On, base: int, before: Snapshot[int], after: Snapshot[int]) -> list[bytes] | None:
+    """The keys of rows that were written on the way from one moment to the other; None if that is not kept."""
+    found: set[bytes] = set()
+    for moment in (before, after):
+        with on(moment.branch) as session, session.reading():
+            if session.state()[2] > base:
+                return None
+            logged: Any = session.connection.execute(
+                'SELECT keys FROM "commit" WHERE version > ? AND version <= ?', (base, moment.commit))
+            for (blob,) in logged:
+                found.update(key for key in unpacked(blob) if key[0] == keys.ROW)
+    return sorted(found)
+
+
+def _looked_up(
+    on: On, before: Snapshot[int], after: Snapshot[int], then: Table, now: Table, written: Sequence[bytes]
+) -> Iterator[Change[int]]:
+    for begin in range(0, len(written), _PAGE):
+        page = written[begin : begin + _PAGE]
+        with on(before.branch) as session, session.reading():
+            old = session.keyspace.get_many(page, before.commit)
+        with on(after.branch) as session, session.reading():
+            new = session.keyspace.get_many(page, after.commit)
+        for key in page:
+            if old.get(key) != new.get(key):
+                first, last = row_of(then, old.get(key)), row_of(now, new.get(key))
+                if first != last:
+                    yield Change.of(after.commit, now.full_name, key_of(now, key), first, last)
+
+
+def compared(before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
+    """What turns one snapshot into another that shares no history with it: all rows are looked at."""
+    old, new = set(before.tables()), set(after.tables())
+    for name in sorted(old | new):
+        yield from _compared(before, after, name, name in old, name in new)
+
+
+def _compared(
+    before: Snapshot[int], after: Snapshot[int], name: str, was: bool, is_now: bool
+) -> Iterator[Change[int]]:
+    """All rows of a table that is not the same table on both sides."""
+    first = dict(before.rows(name)) if was else {}
+    last = dict(after.rows(name)) if is_now else {}
+    for key in [*last, *(key for key in first if key not in last)]:
+        if first.get(key) != last.get(key):
+            yield Change.of(after.commit, name, key, first.get(key), last.get(key))

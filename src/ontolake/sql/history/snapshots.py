@@ -1,0 +1,61 @@
+"""All tables as they were at one version: a `history.Snapshot`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pyarrow as pa
+
+from ontolake.errors import NotFound
+from ontolake.sql.errors import nearest
+from ontolake.sql.history.commits import key_of, row_of
+from ontolake.sql.plan import scans
+from ontolake.sql.plan.access import Access
+from ontolake.sql.transactions import Session
+
+
+class Moment:
+    """The tables of a branch at a version. Stays the same for as long as it is held."""
+
+    def __init__(
+        self, on: Callable[[str | None], AbstractContextManager[Session]], url: str, branch: str, commit: int
+    ) -> None:
+        self.url = url
+        self.branch = branch
+        self.commit = commit
+        self._on = on
+
+    def tables(self) -> Sequence[str]:
+        """The full names of all tables, sorted."""
+        with self._on(self.branch) as session, session.reading():
+            return sorted(session.catalog(session.check_version(self.commit)).by_full_name)
+
+    def rows(self, table: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Every row with its primary key, by key. Raises `NotFound` for a table that is not there."""
+        with self._on(self.branch) as session, session.reading():
+            found = self._table(session, table)
+            batches = list(session.keyspace.scan(found.span, self.commit, keys=True))
+        stored: list[tuple[bytes, bytes]] = []
+        for batch in batches:
+            assert batch.keys is not None
+            stored += zip(batch.keys.to_list(), batch.values.to_list(), strict=True)
+        stored.sort()
+        for key, value in stored:
+            row = row_of(found, value)
+            assert row is not None
+            yield key_of(found, key), row
+
+    def arrow(self, table: str) -> pa.Table:
+        """All rows as an Arrow table, by no particular order. Raises `NotFound`."""
+        with self._on(self.branch) as session, session.reading():
+            found = self._table(session, table)
+            access = Access("full scan", found, None, [found.span], frozenset())
+            return scans.read_table(session.keyspace, access, found.columns, self.commit)
+
+    def _table(self, session: Session, name: str) -> Any:
+        tables = session.catalog(session.check_version(self.commit)).by_full_name
+        if name not in tables:
+            raise NotFound(f"there is no table {name!r} at version {self.commit}", hint=nearest(name, tables))
+        return tables[name]

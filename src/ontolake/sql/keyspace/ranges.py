@@ -1,0 +1,362 @@
+"""Ranges: which database holds which part of the keyspace.
+
+The routing table is in the main database. A range goes from its start up to the start of the next one; its keys are in
+the main database, or in one of their own. There is one writer. It writes all ranges at one version, then publishes
+that version in the main database; whoever reads looks at nothing newer than what is published, and whoever writes next
+first removes what was never published.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from ontolake import faults
+from ontolake.errors import Invalid, NotFound
+from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
+from ontolake.sql.keyspace import homes, keys
+from ontolake.sql.keyspace.layout import NEWEST
+from ontolake.sql.keyspace.vectors import Strings
+from ontolake.sql.keyspace.versions import Batch, Keyspace, Span
+
+if TYPE_CHECKING:
+    from ontolake.sql.catalog.records import Catalog
+    from ontolake.sql.transactions import Session
+
+MAIN = ""
+_MARK = "range"
+_LAST = b"\xff" * 9
+_COPY = (
+    ("latest", "key, version, value"), ("past", "node, key, version, until, value"), ("gone", "key, version"),
+)  # fmt: skip
+
+
+class Range(NamedTuple):
+    """Keys from `start` up to `end`, either of which is empty where there is no bound, and the URL that holds them.
+
+    An empty URL is that of the main database.
+    """
+
+    start: bytes
+    end: bytes
+    url: str
+
+
+class Part(Keyspace):
+    """The keys of the ranges in one database. `limit` is the newest version that may be read there, if not all may."""
+
+    limit: int | None = None
+    changes_before: int = 0
+    """How many rows the connection had ever changed when the transaction began."""
+
+    def moment(self, at: int | None) -> int | None:
+        return self.limit if at is None else at
+
+    def is_settled(self) -> bool:
+        return False  # whoever writes next may take back what was not published
+
+
+class Routed(Keyspace):
+    """A keyspace whose ranges are in several databases. Every key goes to the one that its range is in."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._starts: list[bytes] = [b""]
+        self._homes: list[Part | None] = [None]
+        self.parts: list[Part] = []
+
+    def route(self, ranges: Sequence[Range], parts: dict[str, Part]) -> None:
+        """Go by these ranges from now on."""
+        self._starts = [each.start for each in ranges]
+        self._homes = [parts.get(each.url) for each in ranges]
+        self.parts = list(parts.values())
+        self.all_newer = {}  # a range that has come home brings its older rows along
+
+    def _home(self, key: bytes) -> Part | None:
+        return self._homes[bisect_right(self._starts, key) - 1]
+
+    def is_elsewhere(self, key: bytes) -> bool:
+        """Whether a key is not in the main database."""
+        return bool(self.parts) and self._home(key) is not None
+
+    def _sorted(self, wanted: Iterable[Any], key: Any = None) -> dict[Part | None, list[Any]]:
+        found: dict[Part | None, list[Any]] = {}
+        for each in wanted:
+            found.setdefault(self._home(each if key is None else key(each)), []).append(each)
+        return found
+
+    def _pieces(self, span: Span) -> Iterator[tuple[Part | None, Span]]:
+        """The parts of a span, one for each range that it touches."""
+        for number, start in enumerate(self._starts):
+            end = self._starts[number + 1] if number + 1 < len(self._starts) else span.end
+            low, high = max(start, span.start), min(end, span.end)
+            if low < high:
+                yield self._homes[number], Span(low, high)
+
+    def get(self, key: bytes) -> bytes | None:
+        home = self._home(key) if self.parts else None
+        if home is None:
+            return super().get(key)
+        return home.get(key) if home.limit is None else home.get_many([key], home.limit).get(key)
+
+    def get_many(self, wanted: Sequence[bytes], at: int | None = None) -> dict[bytes, bytes]:
+        if not self.parts:
+            return super().get_many(wanted, at)
+        found: dict[bytes, bytes] = {}
+        for home, some in self._sorted(wanted).items():
+            found |= super().get_many(some, at) if home is None else home.get_many(some, home.moment(at))
+        return found
+
+    def scan(
+        self, span: Span, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
+    ) -> Iterator[Batch]:
+        if not self.parts:
+            yield from super().scan(span, at, keys=keys, limit=limit, ahead=ahead)
+            return
+        for home, piece in self._pieces(span):
+            if home is None:
+                batches = super().scan(piece, at, keys=keys, limit=limit)
+            else:
+                batches = home.scan(piece, home.moment(at), keys=keys, limit=limit)
+            for batch in batches:
+                yield batch
+                if limit is not None and (limit := limit - len(batch.values)) <= 0:
+                    return
+
+    def values_of(self, wanted: Sequence[bytes], at: int | None = None) -> Strings:
+        if not self.parts:
+            return super().values_of(wanted, at)
+        return Strings.joined([
+            super(Routed, self).values_of(some, at) if home is None else home.values_of(some, home.moment(at))
+            for home, some in self._sorted(wanted).items()])  # fmt: skip
+
+    def is_ordered(self) -> bool:
+        return all(part.limit is None for part in self.parts)
+
+    def steps(self, span: Span, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[Span]:
+        pieces = list(self._pieces(span)) if self.parts else [(None, span)]
+        for home, piece in reversed(pieces) if descending else pieces:
+            if home is None:
+                yield from super().steps(piece, at, size, descending=descending)
+            else:
+                yield from home.steps(piece, home.moment(at), size, descending=descending)
+
+    def count(self, span: Span, limit: int) -> int:
+        if not self.parts:
+            return super().count(span, limit)
+        found = 0
+        for home, piece in self._pieces(span):
+            if found < limit:
+                found += (super().count if home is None else home.count)(piece, limit - found)
+        return found
+
+    def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        if not self.parts:
+            super().insert(version, entries)
+            return
+        for home, some in self._sorted(entries, lambda entry: entry[0]).items():
+            (super().insert if home is None else home.insert)(version, some)
+
+    def insert_marks(self, version: int, wanted: Sequence[bytes]) -> None:
+        if not self.parts:
+            super().insert_marks(version, wanted)
+            return
+        for home, some in self._sorted(wanted).items():
+            (super().insert_marks if home is None else home.insert_marks)(version, some)
+
+    def revive(self, version: int, wanted: Sequence[bytes]) -> None:
+        if not self.parts:
+            super().revive(version, wanted)
+            return
+        for home, some in self._sorted(wanted).items():
+            (super().revive if home is None else home.revive)(version, some)
+
+    def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        if not self.parts:
+            super().put(version, entries)
+            return
+        for home, some in self._sorted(entries, lambda entry: entry[0]).items():
+            (super().put if home is None else home.put)(version, some)
+
+    def delete(self, version: int, wanted: Sequence[bytes]) -> None:
+        if not self.parts:
+            super().delete(version, wanted)
+            return
+        for home, some in self._sorted(wanted).items():
+            (super().delete if home is None else home.delete)(version, some)
+
+
+def read(connection: apsw.Connection) -> list[Range]:
+    """The routing table, by key."""
+    rows: Any = connection.execute("SELECT start, url FROM range ORDER BY start").fetchall()
+    ends = [start for start, _ in rows[1:]] + [b""]
+    return [Range(start, end, url) for (start, url), end in zip(rows, ends, strict=True)]
+
+
+def is_home(connection: apsw.Connection) -> bool:
+    """Whether a database holds ranges of another one."""
+    return connection.execute("SELECT 1 FROM counter WHERE name = ?", (_MARK,)).fetchone() is not None
+
+
+def undo(connection: apsw.Connection, published: int) -> None:
+    """Remove the versions that were written to a range but never published. Inside a transaction."""
+    newest: Any = connection.execute(f"SELECT {NEWEST}").get
+    if newest <= published:
+        return
+    for sql in (
+        "DELETE FROM latest WHERE version > ?",
+        "DELETE FROM gone WHERE version > ?",
+        "INSERT OR REPLACE INTO latest SELECT key, version, value FROM past WHERE until > ? AND value <> x'0101'",
+        "INSERT OR REPLACE INTO gone SELECT key, version FROM past WHERE until > ? AND value = x'0101'",
+        "DELETE FROM past WHERE until > ?",
+        "UPDATE state SET version = ?",
+    ):
+        connection.execute(sql, (published,))
+
+
+class Ranges:
+    """Looks at and changes the ranges of a database."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list(self) -> Sequence[Range]:
+        """All ranges, by key."""
+        with self._session.reading():
+            return read(self._session.connection)
+
+    def split(self, key: bytes) -> None:
+        """Let a range begin at `key`; it stays in the database that it is in. Raises `DefinitionError`."""
+        self._check_key(key)
+        with self._session.writing("-- split"):
+            held = self._holding(key)
+            if held.start == key:
+                raise DefinitionError(f"a range begins at {key.hex()} already", sqlstate="42710")
+            self._session.connection.execute("INSERT INTO range (start, url) VALUES (?, ?)", (key, held.url))
+            faults.reach("sql: range split")
+            self._session.keep()
+
+    def merge(self, start: bytes) -> None:
+        """Join the range that begins at `start` to the one before it, in the database of that one."""
+        self._check_key(start)
+        with self._session.writing("-- merge"):
+            ranges = read(self._session.connection)
+            number = next((n for n, each in enumerate(ranges) if each.start == start and n), None)
+            if number is None:
+                raise NotFound(f"no range begins at {start.hex()}", hint="see ranges.list()")
+            left, right = ranges[number - 1], ranges[number]
+            if left.url != right.url:
+                self._transfer(right, left.url)
+            self._session.connection.execute("DELETE FROM range WHERE start = ?", (start,))
+            faults.reach("sql: range merged")
+            self._session.keep()
+        self._session.reroute()
+
+    def move(self, start: bytes, url: str) -> None:
+        """Move the range that begins at `start` to a database of its own at `url`, or, with "", to the main one.
+
+        A relative path is relative to the folder of the main database. Raises `Invalid` if something else is at `url`
+        or it cannot keep a range, `UnsupportedError` on a branch, `NotFound`.
+        """
+        self._check_key(start)
+        url = self._known(url)
+        if self._session.branch != "main":
+            raise UnsupportedError("ranges of a branch cannot be moved", hint="move them on main")
+        with self._session.writing("-- move"):
+            held = next((each for each in read(self._session.connection) if each.start == start), None)
+            if held is None:
+                raise NotFound(f"no range begins at {start.hex()}", hint="split one off first")
+            if held.url == url:
+                return
+            self._transfer(held, url)
+            faults.reach("sql: range moved")
+            self._session.keep()
+        self._session.reroute()
+
+    def _transfer(self, held: Range, url: str) -> None:
+        """Copy a range to where it is to be, make that its home, and remove it from where it was."""
+        session = self._session
+        known = session.parts.get(url)
+        source = session.connection if held.url == MAIN else session.parts[held.url].connection
+        if url == MAIN:
+            self._copy(source, session.connection, held)
+        elif known is not None:
+            self._copy(source, known.connection, held)
+            known.connection.execute("UPDATE state SET version = max(version, ?)", (session.state()[0],))
+        else:
+            target = session.connect(homes.resolved(session.url, url))
+            try:
+                target.execute("BEGIN IMMEDIATE")
+                self._claim(target, url)
+                self._copy(source, target, held)
+                target.execute("UPDATE state SET version = ?", (session.state()[0],))
+                target.execute("COMMIT")
+            finally:
+                target.close(True)
+        faults.reach("sql: range copied")
+        if known is not None and url != MAIN:
+            known.connection.execute("COMMIT")
+        session.connection.execute("UPDATE range SET url = ? WHERE start = ?", (url, held.start))
+        where, bindings = _where(held)
+        if source is session.connection:
+            for table, _ in _COPY:
+                source.execute(f"DELETE FROM {table} WHERE {where}", bindings)
+
+    def _claim(self, target: apsw.Connection, url: str) -> None:
+        """Make sure that a database is empty, or holds what an earlier attempt has left behind, which is removed."""
+        claimed = is_home(target)
+        version: Any = target.execute(f"SELECT {NEWEST}").get
+        if not claimed and version:
+            raise Invalid(f"{url} holds tables already", hint="move the range to an empty place")
+        for table in ("latest", "past", "gone", "past_node"):
+            target.execute(f"DELETE FROM {table}")
+        target.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, 1)", (_MARK,))
+
+    def _copy(self, source: apsw.Connection, target: apsw.Connection, held: Range) -> None:
+        where, bindings = _where(held)
+        for table, columns in _COPY:
+            target.execute(f"DELETE FROM {table} WHERE {where}", bindings)  # an earlier attempt may have left some
+            marks = ", ".join("?" * len(columns.split(",")))
+            rows: Any = source.execute(f"SELECT {columns} FROM {table} WHERE {where}", bindings)
+            target.executemany(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})", rows)
+        nodes: Any = source.execute("SELECT part, node, first, last FROM past_node").fetchall()
+        target.executemany(
+            "INSERT INTO past_node VALUES (?, ?, ?, ?) ON CONFLICT (part, node) DO UPDATE SET "
+            "first = min(first, excluded.first), last = max(last, excluded.last)", nodes)
+
+    def _known(self, url: str) -> str:
+        """The URL that a place is known by, if it holds a range already. Raises `Invalid`."""
+        if url == MAIN:
+            return MAIN
+        main = self._session.url
+        place = homes.resolved(main, url)
+        if homes.is_same(place, main):
+            return MAIN
+        return next((each for each in self._session.parts if homes.is_same(place, homes.resolved(main, each))), url)
+
+    def _holding(self, key: bytes) -> Range:
+        return [each for each in read(self._session.connection) if each.start <= key][-1]
+
+    def _check_key(self, key: bytes) -> None:
+        if not isinstance(key, bytes) or not bytes((keys.ROW,)) <= key < _LAST:
+            raise DefinitionError(f"{key!r} cannot begin a range", sqlstate="22023",
+                                  hint="give the bytes of a key of rows or index entries; the catalog stays together")
+        if self._session.transaction is not None:
+            raise TransactionError("ranges cannot be changed within a transaction", sqlstate="25001",
+                                   hint="COMMIT it first")
+
+
+def _where(held: Range) -> tuple[str, tuple[bytes, ...]]:
+    return ("key >= ? AND key < ?", (held.start, held.end)) if held.end else ("key >= ?", (held.start,))
+
+
+def described(key: bytes, catalog: Catalog) -> str:
+    """What stands at a key, for people."""
+    if not key or key[0] < keys.ROW:
+        return "catalog"
+    table = catalog.by_id.get(int.from_bytes(key[1:9].ljust(8, b"\x00"), "big"))
+    name = table.full_name if table is not None else "a table that is not there"
+    return f"rows of {name}" if key[0] == keys.ROW else f"indexes of {name}"

@@ -1,0 +1,512 @@
+"""The rules of `keys` and `rows` for whole Arrow columns at once; both give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.errors import Corruption
+from ontolake.sql.keyspace import rows
+from ontolake.sql.keyspace.keys import END, ESCAPED, SIGN
+from ontolake.sql.types import WIDTHS, Kind, Stored, Type
+
+Octets: TypeAlias = npt.NDArray[np.uint8]
+Numbers: TypeAlias = npt.NDArray[Any]
+
+_PAD = 16
+"""Room behind a buffer, so that a column that is not there can be read without looking."""
+_NAN = np.uint64(0x7FF8000000000000)
+_DTYPES = {Kind.INT64: ">i8", Kind.TIMESTAMP_NS: ">i8", Kind.DOUBLE: ">f8", Kind.DATE: ">i4", Kind.BOOLEAN: "u1"}
+_HEAD = np.dtype([("flags", ">u2"), ("heads", ">u4")])
+_NATIVE = {Kind.INT64: "i8", Kind.TIMESTAMP_NS: "i8", Kind.DOUBLE: "f8", Kind.DATE: "i4"}
+
+
+class Strings(NamedTuple):
+    """Byte strings in one buffer: the i-th is `data[offsets[i]:offsets[i + 1]]`."""
+
+    data: Octets
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes]) -> Strings:
+        lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+        return cls(np.frombuffer(b"".join(strings), np.uint8), offsets_of(lengths))
+
+    @classmethod
+    def joined(cls, groups: Sequence[Strings]) -> Strings:
+        """All of several, one group behind the other."""
+        lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)])
+        return cls(np.concatenate([np.zeros(0, np.uint8), *(group.data for group in groups)]), offsets_of(lengths))
+
+    def to_list(self) -> list[bytes]:
+        """All of them as `bytes`."""
+        count = len(self)
+        if not count:
+            return []
+        width = int(self.offsets[1] - self.offsets[0])
+        if width and (np.diff(self.offsets) == width).all():
+            begin = int(self.offsets[0])
+            strings: list[bytes] = self.data[begin : begin + count * width].view(f"V{width}").tolist()
+            return strings
+        raw = self.data.tobytes()
+        return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
+
+    def filtered(self, kept: npt.NDArray[np.bool_]) -> Strings:
+        """Those of them that are to be kept."""
+        return from_arrow(as_arrow(self).filter(pa.array(kept)))
+
+    def last(self) -> bytes:
+        return self.data[self.offsets[-2] : self.offsets[-1]].tobytes()
+
+    def tails(self, begins: Numbers) -> Strings:
+        """What each has from a place in the buffer on."""
+        return Strings(*_gather(self.data, begins, self.offsets[1:] - begins))
+
+
+def offsets_of(lengths: Numbers) -> npt.NDArray[np.int64]:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _gather(data: Octets, starts: Numbers, lengths: Numbers) -> tuple[Octets, npt.NDArray[np.int64]]:
+    """Pieces of a buffer, one behind the other."""
+    offsets = offsets_of(lengths)
+    places = np.arange(offsets[-1], dtype=np.int64)
+    places += np.repeat(starts - offsets[:-1], lengths)
+    return data[places], offsets
+
+
+# Columns and pieces of keys and values. A piece is an n × width block, or an Arrow array where widths differ.
+
+_Piece: TypeAlias = "Octets | pa.Array"
+
+
+def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _nulls(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+    if not column.null_count:
+        return None
+    nulls: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def _values(column: pa.Array, kind: int) -> Numbers:
+    """The numbers of a column; what is NULL has any."""
+    if kind == Kind.BOOLEAN:
+        return np.asarray(pc.fill_null(column, False).cast(pa.uint8()).to_numpy(zero_copy_only=False))
+    if kind == Kind.DECIMAL:
+        raw = np.frombuffer(column.buffers()[1], np.uint8)
+        return raw.reshape(-1, 16)[column.offset : column.offset + len(column)]
+    raw = np.frombuffer(column.buffers()[1], _NATIVE[Kind(kind)])
+    return raw[column.offset : column.offset + len(column)]
+
+
+def _block(numbers: Numbers, dtype: str) -> Octets:
+    return numbers.astype(dtype).view(np.uint8).reshape(len(numbers), -1)
+
+
+def _key_block(column: pa.Array, kind: int) -> Octets:
+    values = _values(column, kind)
+    if kind in (Kind.INT64, Kind.TIMESTAMP_NS):
+        return _block(values.view(np.uint64) ^ np.uint64(SIGN), ">u8")
+    if kind == Kind.DOUBLE:
+        bits = (values + 0.0).view(np.uint64)
+        bits[np.isnan(values)] = _NAN
+        negative = bits >> np.uint64(63) == 1
+        return _block(np.where(negative, ~bits, bits | np.uint64(SIGN)), ">u8")
+    if kind == Kind.DATE:
+        return _block(values.view(np.uint32) ^ np.uint32(1 << 31), ">u4")
+    if kind == Kind.BOOLEAN:
+        return _block(values, "u1")
+    block = np.ascontiguousarray(values[:, ::-1])
+    block[:, 0] ^= 0x80
+    return block
+
+
+def _row_block(column: pa.Array, kind: int) -> Octets:
+    values = _values(column, kind)
+    return np.ascontiguousarray(values[:, ::-1]) if kind == Kind.DECIMAL else _block(values, _DTYPES[Kind(kind)])
+
+
+def _with_nulls(block: Octets, nulls: npt.NDArray[np.bool_] | None, keep: int) -> _Piece:
+    """A block of which a row that is NULL has only the first `keep` bytes."""
+    if nulls is None:
+        return block
+    count, width = block.shape
+    mask = np.ones((count, width), np.bool_)
+    mask[:, keep:] = ~nulls[:, None]
+    return as_arrow(Strings(block[mask], offsets_of(np.where(nulls, keep, width))))
+
+
+def as_arrow(strings: Strings) -> pa.Array:
+    """Byte strings as an Arrow array of large_binary, without a copy."""
+    data = np.ascontiguousarray(strings.data)
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(strings), [None, pa.py_buffer(strings.offsets), pa.py_buffer(data)])
+
+
+def from_arrow(column: pa.Array) -> Strings:
+    _, offsets, data = column.buffers()
+    places = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return Strings(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places)
+
+
+def _join(pieces: Sequence[_Piece], count: int) -> Strings:
+    """Pieces side by side, row by row."""
+    blocks: list[Octets] = []
+    columns: list[Any] = []
+
+    def flush() -> None:
+        if blocks:
+            block = blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+            columns.append(as_arrow(Strings(np.ascontiguousarray(block).reshape(-1),
+                                           np.arange(count + 1, dtype=np.int64) * block.shape[1])))  # fmt: skip
+            blocks.clear()
+
+    for piece in pieces:
+        if isinstance(piece, np.ndarray):
+            blocks.append(piece)
+        else:
+            flush()
+            columns.append(piece)
+    flush()
+    if len(columns) == 1:
+        return from_arrow(columns[0])
+    return from_arrow(pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.large_binary())))
+
+
+def _same(octets: bytes, count: int) -> Octets:
+    return np.broadcast_to(np.frombuffer(octets, np.uint8), (count, len(octets)))
+
+
+# keys
+
+
+def encode_keys(
+    prefix: bytes, types: Sequence[Type], columns: Sequence[pa.Array], desc: Sequence[bool] = ()
+) -> Strings:
+    """`prefix` and the tuple of the columns' values, for every row."""
+    count = len(columns[0]) if columns else 0
+    if not count:
+        return Strings.of([])
+    flags = desc or (False,) * len(columns)
+    pieces: list[_Piece] = [_same(prefix, count)]
+    for type, column, flag in zip(types, columns, flags, strict=True):
+        pieces += _element(type, _flat(column), flag)
+    return _join(pieces, count)
+
+
+def _element(type: Type, column: pa.Array, desc: bool) -> list[_Piece]:
+    count, nulls = len(column), _nulls(column)
+    head = np.zeros((count, 2), np.uint8)
+    head[:, 0] = type.kind
+    if nulls is not None:
+        head[:, 1] = nulls
+    if type.kind in WIDTHS:
+        piece = _with_nulls(np.hstack([head, _key_block(column, type.kind)]), nulls, 2)
+        return [_inverted(piece) if desc else piece]
+    text = pc.fill_null(column.cast(pa.large_binary()), b"")
+    if (from_arrow(text).data == 0).any():
+        text = pc.replace_substring(text, pattern=b"\x00", replacement=ESCAPED)
+    pieces: list[_Piece] = [head, text, _with_nulls(np.ascontiguousarray(_same(END, count)), nulls, 0)]
+    return [_inverted(piece) for piece in pieces] if desc else pieces
+
+
+def _inverted(piece: _Piece) -> _Piece:
+    if isinstance(piece, np.ndarray):
+        return ~piece
+    strings = from_arrow(piece)
+    return as_arrow(Strings(~strings.data, strings.offsets))
+
+
+def decode_keys(
+    types: Sequence[Type], keys: Strings, skip: int, desc: Sequence[bool] = ()
+) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
+    """The columns of the tuples that begin `skip` bytes into each key, and where each tuple ends in the buffer.
+
+    Raises `Corruption`.
+    """
+    data = np.concatenate([keys.data, np.zeros(_PAD, np.uint8)])
+    cursor = keys.offsets[:-1] + skip
+    columns: list[pa.Array] = []
+    for number, type in enumerate(types):
+        flip = 0xFF if desc and desc[number] else 0
+        if (data[cursor] != type.kind ^ flip).any():
+            raise Corruption(f"a key has no {type} where one belongs")
+        nulls = (data[cursor + 1] ^ flip).astype(np.bool_)
+        cursor = cursor + 2
+        if (width := WIDTHS.get(Kind(type.kind))) is not None:
+            block = np.lib.stride_tricks.sliding_window_view(data, width)[cursor] ^ np.uint8(flip)
+            columns.append(_key_column(type, block, nulls))
+            cursor = cursor + np.where(nulls, 0, width)
+            continue
+        pair = [each ^ flip for each in END]
+        ends = np.flatnonzero((data[:-1] == pair[0]) & (data[1:] == pair[1]))
+        if not len(ends):
+            ends = np.array([len(data)])
+        found = ends[np.minimum(np.searchsorted(ends, cursor), len(ends) - 1)]
+        lengths = np.where(nulls, 0, found - cursor)
+        if (lengths < 0).any() or (cursor + lengths > keys.offsets[1:]).any():
+            raise Corruption(f"a key has {type} that does not end")
+        raw, offsets = _gather(data, cursor, lengths)
+        texts = as_arrow(Strings(raw ^ np.uint8(flip) if flip else raw, offsets))
+        if (raw == flip).any():
+            texts = pc.replace_substring(texts, pattern=ESCAPED, replacement=b"\x00")
+        columns.append(_texts(type, from_arrow(texts), nulls))
+        cursor = np.where(nulls, cursor, found + 2)
+    return columns, cursor
+
+
+def _key_column(type: Type, block: Octets, nulls: npt.NDArray[np.bool_]) -> pa.Array:
+    block = np.ascontiguousarray(block)
+    if type.kind == Kind.DECIMAL:
+        block[:, 0] ^= 0x80
+        return _fixed(type, np.ascontiguousarray(block[:, ::-1]), nulls)
+    if type.kind == Kind.BOOLEAN:
+        return _fixed(type, block.reshape(-1), nulls)
+    if type.kind == Kind.DATE:
+        days = block.view(">u4").reshape(-1).astype(np.uint32) ^ np.uint32(1 << 31)
+        return _fixed(type, days.view(np.int32), nulls)
+    bits = block.view(">u8").reshape(-1).astype(np.uint64)
+    if type.kind == Kind.DOUBLE:
+        positive = bits >> np.uint64(63) == 1
+        return _fixed(type, np.where(positive, bits ^ np.uint64(SIGN), ~bits).view(np.float64), nulls)
+    return _fixed(type, (bits ^ np.uint64(SIGN)).view(np.int64), nulls)
+
+
+# rows
+
+
+def encode_rows(types: Sequence[Type | None], columns: Sequence[pa.Array | None], count: int) -> Strings:
+    """The values of rows whose columns are given by column id; None for a column that was dropped."""
+    if not count:
+        return Strings.of([])
+    width = (len(types) + 7) // 8
+    head = np.zeros((count, 6 + width), np.uint8)
+    head[:, :6] = np.frombuffer(rows.head(len(types)), np.uint8)
+    pieces: list[_Piece] = [head]
+    for number, (type, given) in enumerate(zip(types, columns, strict=True)):
+        bit = np.uint8(1 << number % 8)
+        if type is None or given is None:
+            head[:, 6 + number // 8] |= bit
+            continue
+        column = _flat(given)
+        nulls = _nulls(column)
+        if nulls is not None:
+            head[:, 6 + number // 8] |= nulls.astype(np.uint8) * bit
+        if (payload := WIDTHS.get(Kind(type.kind))) is not None:
+            block = np.empty((count, 4 + payload), np.uint8)
+            block[:, :4] = np.frombuffer(payload.to_bytes(4, "big"), np.uint8)
+            block[:, 4:] = _row_block(column, type.kind)
+            pieces.append(_with_nulls(block, nulls, 0))
+            continue
+        text = pc.fill_null(column.cast(pa.large_binary()), b"")
+        sizes = np.diff(from_arrow(text).offsets)
+        lengths = np.hstack([_block(sizes + 4, ">u4"), _block(sizes, ">u4")])
+        pieces += [_with_nulls(lengths, nulls, 0), text]
+    return _join(pieces, count)
+
+
+class Wanted(NamedTuple):
+    """A column to decode: its place in the row, its type, and what it is in rows that are too old for it."""
+
+    place: int
+    type: Type
+    absent: Stored = None
+
+
+def decode_rows(
+    values: Strings, wanted: Sequence[Wanted], types: Sequence[Type] = (), *, whole: bool = False
+) -> list[pa.Array]:
+    """Columns of row values, in the order in which they are asked for. Raises `Corruption`; short rows only if `whole`.
+
+    `types` may tell the types of all columns by id; then those of fixed width are passed over without a look.
+    """
+    if not len(values):
+        return [pa.array([], each.type.arrow) for each in wanted]
+    try:
+        return _decoded_rows(values, wanted, types)
+    except IndexError:
+        error = Corruption("a row value ends too early")
+    except Corruption as raised:
+        error = raised
+    found = None if whole else _decoded_singly(values, wanted)
+    if found is None:
+        raise error
+    return found
+
+
+def _decoded_singly(values: Strings, wanted: Sequence[Wanted]) -> list[pa.Array] | None:
+    """The same one row at a time, where some are short; None if none is."""
+    cells = [rows.split_row(value) for value in values.to_list()]
+    if all(row.short is None for row in cells):
+        return None
+    columns = []
+    for place, type, absent in wanted:
+        raw = [row.payloads[place] if place < len(row.payloads) else None for row in cells]
+        found = [None if each is None else rows.decode_payload(type.kind, each) for each in raw]
+        if absent is not None:
+            found = [absent if place >= len(row.payloads) else each for row, each in zip(cells, found, strict=True)]
+        columns.append(stored_array(type, found))
+    return columns
+
+
+def _decoded_rows(values: Strings, wanted: Sequence[Wanted], types: Sequence[Type]) -> list[pa.Array]:
+    count, data, starts = len(values), values.data, values.offsets[:-1]
+    by_place: dict[int, list[int]] = {}
+    for number, each in enumerate(wanted):
+        by_place.setdefault(each.place, []).append(number)
+    last = max(by_place, default=-1)
+    if int(np.diff(values.offsets).min()) < 6:
+        raise Corruption("a row value does not begin as one")
+    begun = _records(data, starts, _HEAD)
+    if (begun["flags"] != rows.VERSION << 8).any():
+        raise Corruption("a row value does not begin as one")
+    heads = begun["heads"]
+    if (heads == heads[0]).all():  # how many columns, and how long the bitmap is
+        fewest, bitmap = int(heads[0]) >> 16, int(heads[0]) & 0xFFFF
+        counts, widths = np.full(1, fewest), np.full(1, bitmap)
+    else:
+        counts, widths = (heads >> 16).astype(np.int64), (heads & 0xFFFF).astype(np.int64)
+        fewest, bitmap = int(counts.min()), int(widths.max())
+    cursor = starts + 6 + widths
+    data = np.concatenate([data, np.zeros(_PAD, np.uint8)]) if fewest <= last or len(widths) > 1 else data
+    bitmaps = [data[starts + 6 + n] for n in range(min(bitmap, last // 8 + 1))]
+    if len(widths) > 1:
+        bitmaps = [np.where(n < widths, each, 0).astype(np.uint8) for n, each in enumerate(bitmaps)]
+    if len(data) == len(values.data) and any(each.any() for each in bitmaps):
+        data = np.concatenate([data, np.zeros(_PAD, np.uint8)])  # so that what is not there can be read
+    longs = _view(data, ">u4")
+    columns: list[pa.Array] = [None] * len(wanted)
+    for place in range(last + 1):
+        nulls = None
+        if place // 8 < len(bitmaps):
+            nulls = (bitmaps[place // 8] & np.uint8(1 << place % 8)).astype(np.bool_)
+            nulls = nulls if nulls.any() else None
+        late = np.broadcast_to(counts <= place, count) if place >= fewest else None
+        missing = nulls if late is None else late if nulls is None else nulls | late
+        here = by_place.get(place, ())
+        known = wanted[here[0]].type if here else types[place] if place < len(types) else None
+        width = None if known is None else WIDTHS.get(Kind(known.kind))
+        if width is not None and missing is None:
+            for number in here:
+                columns[number] = _plain_column(wanted[number].type, data, cursor, width)
+            cursor = cursor + (4 + width)
+            continue
+        lengths = longs[cursor if missing is None else np.minimum(cursor, len(longs) - 1)].astype(np.int64)
+        if missing is not None:
+            lengths[missing] = 0
+        for number in here:
+            columns[number] = _column(wanted[number], data, longs, cursor, lengths, missing, late)
+        cursor = cursor + lengths + (4 if missing is None else np.where(missing, 0, 4))
+        if width is None and (cursor > values.offsets[1:]).any():
+            raise Corruption("a row value ends too early")
+    if (cursor > values.offsets[1:]).any():
+        raise Corruption("a row value ends too early")
+    return columns
+
+
+def _records(data: Octets, places: Numbers, layout: np.dtype[Any]) -> Numbers:
+    """What stands at places in a buffer, in this layout. All of its fields are gathered at once."""
+    width = layout.itemsize
+    found = np.ndarray((max(len(data) - width + 1, 0),), f"V{width}", data, strides=(1,))[places]
+    return found.view(layout)
+
+
+def _plain_column(type: Type, data: Octets, cursor: Numbers, width: int) -> pa.Array:
+    """A column of fixed width that all rows have."""
+    kind = Kind(type.kind)
+    value = ("value", "u1", width) if kind == Kind.DECIMAL else ("value", _DTYPES[kind])
+    found = _records(data, cursor, np.dtype([("length", ">u4"), value]))
+    if (found["length"] != width).any():
+        raise Corruption(f"a row value has no {type} where one belongs")
+    values = found["value"]
+    if kind == Kind.DECIMAL:
+        return _fixed(type, np.ascontiguousarray(values[:, ::-1]), None)
+    return _fixed(type, values.astype(_NATIVE.get(kind, "u1")), None)
+
+
+def _view(data: Octets, dtype: str) -> Numbers:
+    """Numbers that may begin at any byte."""
+    width = int(dtype[-1])
+    return np.ndarray((max(len(data) - width + 1, 0),), dtype, data, strides=(1,))
+
+
+def _column(
+    wanted: Wanted, data: Octets, longs: Numbers, cursor: Numbers, lengths: Numbers,
+    missing: npt.NDArray[np.bool_] | None, late: npt.NDArray[np.bool_] | None,
+) -> pa.Array:  # fmt: skip
+    type, kind = wanted.type, Kind(wanted.type.kind)
+    if (width := WIDTHS.get(kind)) is not None:
+        if (lengths != width).any() and (missing is None or (lengths[~missing] != width).any()):
+            raise Corruption(f"a row value has no {type} where one belongs")
+        if kind == Kind.DECIMAL:
+            places = np.minimum(cursor + 4, len(data) - 16)
+            block = np.lib.stride_tricks.sliding_window_view(data, 16)[places]
+            column = _fixed(type, np.ascontiguousarray(block[:, ::-1]), missing)
+        else:
+            view = _view(data, _DTYPES[kind])
+            column = _fixed(type, view[cursor + 4].astype(_NATIVE.get(kind, "u1")), missing)
+    else:
+        sizes = longs[cursor + 4].astype(np.int64)
+        if missing is not None:
+            sizes[missing] = 0
+        if (sizes != np.where(lengths, lengths - 4, 0)).any():
+            raise Corruption(f"a row value has no {type} where one belongs")
+        column = _texts(type, Strings(*_gather(data, cursor + 8, sizes)), missing)
+    if late is not None and wanted.absent is not None:
+        column = pc.if_else(pa.array(late), stored_array(type, [wanted.absent])[0], column)
+    return column
+
+
+def _validity(missing: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    if missing is None or not missing.any():
+        return None
+    return pa.py_buffer(np.packbits(~missing, bitorder="little"))
+
+
+def _fixed(type: Type, values: Numbers, missing: npt.NDArray[np.bool_] | None) -> pa.Array:
+    if type.kind == Kind.BOOLEAN:
+        packed = np.packbits(values.astype(np.bool_), bitorder="little")
+    else:
+        packed = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(type.arrow, len(values), [_validity(missing), pa.py_buffer(packed)])
+
+
+def _texts(type: Type, strings: Strings, missing: npt.NDArray[np.bool_] | None) -> pa.Array:
+    offsets = strings.offsets.astype(np.int32)
+    return pa.Array.from_buffers(
+        type.arrow, len(strings), [_validity(missing), pa.py_buffer(offsets), pa.py_buffer(strings.data)])
+
+
+def stored_array(type: Type, values: Sequence[Stored]) -> pa.Array:
+    """A column from stored forms."""
+    if type.kind == Kind.DECIMAL:
+        return pa.array([None if value is None else type.load(value) for value in values], type.arrow)
+    if type.kind in (Kind.TIMESTAMP_NS, Kind.DATE):
+        return pa.array(values, pa.int64() if type.kind == Kind.TIMESTAMP_NS else pa.int32()).view(type.arrow)
+    return pa.array(values, type.arrow)
+
+
+def stored_list(type: Type, column: pa.Array) -> list[Stored]:
+    """The stored forms of a column."""
+    if type.kind == Kind.DECIMAL:
+        return [None if value is None else type.store(value) for value in column.to_pylist()]
+    if type.kind in (Kind.TIMESTAMP_NS, Kind.DATE):
+        column = column.cast(pa.int64() if type.kind == Kind.TIMESTAMP_NS else pa.int32())
+    values: list[Stored] = column.to_pylist()
+    return values

@@ -1,0 +1,156 @@
+"""Looking after a database: checking that rows and indexes fit together, and removing what is no longer kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ontolake import faults
+from ontolake.errors import Corruption, NotFound
+from ontolake.history import Damage, Garbage
+from ontolake.sql.catalog.records import PUBLIC, IndexMeta, Table
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.rows import split_row
+from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.write.rows import Rows, decoded
+
+if TYPE_CHECKING:
+    from ontolake.sql.transactions import Session
+
+_SHOWN = 20
+"""How many rows a report names at most."""
+
+
+def verify(session: Session) -> Iterator[Damage]:
+    """Read all rows, and compare every index with the rows that it should point to."""
+    with session.reading():
+        found: list[Damage] = []
+        try:
+            tables = list(session.catalog().by_id.values())
+        except Corruption as error:
+            yield Damage("catalog", str(error))
+            return
+        for table in tables:
+            found += _verify_table(session, table)
+        for (damage,) in session.connection.execute("PRAGMA integrity_check(20)").fetchall():
+            if damage != "ok":
+                found.append(Damage("sqlite", str(damage)))
+    yield from found
+
+
+def _verify_table(session: Session, table: Table) -> list[Damage]:
+    found: list[Damage] = []
+    expected: dict[int, dict[bytes, bytes]] = {index.index_id: {} for index in table.indexes if index.state == PUBLIC}
+    for batch in session.keyspace.scan(table.span, keys=True):
+        assert batch.keys is not None
+        try:
+            try:
+                rows = decoded(table, batch.values, whole=True)
+            except Corruption:
+                rows = decoded(table, batch.values)
+                found += _short(table, rows, batch.values.to_list())
+            if rows.keys() != batch.keys.to_list():
+                found.append(Damage(table.full_name, "a row stands under another key than its own"))
+            for index in table.indexes:
+                if index.index_id in expected:
+                    expected[index.index_id].update(rows.entries(index))
+        except Corruption as error:
+            found.append(Damage(table.full_name, str(error)))
+    for index in table.indexes:
+        if index.index_id in expected:
+            found += _verify_index(session, table, index, expected[index.index_id])
+    return found
+
+
+def _short(table: Table, rows: Rows, values: list[bytes]) -> list[Damage]:
+    """Name the rows that were stored without their last columns, and the statement that gives them values."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for number, value in enumerate(values):
+        cells = split_row(value)
+        if cells.short is not None:
+            groups.setdefault((cells.short, len(cells.payloads)), []).append(number)
+    found: list[Damage] = []
+    for (short, count), numbers in groups.items():
+        columns = [column for column in table.columns if short < column.column_id <= count]
+        names = ", ".join(column.name for column in columns)
+        given = ", ".join(f"{column.name} = {'DEFAULT' if column.nullable or column.default_expr else '…'}"
+                          for column in columns)  # fmt: skip
+        shown = "; ".join(rows.describe_key(number) for number in numbers[:_SHOWN])
+        more = f"; and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+        found.append(Damage(table.full_name, f"rows were stored without {names}, which read as NULL: give them values "
+                            f"with UPDATE {table.full_name} SET {given} for {shown}{more}"))  # fmt: skip
+    return found
+
+
+def _verify_index(session: Session, table: Table, index: IndexMeta, expected: dict[bytes, bytes]) -> list[Damage]:
+    there: dict[bytes, bytes] = {}
+    for batch in session.keyspace.scan(_entries(table.id, index.index_id), keys=True):
+        assert batch.keys is not None
+        there.update(zip(batch.keys.to_list(), batch.values.to_list(), strict=True))
+    if there == expected:
+        return []
+    missing, more = expected.keys() - there.keys(), there.keys() - expected.keys()
+    return [Damage(f"{table.full_name}, index {index.name}",
+                   f"{len(missing)} entries are missing, {len(more)} lead to no row")]  # fmt: skip
+
+
+def _entries(table: int, index: int) -> Span:
+    prefix = keys.entry_prefix(table, index)
+    return Span(prefix, keys.after(prefix))
+
+
+def retain(session: Session, version: int) -> None:
+    """Raise the floor. Raises `NotFound` for a version that is to come."""
+    with session.writing("-- retain"):
+        newest, _, floor = session.state()
+        if not 0 <= version <= newest:
+            raise NotFound(f"there is no version {version}", hint=f"the newest is {newest}")
+        session.connection.execute("UPDATE state SET floor = ?", (max(floor, version),))
+        session.keep()
+
+
+def gc(session: Session, *, dry_run: bool) -> Garbage:
+    """Remove, or count, what lies below the floor: superseded versions, tombstones, and what was dropped."""
+    if dry_run:
+        with session.reading():
+            return _sweep(session, remove=False)
+    with session.writing("-- gc"):
+        found = _sweep(session, remove=True)
+        floor = session.state()[2]
+        session.connection.execute("DELETE FROM past_node WHERE last <= ?", (floor,))
+        session.connection.execute("UPDATE \"commit\" SET keys = x'00000000' WHERE version <= ?", (floor,))
+        faults.reach("sql: garbage removed")
+        session.keep()
+    return found
+
+
+def _sweep(session: Session, *, remove: bool) -> Garbage:
+    floor = session.state()[2]
+    connections = [session.connection, *(part.connection for part in session.parts.values())]
+    parts = [(table, "key >= ? AND key < ?", tuple(span)) for span in _unreachable(session, floor)
+             for table in ("latest", "past", "gone")]  # fmt: skip
+    items = size = 0
+    for table, where, bindings in [*parts, ("past", "until <= ?", (floor,)), ("gone", "version <= ?", (floor,))]:
+        value = "0" if table == "gone" else "length(value)"
+        sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {where}"
+        for connection in connections:
+            found: Any = connection.execute(sql, bindings).fetchall()
+            items, size = items + int(found[0][0]), size + int(found[0][1])
+            if remove and found[0][0]:
+                connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
+    return Garbage(items, size)
+
+
+def _unreachable(session: Session, floor: int) -> Iterator[Span]:
+    """The keys of tables and indexes that were dropped before the floor. Ids are never used again."""
+    tombstones: Any = session.connection.execute(
+        "SELECT key FROM gone WHERE key >= ? AND key < ? AND version <= ?",
+        (bytes((keys.TABLE,)), bytes((keys.TABLE + 1,)), floor)).fetchall()
+    for (key,) in tombstones:
+        id = int.from_bytes(key[-8:], "big")
+        for family in (keys.ROW, keys.ENTRY):
+            prefix = keys.meta_key(family, id)
+            yield Span(prefix, keys.after(prefix))
+    for table in session.catalog(floor).by_id.values():
+        for index in table.dropped_indexes:
+            yield _entries(table.id, index.index_id)

@@ -1,0 +1,179 @@
+"""Conditions that keys can answer: a column against constants, taken from the WHERE of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from ontolake.sql.catalog.records import ColumnMeta
+from ontolake.sql.errors import SqlError
+from ontolake.sql.syntax.statements import NotConstant, Parameters, constant, given_value, mark_place, name_of
+from ontolake.sql.types import TEXT, Kind, Stored
+
+EQUAL, LOW, ABOVE, HIGH, BELOW = "=", ">=", ">", "<=", "<"
+_OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: (EQUAL, EQUAL), exp.GTE: (LOW, HIGH), exp.GT: (ABOVE, BELOW), exp.LTE: (HIGH, LOW), exp.LT: (BELOW, ABOVE),
+}  # fmt: skip
+
+
+class Condition(NamedTuple):
+    """`column operator one of the values`."""
+
+    column: ColumnMeta
+    operator: str
+    values: Callable[[Parameters], Sequence[Any]]
+    """Gives the values, once those of parameters are known."""
+    conjunct: int
+    """Which part of the WHERE it is from: it takes all conditions of a part to make that part true."""
+    single: bool = False
+    """Whether there is one value."""
+
+
+def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The parts of a condition that are joined by AND."""
+    while isinstance(node, exp.Paren | exp.Where):
+        node = node.this
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    elif node is not None:
+        yield node
+
+
+def inner_parts(query: exp.Expr, *, joined: bool = False) -> list[exp.Expr]:
+    """The conditions that every row of a query satisfies: its WHERE, and the ON of its joins if all are inner ones.
+
+    With `joined`, nothing if there are others.
+    """
+    joins = query.args.get("joins") or ()
+    inner = all(not join.side and join.kind in ("", "INNER", "CROSS") for join in joins)
+    if joined and not inner:
+        return []
+    parts = list(conjuncts(query.args.get("where")))
+    return parts + [part for join in joins for part in conjuncts(join.args.get("on"))] if inner else parts
+
+
+Resolve = Callable[[exp.Column], ColumnMeta | None]
+
+
+def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[Condition]:
+    """What a part of a WHERE says about one column, if it is that simple; else nothing."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Between):
+        column = _column(node.this, resolve)
+        low, high = node.args["low"], node.args["high"]
+        if column is None or not (_is_value(low) and _is_value(high)) or node.args.get("symmetric"):
+            return []
+        return [Condition(column, LOW, _values([low]), number), Condition(column, HIGH, _values([high]), number)]
+    if isinstance(node, exp.In):
+        column = _column(node.this, resolve)
+        nodes = node.expressions
+        if column is None or not nodes or node.args.get("query") or not all(map(_is_value, nodes)):
+            return []
+        return [Condition(column, EQUAL, _values(nodes), number)]
+    operators = _OPERATORS.get(type(node))
+    if operators is None:
+        return []
+    left, right = node.this, node.expression
+    if operators[0] == EQUAL and isinstance(right, exp.Any):
+        column, inner = _column(left, resolve), right.this
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        if column is None or not isinstance(inner, exp.Placeholder | exp.Array):
+            return []
+        if isinstance(inner, exp.Array):
+            given = inner.expressions
+            return [Condition(column, EQUAL, _values(given), number)] if all(map(_is_value, given)) else []
+        return [Condition(column, EQUAL, _elements(inner), number)]
+    if _is_value(right) and (column := _column(left, resolve)) is not None:
+        return [Condition(column, operators[0], _values([right]), number, True)]
+    if _is_value(left) and (column := _column(right, resolve)) is not None:
+        return [Condition(column, operators[1], _values([left]), number, True)]
+    return []
+
+
+def _values(nodes: Sequence[exp.Expr]) -> Callable[[Parameters], Sequence[Any]]:
+    """How to get the values of literals and parameters."""
+    if not any(isinstance(node, exp.Placeholder) for node in nodes):
+        constants = [constant(node) for node in nodes]
+        return lambda parameters: constants
+    places = [mark_place(node) if isinstance(node, exp.Placeholder) else None for node in nodes]
+    if None not in places:
+        return lambda parameters: [parameters[place] for place in places]  # type: ignore[index]
+    return lambda parameters: [
+        given_value(node, parameters) if isinstance(node, exp.Placeholder) else constant(node) for node in nodes]
+
+
+def _elements(node: exp.Expr) -> Callable[[Parameters], Sequence[Any]]:
+    """How to get the elements of a parameter that is a list."""
+
+    def values(parameters: Parameters) -> Sequence[Any]:
+        given = given_value(node, parameters)
+        return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+
+    return values
+
+
+def _column(node: exp.Expr, resolve: Resolve) -> ColumnMeta | None:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return resolve(node) if isinstance(node, exp.Column) else None
+
+
+def _is_value(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Placeholder):
+        return True
+    try:
+        constant(node)
+    except (NotConstant, SqlError):
+        return False
+    return True
+
+
+def exact(column: ColumnMeta, value: Any) -> Stored:
+    """The stored form that a value of a condition equals, or None if no stored form does exactly.
+
+    What is not exact is left to the engine that evaluates conditions on rows.
+    """
+    kind = column.type.kind
+    if kind == Kind.INT64 and value.__class__ is int:
+        return value if -(2**63) <= value < 2**63 else None
+    if value is None or (isinstance(value, float) and kind != Kind.DOUBLE):
+        return None
+    if kind == Kind.DECIMAL and isinstance(value, int | Decimal | str):
+        try:
+            number = Decimal(value)
+        except ArithmeticError:
+            return None
+        if not number.is_finite() or number.scaleb(column.type.scale) % 1:
+            return None
+    elif kind == Kind.INT64 and isinstance(value, Decimal):
+        if value % 1:
+            return None
+    elif (
+        (kind == Kind.DOUBLE and isinstance(value, int) and abs(value) > 2**53)
+        or (kind == Kind.DATE and not (isinstance(value, str) or type(value) is date))
+        or (kind == Kind.BOOLEAN and not isinstance(value, bool))
+    ):
+        return None
+    try:
+        return (TEXT if kind == Kind.UTF8 else column.type).store(value)
+    except SqlError:
+        return None
+
+
+def is_hiding(tree: exp.Expr, names: Container[str]) -> bool:
+    """Whether an output of a query has a name of these but is something else, which an ORDER BY would then mean."""
+    named = {name_of(each.args["alias"]): each.this for each in tree.expressions if isinstance(each, exp.Alias)}
+    return any(name in names and not (isinstance(node, exp.Column) and table_and_name(node)[1] == name)
+               for name, node in named.items())  # fmt: skip
+
+
+def table_and_name(column: exp.Column) -> tuple[str, str]:
+    """The alias that qualifies a column, or nothing, and its name."""
+    return name_of(column.args.get("table")), name_of(column.this)

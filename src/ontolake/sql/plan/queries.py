@@ -1,0 +1,491 @@
+"""Queries: which tables they read, what is known of the rows that they need, and how to get the rest done.
+
+A plan is made once for a statement and a catalog; parameters are filled in when it runs. Every table is read by the
+cheapest access; a query that asks for no more than an access gives is answered at once, everything else by DataFusion
+on what the accesses have found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from ontolake.sql.catalog.records import Catalog, ColumnMeta, Table
+from ontolake.sql.errors import UnknownNameError, nearest
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.rows import decode_row
+from ontolake.sql.plan import access, execution, joins, partials, scans
+from ontolake.sql.plan.access import Access
+from ontolake.sql.plan.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, inner_parts, table_and_name
+from ontolake.sql.plan.joins import asked
+from ontolake.sql.plan.limits import window_of
+from ontolake.sql.results import Result
+from ontolake.sql.syntax.dialect import adapt_clauses
+from ontolake.sql.syntax.statements import DIALECT, Parameters, Statement, bound, name_of, position_of
+from ontolake.sql.write.rows import FEW, decoded
+
+if TYPE_CHECKING:
+    from ontolake.sql.keyspace.versions import Keyspace
+    from ontolake.sql.transactions import Session
+
+Find = Callable[[exp.Table], tuple[Table, "int | None"]]
+"""Finds the table that a statement names, and the version at which it is to be read."""
+
+
+class Source(NamedTuple):
+    """A table that a query reads, under a name of its own in DataFusion."""
+
+    name: str
+    alias: str
+    table: Table
+    at: int | None
+    columns: list[ColumnMeta]
+    conditions: list[Condition]
+
+
+class Direct(NamedTuple):
+    """A query that one access may answer alone: these columns of the rows, and the parts of its WHERE."""
+
+    columns: list[ColumnMeta]
+    names: list[str]
+    parts: frozenset[int]
+
+
+class Plan:
+    """A query, prepared."""
+
+    def __init__(self, statement: Statement, tree: exp.Expr, find: Find) -> None:
+        self._statement = statement
+        self.sources: list[Source] = []
+        copy = self._tree = tree.copy()
+        adapt_clauses(copy)
+        scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
+        known = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
+        found = {id(node): find(node) for _, _, node in known}
+        self._check_columns(scopes, found)
+        self.names = _output_names(copy)
+        alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1
+        self._window = window_of(copy, found[id(known[0][2])][0]) if alone else None
+        self._direct = None if self._window is None else self._directly(found)
+        self._parts = frozenset(range(len(inner_parts(copy)))) if alone else frozenset()
+        for number, (scope, alias, node) in enumerate(known):
+            table, at = found[id(node)]
+            self.sources.append(Source(
+                f"t{number}", alias, table, at, _needed(copy, scope, alias, table),
+                _conditions(scope, alias, table, found)))  # fmt: skip
+        self._asked = [each for scope in scopes for each in asked(scope.expression, [
+            source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
+        for source, (_, _, node) in zip(self.sources, known, strict=True):
+            _rename(node, source)
+        _name_outputs(copy, self.names)
+        self._partial = partials.partial_of(copy, self.sources[0].table) if alone and self.sources else None
+        self._point = self._pointed()
+        columns = [] if self._direct is None else self._direct.columns
+        self._types = [column.type for column in columns]
+        order = [column.column_id - 1 for column in columns]
+        whole = bool(order) and order == list(range(len(self.sources[0].table.kinds)))
+        self._order = None if whole else order
+        """Where the columns of the answer stand in a row; None if they are the row."""
+
+    def _pointed(self) -> Condition | None:
+        """The only condition, if it names one row by a primary key of one column."""
+        window = self._window
+        if self._direct is None or window is None or window.limit or window.offset or len(self._direct.parts) != 1:
+            return None
+        source = self.sources[0]
+        conditions, key = source.conditions, source.table.primary_key
+        if source.at is not None or len(key) != 1 or len(conditions) != 1 or not conditions[0].single:
+            return None
+        return conditions[0] if conditions[0].column is key[0] and conditions[0].operator == EQUAL else None
+
+    # running
+
+    def run(self, session: Session, parameters: Parameters, *, keep: bool = False) -> Result:
+        """The rows of the query. Inside a transaction. With `keep`, whole columns are kept for the next one."""
+        chosen = [self._choose(session, source, parameters) for source in self.sources]
+        if self._window is not None:
+            limit, offset = self._window.rows(parameters)
+            if self._is_direct(chosen[0], session.keyspace):
+                return self._run_direct(session, chosen[0], limit, offset)
+            if limit is not None:
+                return _named(self._run_window(session, chosen[0], limit, offset, parameters), self.names)
+        keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
+        if self._partial is not None and chosen[0].keys is None:
+            table = self._run_partial(session, chosen[0], parameters, keep)
+        else:
+            table = execution.run(self.bound(parameters), self._read(session, chosen, keep))
+        return _named(table, self.names)
+
+    def _run_partial(self, session: Session, chosen: Access, parameters: Parameters, keep: bool) -> pa.Table:
+        """An aggregate over one table, in parts where the table is too large to be taken at once."""
+        source, partial = self.sources[0], self._partial
+        assert partial is not None
+        where = (source.table.id, source.at)
+        version = session.state()[0]
+        keep = keep and chosen.kind == "full scan"
+        kept = session.columns.get(where, version, source.columns) if keep else None
+        if kept is not None:
+            return execution.run(self.bound(parameters), {source.name: kept})
+        columns = session.columns.with_kept(where, version, source.columns, source.table) if keep else source.columns
+        with closing(scans.read(session.keyspace, chosen, columns, source.at)) as batches:
+            groups = partials.groups(batches, scans.schema_of(columns))
+            first, second = next(groups), next(groups, None)
+            if second is not None:
+                inner = bound(partial.inner, parameters)
+                found = [execution.run(inner, {source.name: group}) for group in chain((first, second), groups)]
+        if second is None:
+            if keep:
+                session.columns.put(where, version, first)
+            return execution.run(self.bound(parameters), {source.name: first})
+        table = pa.concat_tables(found)
+        return execution.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
+
+    def _is_direct(self, chosen: Access, keyspace: Keyspace) -> bool:
+        """Whether the rows that an access finds are the answer, in the order in which it finds them."""
+        direct, window = self._direct, self._window
+        if direct is None or window is None or not chosen.answered >= direct.parts:
+            return False
+        return not window.ordered or self._in_key_order(chosen, keyspace)
+
+    def _in_key_order(self, chosen: Access, keyspace: Keyspace) -> bool:
+        """Whether an access finds rows in the order of their keys, which is the one that is wanted."""
+        window = self._window
+        assert window is not None
+        return self._is_by_key(chosen) and (chosen.keys is not None or (
+            not window.descending and self.sources[0].at is None and keyspace.is_ordered()))  # fmt: skip
+
+    def _is_by_key(self, chosen: Access) -> bool:
+        """Whether an access reads ranges of the primary key, or one key, so that it can go by the order of keys."""
+        return chosen.by is None if chosen.keys is None else len(chosen.keys) == 1
+
+    def _run_window(
+        self, session: Session, chosen: Access, limit: int, offset: int, parameters: Parameters
+    ) -> pa.Table:
+        """A few rows: read no more than it takes to have them."""
+        source, window = self.sources[0], self._window
+        assert window is not None
+        tree, room = self.bound(parameters), limit + offset
+        if window.ordered and not self._is_by_key(chosen):
+            return execution.run(tree, self._read(session, [chosen]))
+        tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
+        tree.set("offset", None)
+        found: list[pa.Table] = []
+        with closing(self._little_by_little(session.keyspace, chosen, room)) as tables:
+            while not found or sum(table.num_rows for table in found) < room:
+                table = next(tables, None)
+                if table is None and found:
+                    break
+                rows = scans.schema_of(source.columns).empty_table() if table is None else table
+                found.append(execution.run(tree, {source.name: rows}))
+        return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
+
+    def _little_by_little(self, keyspace: Keyspace, chosen: Access, room: int) -> Generator[pa.Table, None, None]:
+        """The rows that an access finds, in the order that is wanted, no more at first than `room` may take."""
+        source, window = self.sources[0], self._window
+        assert window is not None
+        answered = chosen.answered >= self._parts
+        if answered and (not window.ordered or chosen.keys is not None):
+            yield scans.read_table(keyspace, chosen, source.columns, source.at, room)
+            return
+        if not window.ordered or chosen.keys is not None:
+            for batch in scans.read(keyspace, chosen, source.columns, source.at):
+                yield pa.Table.from_batches([batch])
+            return
+        size = room if answered or not room else None
+        for span in reversed(chosen.spans) if window.descending else chosen.spans:
+            for step in keyspace.steps(span, source.at, size, descending=window.descending) if room else ():
+                yield scans.read_table(keyspace, chosen._replace(spans=[step]), source.columns, source.at)
+
+    def _read(self, session: Session, chosen: Sequence[Access], keep: bool = False) -> dict[str, pa.Table]:
+        """The rows of all sources. A table that is read whole by several of them is read once."""
+        keyspace = session.keyspace
+        found: dict[str, pa.Table] = {}
+        whole: dict[tuple[int, int | None], list[tuple[Source, Access]]] = {}
+        for source, way in sorted(zip(self.sources, chosen, strict=True), key=lambda each: each[1].kind == "full scan"):
+            if way.kind == "full scan":
+                keys = joins.looked_up(keyspace, source, self._asked, found)
+                if keys is None:
+                    whole.setdefault((source.table.id, source.at), []).append((source, way))
+                    continue
+                way = keys
+            found[source.name] = scans.read_table(keyspace, way, source.columns, source.at)
+        for (_, at), together in whole.items():
+            columns = list(dict.fromkeys(column for source, _ in together for column in source.columns))
+            table = self._read_whole(session, together[0][1], columns, at, keep)
+            for source, _ in together:
+                found[source.name] = table.select([column.name for column in source.columns])
+        return joins.reduced(self._asked, found)
+
+    def _read_whole(
+        self, session: Session, way: Access, columns: Sequence[ColumnMeta], at: int | None, keep: bool
+    ) -> pa.Table:
+        if not keep:
+            return scans.read_table(session.keyspace, way, columns, at)
+        where, version = (way.table.id, at), session.state()[0]
+        table = session.columns.get(where, version, columns)
+        if table is None:
+            together = session.columns.with_kept(where, version, columns, way.table)
+            table = scans.read_table(session.keyspace, way, together, at)
+            session.columns.put(where, version, table)
+        return table
+
+    def _run_direct(self, session: Session, chosen: Access, limit: int | None, offset: int) -> Result:
+        source, direct = self.sources[0], self._direct
+        assert direct is not None
+        if chosen.keys is not None and len(chosen.keys) <= FEW and limit is None and not offset:
+            if len(chosen.keys) == 1 and source.at is None:
+                one = session.keyspace.get(chosen.keys[0])
+                stored = [] if one is None else [one]
+            else:
+                stored = list(session.keyspace.get_many(chosen.keys, source.at).values())
+            places = [source.table.place[column.column_id] for column in direct.columns]
+            rows = [[row[n] for n in places] for row in decoded(source.table, stored).tuples]
+            return Result(f"SELECT {len(rows)}", len(rows), columns=direct.names, stored=rows,
+                          types=[column.type for column in direct.columns])  # fmt: skip
+        unique = list(dict.fromkeys(direct.columns))
+        room = None if limit is None else limit + offset
+        table = scans.read_table(session.keyspace, chosen, unique, source.at, room).slice(offset)
+        arrays = [table.column(unique.index(column)) for column in direct.columns]
+        table = pa.Table.from_arrays(arrays, names=direct.names)
+        return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+
+    def explain(self, session: Session, parameters: Parameters) -> list[str]:
+        """How the query would be run. Inside a transaction."""
+        chosen = [self._choose(session, source, parameters) for source in self.sources]
+        lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
+                 for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
+        if self._window is not None and self._is_direct(chosen[0], session.keyspace):
+            return [*lines, "answered by keys alone"]
+        if few := self._described(chosen[0]) if chosen else None:
+            lines.append(few)
+        for source, way in zip(self.sources, chosen, strict=True):
+            wishes = [each for each in self._asked if each.name == source.name]
+            if wishes and way.kind == "full scan":
+                lines.append(f"  or a multi-get on {source.table.full_name}, if the join asks for few keys")
+        empty = {source.name: scans.schema_of(source.columns).empty_table() for source in self.sources}
+        return [*lines, "the rest by DataFusion:",
+                *(f"  {line}" for line in execution.explained(self.bound(parameters), empty))]  # fmt: skip
+
+    def _described(self, chosen: Access) -> str | None:
+        """What a LIMIT saves, for EXPLAIN."""
+        window = self._window
+        if window is None or window.limit is None:
+            return None
+        if window.ordered and not self._is_by_key(chosen):
+            return None
+        order = "  from the last key, " if window.descending else "  in the order of keys, " if window.ordered else "  "
+        return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")
+
+    def bound(self, parameters: Parameters) -> exp.Expr:
+        """The statement for DataFusion, with values for parameters."""
+        return bound(self._tree, parameters)
+
+    def _choose(self, session: Session, source: Source, parameters: Parameters) -> Access:
+        return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace)
+
+    def point(self, parameters: Parameters) -> bytes | None:
+        """The one key whose row is the whole answer, if the query is that simple."""
+        if self._point is None:
+            return None
+        source = self.sources[0]
+        column = source.table.primary_key[0]
+        stored = exact(column, self._point.values(parameters)[0])
+        return None if stored is None else source.table.prefix + keys.element(column.type.kind, stored)
+
+    def found(self, value: bytes | None) -> Result:
+        """The answer when a point get has found this value."""
+        direct, table = self._direct, self.sources[0].table
+        assert direct is not None
+        if value is None:
+            return Result("SELECT 0", 0, columns=direct.names, stored=(), types=self._types)
+        row: Sequence[Any] = decode_row(table.kinds, value, table.absent)
+        if self._order is not None:
+            row = [row[n] for n in self._order]
+        return Result("SELECT 1", 1, columns=direct.names, stored=(row,), types=self._types)
+
+    # preparing
+
+    def _check_columns(self, scopes: Sequence[Scope], found: dict[int, tuple[Table, int | None]]) -> None:
+        """Raise `UnknownNameError` for a column that no table in sight has, as far as that is certain."""
+        for scope in scopes:
+            tables = {alias: found[id(node)][0] for alias, node in _tables(scope)}
+            if len(tables) != len(scope.sources) or scope.parent is not None:
+                continue
+            aliases = {name_of(each.args["alias"]) for each in scope.expression.find_all(exp.Alias)}
+            for column in scope.columns:
+                if column.find_ancestor(exp.Select) is not scope.expression:
+                    continue
+                qualifier, name = table_and_name(column)
+                if qualifier and qualifier not in tables:
+                    raise UnknownNameError(f"there is no table {qualifier} in this query", sqlstate="42P01",
+                                           position=position_of(column, self._statement),
+                                           hint=nearest(qualifier, tables))  # fmt: skip
+                candidates = [tables[qualifier]] if qualifier else list(tables.values())
+                if name in aliases or any(name in table.by_name for table in candidates):
+                    continue
+                if isinstance(column.this, exp.Star) or not candidates:
+                    continue
+                if qualifier or len(candidates) == 1:
+                    candidates[0].column(name, position_of(column, self._statement))
+                names = {each for table in candidates for each in table.by_name}
+                raise UnknownNameError(f"no table of this query has a column {name}", sqlstate="42703",
+                                       position=position_of(column, self._statement), hint=nearest(name, names))
+
+    def _directly(self, found: dict[int, tuple[Table, int | None]]) -> Direct | None:
+        """The query as one that an access may answer alone, if it asks for nothing but columns."""
+        tree = self._tree
+        table, _ = next(iter(found.values()))
+        columns: list[ColumnMeta] = []
+        names: list[str] = []
+        for each in tree.expressions:
+            if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+                columns += table.columns
+                names += [column.name for column in table.columns]
+                continue
+            inner = each.this if isinstance(each, exp.Alias) else each
+            if not isinstance(inner, exp.Column):
+                return None
+            column = table.by_name.get(table_and_name(inner)[1])
+            if column is None:
+                return None
+            columns.append(column)
+            names.append(name_of(each.args["alias"]) if isinstance(each, exp.Alias) else column.name)
+        return Direct(columns, names, frozenset(range(len(list(conjuncts(tree.args.get("where")))))))
+
+
+def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
+    for alias, source in scope.sources.items():
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            continue
+        if source.parent_select in (None, scope.expression):  # a lateral query sees the tables around it, too
+            given = source.args.get("alias")
+            yield name_of(given.this) if given is not None and given.this is not None else str(alias).lower(), source
+
+
+def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[ColumnMeta]:
+    """The columns that a query may look at; all, if in doubt."""
+    for star in scope.expression.find_all(exp.Star):
+        if not isinstance(star.parent, exp.Count | exp.Func) or isinstance(star.parent, exp.Column):
+            return table.columns
+    names: set[str] = set()
+    for column in tree.find_all(exp.Column):
+        qualifier, name = table_and_name(column)
+        if qualifier in ("", alias):
+            names.add(name)
+    for join in tree.find_all(exp.Join):
+        if join.args.get("method"):
+            return table.columns
+        names |= {name_of(each) for each in join.args.get("using") or ()}
+    return [column for column in table.columns if column.name in names] or table.primary_key[:1]
+
+
+def _conditions(
+    scope: Scope, alias: str, table: Table, found: dict[int, tuple[Table, int | None]]
+) -> list[Condition]:
+    """What the WHERE of a scope, and the ON of its inner joins, say about the columns of one table in it."""
+    query = scope.expression
+    if not isinstance(query, exp.Select):
+        return []
+    others = [found[id(node)][0] for name, node in _tables(scope) if name != alias]
+    alone = len(scope.sources) == 1
+    all_known = len(others) + 1 == len(scope.sources)
+
+    def resolve(column: exp.Column) -> ColumnMeta | None:
+        qualifier, name = table_and_name(column)
+        if qualifier:
+            return table.by_name.get(name) if qualifier == alias else None
+        if alone or (all_known and not any(name in other.by_name for other in others)):
+            return table.by_name.get(name)
+        return None
+
+    return [each for number, part in enumerate(inner_parts(query)) for each in conditions_of(part, number, resolve)]
+
+
+def _rename(node: exp.Table, source: Source) -> None:
+    """Make a table of a statement the one that its rows are registered as."""
+    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.alias, quoted=True))
+    node.replace(exp.Table(this=exp.to_identifier(source.name), alias=alias.copy(), joins=node.args.get("joins")))
+
+
+_HIDDEN = "c$"
+_TYPE_NAMES = {"SMALLINT": "int2", "INT": "int4", "BIGINT": "int8", "FLOAT": "float4", "DOUBLE": "float8",
+               "DECIMAL": "numeric", "BOOLEAN": "bool", "VARBINARY": "bytea", "TIMESTAMPNTZ": "timestamp"}
+"""What PostgreSQL calls types where a column has no other name."""
+
+
+def _output_names(tree: exp.Expr) -> list[str] | None:
+    """The names of the columns that a query gives, as PostgreSQL has them; None where a star stands for some."""
+    query = tree
+    while isinstance(query, exp.SetOperation | exp.Subquery):
+        query = query.this
+    if not isinstance(query, exp.Select):
+        return None
+    names = []
+    for each in query.expressions:
+        if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+            return None
+        names.append(output_name(each))
+    return names
+
+
+def output_name(node: exp.Expr) -> str:
+    """The name that PostgreSQL gives a column of an answer."""
+    if isinstance(node, exp.Alias):
+        return name_of(node.args["alias"])
+    if isinstance(node, exp.Column):
+        return table_and_name(node)[1]
+    if isinstance(node, exp.Cast):
+        value, kind = node.this, str(node.to.this.name)
+        while isinstance(value, exp.Cast | exp.Paren):
+            value = value.this
+        name = output_name(value)
+        return name if name not in ("?column?", "case") else _TYPE_NAMES.get(kind, kind.lower())
+    if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
+        return output_name(node.this)
+    if isinstance(node, exp.Subquery):
+        names = _output_names(node)
+        return names[0] if names else "?column?"
+    if isinstance(node, exp.Case):
+        return "case"
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    if isinstance(node, exp.Func | exp.Exists) and not isinstance(node, exp.Binary | exp.Connector):
+        written = re.match(r"\w+", node.sql(DIALECT))
+        return written[0].lower() if written else node.sql_name().lower()
+    return "?column?"
+
+
+def _name_outputs(tree: exp.Expr, names: list[str] | None) -> None:
+    """Give every output without a name one that no other has, since DataFusion wants them all to differ."""
+    if names is None or not isinstance(tree, exp.Select):
+        return
+    seen: set[str] = set()
+    for number, each in enumerate(tree.expressions):
+        name = names[number]
+        if isinstance(each, exp.Alias) or (isinstance(each, exp.Column) and name not in seen):
+            seen.add(name)
+        else:
+            each.replace(exp.alias_(each.copy(), f"{_HIDDEN}{number}", quoted=True))
+
+
+def _named(table: pa.Table, names: list[str] | None) -> Result:
+    if names is not None and len(names) == table.num_columns:
+        table = table.rename_columns(names)
+    return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+
+
+def find_in(catalog: Catalog, node: exp.Table, database: str | None, schema: str, statement: Statement) -> Table:
+    """The table that a node names. Raises `UnknownNameError`."""
+    try:
+        return catalog.table(name_of(node.args.get("catalog")) or database or catalog.default_database(),
+                             name_of(node.args.get("db")) or schema, name_of(node.this))  # fmt: skip
+    except UnknownNameError as error:
+        error.position = position_of(node, statement)
+        raise

@@ -1,0 +1,189 @@
+"""Splits of SQL tables: ranges of keys at one version, or what some commits wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.errors import NotFound
+from ontolake.parallel import Filter, Mode, View, past_schema, with_past
+from ontolake.sql.catalog.records import Table
+from ontolake.sql.keyspace import vectors
+from ontolake.sql.keyspace.vectors import Strings
+from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.plan import scans
+from ontolake.sql.plan.access import Access
+from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, Condition
+from ontolake.sql.transactions import Session, unpacked
+from ontolake.sql.types import Kind
+
+if TYPE_CHECKING:
+    import apsw
+
+MOMENT = pa.timestamp("us", tz="UTC")
+_OPERATORS = {"==": EQUAL, "in": EQUAL, ">=": LOW, ">": ABOVE, "<=": HIGH, "<": BELOW}
+_SAMPLES = 64
+"""So many keys are looked at for each split."""
+
+
+def public_schema(table: Table, mode: Mode) -> pa.Schema:
+    """The columns that reading gives. A time without a zone is UTC, and what is finer than microseconds is cut off."""
+    return past_schema([pa.field(column.name, MOMENT if column.type.kind == Kind.TIMESTAMP_NS else column.type.arrow)
+                        for column in table.columns], mode)
+
+
+def shown(batch: pa.RecordBatch | pa.Table) -> Any:
+    """Rows with their times as `public_schema` has them."""
+    for place, field in enumerate(batch.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            values = pc.floor_temporal(batch.column(place), unit="microsecond").cast(pa.timestamp("us")).cast(MOMENT)
+            batch = batch.set_column(place, pa.field(field.name, MOMENT), values)
+    return batch
+
+
+def conditions(table: Table, filters: Sequence[Filter]) -> list[Condition]:
+    """What filters say of columns, as far as keys can answer it. Numbers that Spark compares otherwise stay out."""
+    found = []
+    for number, one in enumerate(filters):
+        column = table.by_name.get(one.column)
+        if column is None or one.op not in _OPERATORS or column.type.kind == Kind.DOUBLE:
+            continue
+        values = list(one.value) if one.op == "in" else [one.value]
+        if column.type.kind == Kind.TIMESTAMP_NS and one.op not in (">=", ">", "<"):
+            continue  # what is cut off makes a row later than it looks
+        found.append(Condition(column, _OPERATORS[one.op], _given(values), number))
+    return found
+
+
+def _given(values: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
+    return lambda parameters: values
+
+
+def opened(url: str, branch: str) -> Session:
+    return Session(url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
+
+
+@dataclass(frozen=True)
+class KeySpans:
+    """The rows of a table whose keys, or entries in an index, lie in spans; or those of single keys."""
+
+    url: str
+    branch: str
+    table: tuple[str, int]
+    view: View
+    columns: tuple[str, ...]
+    kind: str
+    spans: tuple[Span, ...]
+    keys: tuple[bytes, ...] | None
+    index: str | None
+    rows: int
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        session = opened(self.url, self.branch)
+        try:
+            with session.reading():
+                table = checked(session, self.table, self.view)
+                by = None if self.index is None else table.index(self.index)
+                access = Access(self.kind, table, self.keys, self.spans, frozenset(), by)
+                columns = [table.by_name[name] for name in self.columns]
+                at = None if session.state()[0] == self.view.commit else self.view.commit
+                for batch in scans.read(session.keyspace, access, columns or table.primary_key, at):
+                    yield shown(batch if columns else batch.select([]))
+        finally:
+            session.close()
+
+
+def checked(session: Session, table: tuple[str, int], view: View) -> Table:
+    """The table that a split is about, as it was. Raises `NotFound` if the version is given up meanwhile."""
+    name, id = table
+    found = session.catalog(session.check_version(view.commit)).by_id.get(id)
+    if found is None:
+        raise NotFound(f"the table {name} in {session.url!r} is not there any more at version {view.commit}",
+                       hint="read it again")
+    return found
+
+
+@dataclass(frozen=True)
+class VersionRange:
+    """What the commits in `(after, until]` did to a table."""
+
+    url: str
+    branch: str
+    table: tuple[str, int]
+    view: View
+    columns: tuple[str, ...]
+    after: int
+    until: int
+    rows: int = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        session = opened(self.url, self.branch)
+        try:
+            with session.reading():
+                table = checked(session, self.table, self.view)
+                found: Any = session.connection.execute(
+                    'SELECT version, keys FROM "commit" WHERE version > ? AND version <= ? ORDER BY version',
+                    (self.after, self.until))  # fmt: skip
+                for version, blob in found.fetchall():
+                    keys = [key for key in unpacked(blob) if key.startswith(table.prefix)]
+                    if keys:
+                        rows, kinds = _changed(session, table, version, keys)
+                        yield from with_past(shown(rows), kinds, version, self.view.mode, self.columns)
+        finally:
+            session.close()
+
+
+def _changed(session: Session, table: Table, version: int, keys: list[bytes]) -> tuple[pa.Table, list[str]]:
+    """The rows that a commit left different, by key, and what became of each. Of a row that is gone only the key."""
+    before, after = session.keyspace.get_many(keys, version - 1), session.keyspace.get_many(keys, version)
+    keys = [key for key in keys if before.get(key) != after.get(key)]
+    kinds = ["delete" if key not in after else "update" if key in before else "insert" for key in keys]
+    there = [after[key] for key in keys if key in after]
+    found = vectors.decode_rows(Strings.of(there), [column.wanted for column in table.columns])
+    places = np.cumsum([key in after for key in keys]) - 1
+    rows = pa.array(places, pa.int64(), mask=np.array([key not in after for key in keys], dtype=bool))
+    columns = {column.name: array.take(rows) for column, array in zip(table.columns, found, strict=True)}
+    named, _ = vectors.decode_keys(table.key_types, Strings.of(keys), len(table.prefix))
+    columns |= {column.name: array for column, array in zip(table.primary_key, named, strict=True)}
+    return pa.table(columns), kinds
+
+
+def cuts(connection: apsw.Connection, span: Span, parts: int) -> list[bytes]:
+    """Keys that cut a span into about equal parts, found by looking at keys at even distances between its ends.
+
+    Costs a lookup for each key, however many rows there are. Only where keys lie so unevenly that few are found this
+    way, all of them are counted.
+    """
+    ends: Any = connection.execute("SELECT min(key), max(key) FROM latest WHERE key >= ? AND key < ?", span).fetchone()
+    first, last = ends
+    if first is None or parts < 2 or first == last:
+        return []
+    width = max(len(first), len(last)) + 2
+    low, high = (int.from_bytes(key.ljust(width, b"\0"), "big") for key in (first, last))
+    find = "SELECT min(key) FROM latest WHERE key >= ? AND key < ?"
+    samples = parts * _SAMPLES
+    found: set[Any] = {connection.execute(find, ((low + (high - low) * n // samples).to_bytes(width, "big"), span.end)
+                                          ).get for n in range(1, samples)}  # fmt: skip
+    sorted_keys = sorted(found - {None, first})
+    if len(sorted_keys) < 4 * parts:
+        return _counted(connection, span, parts)
+    return [sorted_keys[len(sorted_keys) * n // parts] for n in range(1, parts)]
+
+
+def _counted(connection: apsw.Connection, span: Span, parts: int) -> list[bytes]:
+    total: Any = connection.execute("SELECT count(*) FROM latest WHERE key >= ? AND key < ?", span).get
+    step, at = -(-total // parts), span.start
+    found: list[bytes] = []
+    while step and len(found) < parts - 1:
+        sql = "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
+        key: Any = connection.execute(sql, (at, span.end, step)).get
+        if key is None:
+            break
+        found.append(key)
+        at = key
+    return found

@@ -1,0 +1,504 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE: rows are worked out first, then written with all their index entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ontolake.sql.catalog.coercion import coerced
+from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table
+from ontolake.sql.errors import (
+    DefinitionError,
+    SqlError,
+    SqlSyntaxError,
+    UnknownNameError,
+    UnsupportedError,
+    nearest,
+)  # fmt: skip
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.vectors import stored_list
+from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.plan import execution
+from ontolake.sql.plan.queries import Find, Plan, output_name
+from ontolake.sql.results import Result
+from ontolake.sql.syntax.statements import (
+    DIALECT,
+    NotConstant,
+    Parameters,
+    Statement,
+    bound,
+    constant,
+    given_value,
+    mark_place,
+    name_of,
+    position_of,
+)  # fmt: skip
+from ontolake.sql.types import Stored
+from ontolake.sql.write import defaults
+from ontolake.sql.write.rows import Rows, Writer, decoded
+
+if TYPE_CHECKING:
+    from ontolake.sql.transactions import Session, Transaction
+
+_DEFAULT = object()
+
+
+class _Given(NamedTuple):
+    """An INSERT of one row of parameters: which of them each column of the table gets, None for its default."""
+
+    table: Table
+    cells: list[tuple[int | str | None, Callable[[Any], Stored], ColumnMeta]]
+
+
+class Changer:
+    """Runs the statements that change rows, inside one transaction."""
+
+    def __init__(
+        self, session: Session, transaction: Transaction, statement: Statement, parameters: Parameters, find: Find,
+        where: Any,
+    ) -> None:  # fmt: skip
+        self._session = session
+        self._statement = statement
+        self._parameters = parameters
+        self._find = find
+        self._where = where
+        """The catalog, and what else names lead to tables by: what is prepared holds for the same."""
+        self._writer = Writer(session.keyspace, transaction)
+
+    # INSERT
+
+    def insert(self, tree: exp.Insert) -> Result:
+        """Run INSERT."""
+        prepared = self._statement.prepared
+        if prepared is not None and prepared[0] == self._where:
+            return self._insert_given(prepared[1])
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        table, _ = self._find(target)
+        names = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
+        columns = [table.column(name_of(node), position_of(node, self._statement)) for node in names] or table.columns
+        if len({column.column_id for column in columns}) != len(columns):
+            raise DefinitionError("a column is given twice", sqlstate="42701")
+        source = tree.expression
+        if (given := self._prepare(table, columns, tree, explicit=bool(names))) is not None:
+            self._statement.prepared = (self._where, given)
+            return self._insert_given(given)
+        if tree.args.get("default"):
+            new = Rows(table, tuples=[self._filled(table, [], [])])
+        elif isinstance(source, exp.Values):
+            new = self._values(table, columns, source, explicit=bool(names))
+        elif isinstance(source, exp.Query):
+            if tree.args.get("with_") is not None:
+                source = source.copy()
+                source.set("with_", tree.args["with_"].copy())
+            new = self._selected(table, columns, source, explicit=bool(names))
+        else:
+            raise UnsupportedError("this form of INSERT is not supported")
+        conflict = tree.args.get("conflict")
+        if conflict is None:
+            self._writer.insert(new)
+            done = new
+        else:
+            done = self._insert_or(table, new, conflict, target)
+        return self._returned("INSERT", table, done, tree.args.get("returning"), target)
+
+    def _prepare(
+        self, table: Table, columns: Sequence[ColumnMeta], tree: exp.Insert, *, explicit: bool
+    ) -> _Given | None:
+        """An INSERT of a row of parameters, which is likely to come again; None for any other."""
+        source = tree.expression
+        if not isinstance(source, exp.Values) or tree.args.get("conflict") or tree.args.get("returning"):
+            return None
+        nodes = source.expressions[0].expressions if isinstance(source.expressions[0], exp.Tuple) else []
+        if len(source.expressions) > 1 or not nodes or not all(isinstance(node, exp.Placeholder) for node in nodes):
+            return None
+        self._check_width(columns, len(nodes), explicit)
+        places = {column.column_id: mark_place(node) for column, node in zip(columns, nodes, strict=False)}
+        return _Given(table, [(places.get(column.column_id), column.type.store, column) for column in table.columns])
+
+    def _insert_given(self, given: _Given) -> Result:
+        parameters: Any = self._parameters
+        row = [defaults.value(column) if place is None else store(parameters[place])
+               for place, store, column in given.cells]  # fmt: skip
+        new = Rows(given.table, tuples=[row])
+        self._writer.insert(new)
+        return Result("INSERT 1", 1)
+
+    def _values(self, table: Table, columns: Sequence[ColumnMeta], source: exp.Values, *, explicit: bool) -> Rows:
+        given: list[list[Any]] = []
+        computed: list[tuple[int, int, exp.Expr]] = []
+        for number, node in enumerate(source.expressions):
+            single = node.this if isinstance(node, exp.Paren) else node
+            cells = node.expressions if isinstance(node, exp.Tuple) else [single]
+            self._check_width(columns, len(cells), explicit)
+            if given and len(cells) != len(given[0]):
+                raise SqlSyntaxError("the rows of VALUES have different lengths", position=self._statement.position(0),
+                                     hint="give every row as many values as the first; DEFAULT stands for a default")
+            row: list[Any] = []
+            for place, cell in enumerate(cells):
+                if isinstance(cell, exp.Placeholder):
+                    row.append(columns[place].type.store(given_value(cell, self._parameters)))
+                elif _is_default(cell):
+                    row.append(_DEFAULT)
+                else:
+                    try:
+                        row.append(columns[place].type.store(constant(cell)))
+                    except NotConstant:
+                        row.append(None)
+                        computed.append((number, place, cell))
+            given.append(row)
+        if computed:
+            self._compute(columns, given, computed)
+        if columns == table.columns and all(len(row) == len(columns) and _DEFAULT not in row for row in given):
+            return Rows(table, tuples=given)
+        return Rows(table, tuples=[self._filled(table, columns, row) for row in given])
+
+    def _check_width(self, columns: Sequence[ColumnMeta], found: int, explicit: bool) -> None:
+        if found > len(columns) or (explicit and found < len(columns)):
+            raise SqlSyntaxError(f"INSERT has {found} values for {len(columns)} columns",
+                                 position=self._statement.position(0))
+
+    def _compute(
+        self, columns: Sequence[ColumnMeta], given: list[list[Any]], computed: list[tuple[int, int, exp.Expr]]
+    ) -> None:
+        """Fill in the values that are expressions."""
+        wanted = exp.Select(expressions=[exp.alias_(cell.copy(), f"v{n}", quoted=True)
+                                         for n, (_, _, cell) in enumerate(computed)])  # fmt: skip
+        found = self._query(wanted).arrow()
+        for n, (number, place, _) in enumerate(computed):
+            column = columns[place]
+            given[number][place] = stored_list(column.type, coerced(column, found.column(n)))[0]
+
+    def _filled(self, table: Table, columns: Sequence[ColumnMeta], row: Sequence[Any]) -> list[Stored]:
+        """A whole row, with defaults where no value is given."""
+        given = {column.column_id: cell for column, cell in zip(columns, row, strict=False) if cell is not _DEFAULT}
+        return [given[column.column_id] if column.column_id in given else defaults.value(column)
+                for column in table.columns]  # fmt: skip
+
+    def _selected(self, table: Table, columns: Sequence[ColumnMeta], source: exp.Expr, *, explicit: bool) -> Rows:
+        found = self._query(source).arrow()
+        self._check_width(columns, found.num_columns, explicit)
+        given = {column.column_id: coerced(column, found.column(n))
+                 for n, column in enumerate(columns[: found.num_columns])}  # fmt: skip
+        return Rows(table, columns=[given[column.column_id] if column.column_id in given else
+                                    defaults.values(column, found.num_rows) for column in table.columns])  # fmt: skip
+
+    # ON CONFLICT
+
+    def _insert_or(self, table: Table, new: Rows, conflict: exp.OnConflict, target: exp.Table) -> Rows:
+        """Insert the rows that are new, and leave or change the others. Returns those that were written."""
+        new.check()
+        indexes = self._arbiters(table, conflict)
+        nothing = "NOTHING" in str(conflict.args.get("action") or "").upper()
+        if not nothing and len(indexes) != 1:
+            raise SqlSyntaxError("ON CONFLICT DO UPDATE needs the columns that may conflict", sqlstate="42601",
+                                 hint="write ON CONFLICT (columns) DO UPDATE …")
+        for column in conflict.find_all(exp.Column):
+            if name_of(column.args.get("table")) in ("", "excluded", table.name) and not _is_default(column):
+                table.column(name_of(column.this), position_of(column, self._statement))
+        there, fresh, pairs, second = self._sorted_out(new, indexes)
+        if second and not nothing:
+            raise SqlError("ON CONFLICT DO UPDATE cannot change a row a second time", sqlstate="21000",
+                           hint="give every key once")
+        added = new.take(fresh)
+        if len(added):
+            self._writer.insert(added)
+        if nothing or not pairs:
+            return added
+        changed = self._update_conflicting(table, decoded(table, there), new.take(pairs), conflict, target)
+        return _together(table, added, changed)
+
+    def _arbiters(self, table: Table, conflict: exp.OnConflict) -> list[IndexMeta | None]:
+        """What a conflict is looked for in: the primary key (None) or unique indexes."""
+        nodes = conflict.args.get("conflict_keys") or ()
+        named = conflict.args.get("constraint")
+        if named is not None:
+            name = name_of(named)
+            if name == table.key_name:
+                return [None]
+            unique = {index.name: index for index in table.indexes if index.unique}
+            if name not in unique:
+                raise UnknownNameError(f"{table.full_name} has no constraint {name}", sqlstate="42704",
+                                       position=position_of(named, self._statement),
+                                       hint=nearest(name, [table.key_name, *unique]))  # fmt: skip
+            return [unique[name]]
+        ids = {table.column(name_of(node.this if isinstance(node, exp.Ordered) else node)).column_id for node in nodes}
+        if not ids:
+            return [None, *(index for index in table.indexes if index.unique)]
+        if ids == set(table.meta.primary_key_column_ids):
+            return [None]
+        for index in table.indexes:
+            if index.unique and set(index.column_ids) == ids:
+                return [index]
+        raise DefinitionError("no primary key or unique index is on just these columns", sqlstate="42P10",
+                              hint="name the columns of one")
+
+    def _sorted_out(
+        self, new: Rows, indexes: Sequence[IndexMeta | None]
+    ) -> tuple[list[bytes], list[int], list[int], bool]:
+        """Old values of rows in conflict, places of rows without and with a conflict, and whether one came twice."""
+        keyspace, table = self._session.keyspace, new.table
+        found = new.keys()
+        stored = keyspace.get_many(found) if None in indexes else {}
+        seen: set[bytes] = set()
+        there: list[bytes] = []
+        fresh: list[int] = []
+        pairs: list[int] = []
+        second = False
+        for number, key in enumerate(found):
+            marks = [key] if None in indexes else []
+            old = stored.get(key)
+            for index in indexes:
+                if index is not None and (begin := _unique_prefix(new, number, index)) is not None:
+                    marks.append(begin)
+                    old = old or self._by_unique(table, index, begin)
+            if any(mark in seen for mark in marks):
+                second = True
+                continue
+            if old is None or len(indexes) == 1:
+                seen.update(marks)
+            if old is None:
+                fresh.append(number)
+            else:
+                there.append(old)
+                pairs.append(number)
+        return there, fresh, pairs, second
+
+    def _by_unique(self, table: Table, index: IndexMeta, begin: bytes) -> bytes | None:
+        """The row that has an entry with these values in a unique index."""
+        for batch in self._session.keyspace.scan(Span(begin, keys.after(begin)), keys=True, limit=1):
+            assert batch.keys is not None
+            entry = batch.keys.to_list()[0]
+            return self._session.keyspace.get(table.prefix + entry[len(begin) :])
+        return None
+
+    def _update_conflicting(
+        self, table: Table, old: Rows, given: Rows, conflict: exp.OnConflict, target: exp.Table
+    ) -> Rows:
+        alias = name_of(target.args["alias"].this) if target.args.get("alias") else table.name
+        names = [column.name for column in table.columns]
+        joined = pa.table([*old.columns, *given.columns], names=[f"o{n}" for n in range(len(names))]
+                          + [f"x{n}" for n in range(len(names))])  # fmt: skip
+
+        def placed(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            qualifier, name = name_of(node.args.get("table")), name_of(node.this)
+            if qualifier not in ("", "excluded", alias, table.name):
+                return node
+            table.column(name, position_of(node, self._statement))
+            return exp.column(f"{'x' if qualifier == 'excluded' else 'o'}{names.index(name)}")
+
+        assigned = self._assignments(table, conflict.expressions)
+        outputs: list[exp.Expr] = [exp.column(f"o{n}") for n in range(len(names))]
+        for n, (_, node) in enumerate(assigned):
+            value = bound(node, self._parameters).transform(placed) if node is not None else exp.Null()
+            outputs.append(exp.alias_(value, f"n{n}"))
+        query = exp.Select(expressions=outputs).from_("t0")
+        where = conflict.args.get("where")
+        if where is not None:
+            query = query.where(bound(where.this, self._parameters).transform(placed))
+        found = execution.run(query, {"t0": joined})
+        before = Rows(table, columns=[found.column(n).combine_chunks() for n in range(len(names))])
+        return self._write_changed(table, before, assigned, found, len(names))
+
+    # UPDATE and DELETE
+
+    def update(self, tree: exp.Update) -> Result:
+        """Run UPDATE."""
+        table, _ = self._find(tree.this)
+        assigned = self._assignments(table, tree.expressions)
+        same = all(defaults.is_fixed(column) if node is None else _is_given(node) for column, node in assigned)
+        extra = [] if same else [node for _, node in assigned]
+        found, several = self._matching(tree, table, extra, tree.args.get("from_"))
+        if not extra:
+            done = self._write_given(table, self._old(table, found), assigned)
+        else:
+            arrow = found.arrow()
+            width = len(table.columns)
+            if several:
+                arrow = _first_of_each(table, arrow)
+            done = self._write_changed(table, Rows(table, columns=[arrow.column(n) for n in range(width)]), assigned,
+                                       arrow, width)  # fmt: skip
+        return self._returned("UPDATE", table, done, tree.args.get("returning"), tree.this)
+
+    def delete(self, tree: exp.Delete) -> Result:
+        """Run DELETE."""
+        table, _ = self._find(tree.this)
+        found, several = self._matching(tree, table, [], tree.args.get("using"))
+        old = self._old(table, found)
+        if several:
+            old = Rows(table, columns=_first_of_each(table, found.arrow()).columns)
+        self._writer.delete(old)
+        return self._returned("DELETE", table, old, tree.args.get("returning"), tree.this)
+
+    def truncate(self, tree: exp.TruncateTable) -> Result:
+        """Run TRUNCATE: delete all rows."""
+        for node in tree.expressions:
+            table, _ = self._find(node)
+            query = exp.Select(expressions=[exp.Star()]).from_(node.copy())
+            self._writer.delete(self._old(table, self._query(query)))
+        return Result("TRUNCATE TABLE", 0)
+
+    def _matching(
+        self, tree: exp.Expr, table: Table, extra: Sequence[exp.Expr | None], others: Any
+    ) -> tuple[Result, bool]:
+        """The rows that a statement is about, with more outputs behind them; and whether a row may come twice."""
+        target = tree.this.copy()
+        alias = name_of(target.args["alias"].this) if target.args.get("alias") else table.name
+        outputs: list[exp.Expr] = [
+            exp.alias_(exp.column(exp.to_identifier(column.name, quoted=True), exp.to_identifier(alias, quoted=True)),
+                       f"o{n}") for n, column in enumerate(table.columns)]  # fmt: skip
+        outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}") for n, node in enumerate(extra)]
+        query = exp.Select(expressions=outputs).from_(target)
+        joined = [others.this] if isinstance(others, exp.From) else others or []
+        for other in joined:
+            query = query.join(other.copy(), join_type="cross")
+        if tree.args.get("where") is not None:
+            query = query.where(tree.args["where"].this.copy())
+        if tree.args.get("with_") is not None:
+            query.set("with_", tree.args["with_"].copy())
+        return self._query(query), bool(joined)
+
+    def _old(self, table: Table, found: Result) -> Rows:
+        stored = found.stored()
+        return Rows(table, tuples=stored) if stored is not None else Rows(table, columns=found.arrow().columns)
+
+    def _assignments(
+        self, table: Table, nodes: Sequence[exp.Expr]
+    ) -> list[tuple[ColumnMeta, exp.Expr | None]]:
+        """What each column becomes; None for its default."""
+        found: list[tuple[ColumnMeta, exp.Expr | None]] = []
+        for node in chain.from_iterable(map(_singly, nodes)):
+            if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
+                raise UnsupportedError(f"SET {node.sql(DIALECT)} is not supported", hint="write SET column = value")
+            column = table.column(name_of(node.this.this), position_of(node.this, self._statement))
+            if any(column is other for other, _ in found):
+                raise DefinitionError(f"{column.name} is set twice", sqlstate="42601")
+            found.append((column, None if _is_default(node.expression) else node.expression))
+        return found
+
+    def _write_given(
+        self, table: Table, old: Rows, assigned: Sequence[tuple[ColumnMeta, exp.Expr | None]]
+    ) -> Rows:
+        """Change rows to values that are the same for all of them."""
+        given = {column.column_id: defaults.value(column) if node is None else column.type.store(self._constant(node))
+                 for column, node in assigned}  # fmt: skip
+        new = Rows(table, tuples=[[given.get(column.column_id, cell)
+                                   for column, cell in zip(table.columns, row, strict=True)] for row in old.tuples])
+        self._writer.update(old, new)
+        return new
+
+    def _write_changed(
+        self, table: Table, old: Rows, assigned: Sequence[tuple[ColumnMeta, exp.Expr | None]], found: pa.Table,
+        skip: int,
+    ) -> Rows:  # fmt: skip
+        """Change rows to values that were worked out for each."""
+        columns = list(old.columns)
+        for n, (column, node) in enumerate(assigned):
+            if node is None:
+                columns[table.place[column.column_id]] = defaults.values(column, len(old))
+            else:
+                lenient = _is_given(node)
+                columns[table.place[column.column_id]] = coerced(column, found.column(skip + n), lenient=lenient)
+        new = Rows(table, columns=columns)
+        self._writer.update(old, new)
+        return new
+
+    # shared
+
+    def _constant(self, node: exp.Expr) -> Any:
+        if isinstance(node, exp.Placeholder):
+            return given_value(node, self._parameters)
+        return constant(node)
+
+    def _query(self, tree: exp.Expr) -> Result:
+        return Plan(self._statement, tree, self._find).run(self._session, self._parameters)
+
+    def _returned(
+        self, verb: str, table: Table, done: Rows, returning: exp.Returning | None, target: exp.Table
+    ) -> Result:
+        status = f"{verb} {len(done)}"
+        if returning is None:
+            return Result(status, len(done))
+        alias = name_of(target.args["alias"].this) if target.args.get("alias") else table.name
+        names: list[str] = []
+        outputs: list[exp.Expr] = []
+        for node in returning.expressions:
+            if isinstance(node, exp.Star) or (node.is_star and name_of(node.args.get("table")) == alias):
+                names += [column.name for column in table.columns]
+                outputs += [exp.column(exp.to_identifier(column.name, quoted=True)) for column in table.columns]
+            else:
+                for column in node.find_all(exp.Column):
+                    if name_of(column.args.get("table")) not in ("", alias):
+                        raise UnsupportedError("RETURNING is supported for the table that is changed, not for others",
+                                               position=position_of(column, self._statement))
+                    table.column(name_of(column.this), position_of(column, self._statement))
+                names.append(output_name(node))
+                outputs.append(bound(node, self._parameters).unalias())
+        aliased = [exp.alias_(node.copy(), f"r{n}") for n, node in enumerate(outputs)]
+        source = exp.alias_(exp.to_table("t0"), alias, table=True, quoted=True)
+        query = exp.Select(expressions=aliased).from_(source)
+        found = execution.run(query, {"t0": done.arrow()}).rename_columns(names)
+        return Result(status, len(done), table=found)
+
+
+def _singly(node: exp.Expr) -> list[exp.Expr]:
+    """`(a, b) = (1, 2)` as `a = 1` and `b = 2`. Raises `SqlSyntaxError`."""
+    if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Tuple):
+        return [node]
+    row = node.expression
+    if not isinstance(row, exp.Tuple) and not (isinstance(row, exp.Anonymous) and row.name.upper() == "ROW"):
+        return [node]
+    if len(row.expressions) != len(node.this.expressions):
+        raise SqlSyntaxError(f"SET has {len(row.expressions)} values for {len(node.this.expressions)} columns")
+    return [exp.EQ(this=column, expression=value)
+            for column, value in zip(node.this.expressions, row.expressions, strict=True)]  # fmt: skip
+
+
+def _is_default(node: exp.Expr) -> bool:
+    inner = node.this if isinstance(node, exp.Column) else node
+    word = isinstance(inner, exp.Var | exp.Identifier) and not inner.args.get("quoted")
+    return bool(word and inner.name.upper() == "DEFAULT")
+
+
+def _is_given(node: exp.Expr) -> bool:
+    """Whether a value stands in the statement or its parameters."""
+    if isinstance(node, exp.Placeholder):
+        return True
+    try:
+        constant(node)
+    except NotConstant:
+        return False
+    return True
+
+
+def _unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:
+    """How the entries of a row's values in a unique index begin; None if there is a NULL, which equals nothing."""
+    table = new.table
+    values = [new.tuples[number][table.place[id]] for id in index.column_ids]
+    if None in values:
+        return None
+    types = [table.by_id[id].type for id in index.column_ids]
+    return keys.entry_prefix(table.id, index.index_id) + keys.encode_tuple(types, values, index.desc)
+
+
+def _together(table: Table, first: Rows, second: Rows) -> Rows:
+    if not len(first) or not len(second):
+        return first if len(first) else second
+    return Rows(table, columns=[pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)])
+
+
+def _first_of_each(table: Table, found: pa.Table) -> pa.Table:
+    """One row for each primary key."""
+    width = len(table.columns)
+    seen: set[bytes] = set()
+    kept = []
+    for n, key in enumerate(Rows(table, columns=[found.column(n) for n in range(width)]).keys()):
+        if key not in seen:
+            seen.add(key)
+            kept.append(n)
+    return found.take(pa.array(kept, pa.int64()))

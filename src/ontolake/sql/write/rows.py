@@ -1,0 +1,368 @@
+"""Changing rows: their keys and values, and the entries of all indexes, in one transaction.
+
+Rows come as stored forms, a tuple a row, or as Arrow columns; both end as the same bytes. Few are encoded one by one,
+many by the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import apsw
+import pyarrow as pa
+
+from ontolake import faults
+from ontolake.errors import Invalid
+from ontolake.sql.catalog.records import IndexMeta, Table
+from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
+from ontolake.sql.keyspace import keys, rows, vectors
+from ontolake.sql.keyspace.vectors import Strings
+from ontolake.sql.keyspace.versions import Keyspace, Span
+from ontolake.sql.transactions import Transaction
+from ontolake.sql.types import Stored
+from ontolake.sql.write import defaults
+
+FEW = 48
+"""Up to so many rows are encoded one by one."""
+MAX_KEY = 32768
+MAX_VALUE = 256 * 1024 * 1024
+
+
+class Rows:
+    """Rows of a table: a tuple of stored forms each, or Arrow columns, in the order of the table's columns."""
+
+    def __init__(self, table: Table, *, tuples: Sequence[Sequence[Stored]] | None = None,
+                 columns: Sequence[pa.Array] | None = None) -> None:  # fmt: skip
+        self.table = table
+        self._tuples = tuples
+        self._columns = None if columns is None else [_flat(column) for column in columns]
+        self.count = len(tuples) if tuples is not None else len(columns[0]) if columns else 0
+        self.few = self.count <= FEW
+        self._checked = False
+        widths = set(map(len, tuples)) if tuples is not None else {len(columns or ())}
+        if widths - {len(table.columns)}:
+            raise Invalid(f"a row of {table.full_name} does not have {len(table.columns)} values")
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def tuples(self) -> Sequence[Sequence[Stored]]:
+        if self._tuples is None:
+            assert self._columns is not None
+            lists = [vectors.stored_list(column.type, values)
+                     for column, values in zip(self.table.columns, self._columns, strict=True)]  # fmt: skip
+            self._tuples = list(zip(*lists, strict=True))
+        return self._tuples
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        if self._columns is None:
+            assert self._tuples is not None
+            self._columns = [vectors.stored_array(column.type, [row[n] for row in self._tuples])
+                             for n, column in enumerate(self.table.columns)]  # fmt: skip
+        return self._columns
+
+    def take(self, which: Sequence[int]) -> Rows:
+        """The rows at these places."""
+        if self._tuples is not None:
+            return Rows(self.table, tuples=[self._tuples[n] for n in which])
+        wanted = pa.array(which, pa.int64())
+        return Rows(self.table, columns=[column.take(wanted) for column in self.columns])
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table with the names of the columns."""
+        return pa.table(self.columns, names=[column.name for column in self.table.columns])
+
+    # encoding
+
+    def keys(self) -> list[bytes]:
+        """The primary row keys."""
+        table = self.table
+        if self.few:
+            types, prefix, places = table.key_types, table.prefix, table.key_places
+            found = [prefix + keys.encode_tuple(types, [row[n] for n in places]) for row in self.tuples]
+        else:
+            found = self.key_strings().to_list()
+        return checked_keys(table, found)
+
+    def key_strings(self) -> Strings:
+        table = self.table
+        return vectors.encode_keys(table.prefix, table.key_types, [self.columns[n] for n in table.key_places])
+
+    def values(self) -> list[bytes]:
+        """The row values, to be written. Raises `NotNullError`, `CheckError`: no row that breaks a rule is encoded."""
+        self.check()
+        return self.encoded()
+
+    def encoded(self) -> list[bytes]:
+        """The row values, whatever the rules say: to be compared."""
+        table = self.table
+        places = table.places
+        if self.few:
+            if table.is_plain:
+                return [rows.encode_row(table.kinds, row) for row in self.tuples]
+            return [rows.encode_row(table.kinds, [None if n is None else row[n] for n in places])
+                    for row in self.tuples]  # fmt: skip
+        types = [column.type for column in table.all_columns]
+        return vectors.encode_rows(
+            types, [None if n is None else self.columns[n] for n in places], self.count).to_list()  # fmt: skip
+
+    def entries(self, index: IndexMeta) -> list[tuple[bytes, bytes]]:
+        """The entries of an index, one a row."""
+        if self.few:
+            prefix, types, desc, places = self.table.entry_parts(index)
+            found = [prefix + keys.encode_tuple(types, [row[n] for n in places], desc) for row in self.tuples]
+        else:
+            found = self.entry_strings(index).to_list()
+        return list(zip(checked_keys(self.table, found), self.included(index), strict=True))
+
+    def entry_strings(self, index: IndexMeta) -> Strings:
+        """The keys of the entries of an index."""
+        prefix, types, desc, places = self.table.entry_parts(index)
+        return vectors.encode_keys(prefix, types, [self.columns[n] for n in places], desc)
+
+    def included(self, index: IndexMeta) -> list[bytes]:
+        """The values of the entries of an index: the columns that it includes."""
+        if not index.include_ids:
+            return [rows.LIVE] * self.count
+        table = self.table
+        types = [table.by_id[id].type for id in index.include_ids]
+        places = [table.place[id] for id in index.include_ids]
+        if self.few:
+            kinds = [type.kind for type in types]
+            return [rows.encode_row(kinds, [row[n] for n in places]) for row in self.tuples]
+        return vectors.encode_rows(types, [self.columns[n] for n in places], self.count).to_list()
+
+    # checking
+
+    def check(self) -> None:
+        """Check NOT NULL, then CHECK, unless that is done. Raises `NotNullError`, `CheckError`."""
+        if not self._checked:
+            self._check_not_null()
+            if self.table.meta.checks and self.count:
+                defaults.check(self.table.full_name, self.table.meta.checks, self.arrow())
+            self._checked = True
+
+    def _check_not_null(self) -> None:
+        if self._tuples is not None and not any(None in row for row in self._tuples):
+            return
+        for n, column in self.table.required:
+            if self._columns is not None and not self.few:
+                broken = bool(self._columns[n].null_count)
+            else:
+                broken = any(row[n] is None for row in self.tuples)
+            if broken:
+                raise NotNullError(f"{self.table.full_name}.{column.name} must not be NULL", table=self.table.full_name,
+                                   constraint=column.name, hint="give a value, or declare a DEFAULT")  # fmt: skip
+
+    def describe_key(self, number: int) -> str:
+        """The primary key of a row, for people."""
+        names, values = [], []
+        for column in self.table.primary_key:
+            names.append(column.name)
+            value = self.tuples[number][self.table.place[column.column_id]]
+            values.append(str(column.type.load(value)))
+        return f"({', '.join(names)}) = ({', '.join(values)})"
+
+
+def _flat(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def decoded(table: Table, values: Sequence[bytes] | Strings, *, whole: bool = False) -> Rows:
+    """Rows from their stored values. Raises `Corruption`, with `whole` for short rows too."""
+    strings = values if isinstance(values, Strings) else None
+    if strings is None and len(values) <= FEW:
+        order = [column.column_id - 1 for column in table.columns]
+        found = [rows.decode_row(table.kinds, value, table.absent) for value in values]  # type: ignore[arg-type]
+        return Rows(table, tuples=[[row[n] for n in order] for row in found])
+    strings = strings or Strings.of(values)  # type: ignore[arg-type]
+    return Rows(table, columns=vectors.decode_rows(strings, [column.wanted for column in table.columns], whole=whole))
+
+
+def checked_keys(table: Table, found: list[bytes]) -> list[bytes]:
+    if found and (longest := max(map(len, found))) > MAX_KEY:
+        raise DataError(f"a key of {table.full_name} would have {longest} bytes, and {MAX_KEY} is the limit",
+                        sqlstate="54000", hint="index shorter values")
+    return found
+
+
+class Writer:
+    """Applies changes of rows to the keyspace, at the version of one transaction."""
+
+    def __init__(self, keyspace: Keyspace, transaction: Transaction) -> None:
+        self._keyspace = keyspace
+        self._version = transaction.version
+        self._transaction = transaction
+
+    def insert(self, new: Rows) -> None:
+        """Add rows whose keys are not there. Raises `UniqueError`, `NotNullError`, `CheckError`."""
+        if not len(new):
+            return
+        new.check()
+        found = new.keys()
+        self._check_distinct(new, found)
+        if len(found) > 1 and (taken := self._keyspace.get_many(found)):
+            raise duplicate(new, next(n for n, key in enumerate(found) if key in taken))
+        entries = [new.entries(index) for index in new.table.indexes]
+        self._keyspace.revive(self._version, [*found, *(key for some in entries for key, _ in some)])
+        try:
+            self._keyspace.insert(self._version, list(zip(found, self._checked_values(new), strict=True)))
+        except apsw.ConstraintError as error:
+            raise duplicate(new, 0) from error
+        faults.reach("sql: rows written")
+        self._transaction.touch(found)
+        for index, some in zip(new.table.indexes, entries, strict=True):
+            if index.unique:
+                self._check_unique(new, index)
+            self._keyspace.insert(self._version, some)
+            faults.reach("sql: index written")
+
+    def update(self, old: Rows, new: Rows) -> None:
+        """Make rows others. Raises `UniqueError`, `NotNullError`, `CheckError`."""
+        if not len(new):
+            return
+        new.check()
+        before, after = old.keys(), new.keys()
+        self._check_distinct(new, after)
+        values = self._checked_values(new)
+        stay = [a == b for a, b in zip(before, after, strict=True)]
+        moved = [key for key, same in zip(before, stay, strict=True) if not same]
+        if moved:
+            self._keyspace.delete(self._version, moved)
+            arriving = [key for key, same in zip(after, stay, strict=True) if not same]
+            if taken := self._keyspace.get_many(arriving):
+                raise duplicate(new, after.index(next(key for key in arriving if key in taken)))
+            self._insert([entry for entry, same in zip(zip(after, values, strict=True), stay, strict=True) if not same])
+            self._transaction.touch(moved)
+        self._keyspace.put(self._version, list(compress(zip(after, values, strict=True), stay)))
+        faults.reach("sql: rows written")
+        self._transaction.touch(after)
+        for index in new.table.indexes:
+            self._reindex(index, old, new)
+
+    def _reindex(self, index: IndexMeta, old: Rows, new: Rows) -> None:
+        before, after = dict(old.entries(index)), dict(new.entries(index))
+        removed = [key for key in before if key not in after]
+        added = [(key, value) for key, value in after.items() if key not in before]
+        changed = [(key, value) for key, value in after.items() if before.get(key, value) != value]
+        if index.state != "public" and removed:  # the backfill may not have come to these
+            there = self._keyspace.get_many(removed)
+            removed = [key for key in removed if key in there]
+            there = self._keyspace.get_many([key for key, _ in changed])
+            added += [entry for entry in changed if entry[0] not in there]
+            changed = [entry for entry in changed if entry[0] in there]
+        self._keyspace.delete(self._version, removed)
+        if changed:
+            self._keyspace.put(self._version, changed)
+        if added:
+            if index.unique:
+                wanted = {key for key, _ in added}
+                places = [n for n, key in enumerate(after) if key in wanted]
+                self._check_unique(new.take(places), index)
+            self._insert(added)
+        faults.reach("sql: index written")
+
+    def delete(self, old: Rows) -> None:
+        """Leave tombstones for rows and their index entries."""
+        if not len(old):
+            return
+        found = old.keys()
+        self._keyspace.delete(self._version, found)
+        faults.reach("sql: rows written")
+        self._transaction.touch(found)
+        for index in old.table.indexes:
+            entries = [key for key, _ in old.entries(index)]
+            if index.state != "public":
+                there = self._keyspace.get_many(entries)
+                entries = [key for key in entries if key in there]
+            self._keyspace.delete(self._version, entries)
+            faults.reach("sql: index written")
+
+    def rewrite(self, found: Sequence[bytes], new: Rows) -> None:
+        """Give rows other values under the keys that they have. Their index entries stay."""
+        self._keyspace.put(self._version, list(zip(found, self._checked_values(new), strict=True)))
+        faults.reach("sql: rows written")
+        self._transaction.touch(found)
+
+    def remove(self, found: Sequence[bytes]) -> None:
+        """Leave tombstones for rows. Their index entries stay."""
+        self._keyspace.delete(self._version, found)
+        faults.reach("sql: rows written")
+        self._transaction.touch(found)
+
+    def records(self, put: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes] = ()) -> None:
+        """Write and remove records of the catalog."""
+        there = self._keyspace.get_many([key for key, _ in put])
+        self._keyspace.delete(self._version, list(removed))
+        self._keyspace.put(self._version, [entry for entry in put if entry[0] in there])
+        self._insert([entry for entry in put if entry[0] not in there])
+        faults.reach("sql: catalog written")
+        self._transaction.touch([*removed, *(key for key, _ in put)])
+        self._transaction.ddl, self._transaction.catalog = True, None
+
+    def add_entries(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put index entries that are not there yet; those that are stay as they are."""
+        there = self._keyspace.get_many([key for key, _ in entries])
+        self._insert([entry for entry in entries if entry[0] not in there])
+        self._transaction.touch(())
+
+    def backfill(self, index: IndexMeta, found: Rows) -> None:
+        """Put the entries of rows into a new index. Raises `UniqueError`."""
+        if not len(found):
+            return
+        entries = found.entries(index)
+        if index.unique:
+            there = self._keyspace.get_many([key for key, _ in entries])
+            missing = [n for n, (key, _) in enumerate(entries) if key not in there]
+            self._check_unique(found.take(missing), index)
+        self.add_entries(entries)
+
+    def _insert(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        if entries:
+            self._keyspace.revive(self._version, [key for key, _ in entries])
+            self._keyspace.insert(self._version, entries)
+
+    def _checked_values(self, new: Rows) -> list[bytes]:
+        values = new.values()
+        if (longest := max(map(len, values))) > MAX_VALUE:
+            raise SqlError(f"a row of {new.table.full_name} would have {longest} bytes, and {MAX_VALUE} is the limit",
+                           sqlstate="54000")
+        return values
+
+    def _check_distinct(self, new: Rows, found: Sequence[bytes]) -> None:
+        if len(found) > 1 and len(set(found)) != len(found):
+            seen: set[bytes] = set()
+            for number, key in enumerate(found):
+                if key in seen:
+                    raise duplicate(new, number)
+                seen.add(key)
+
+    def _check_unique(self, new: Rows, index: IndexMeta) -> None:
+        """Raise `UniqueError` if an entry with the same values is there, or is given twice. NULLs are distinct."""
+        table = new.table
+        types = [table.by_id[id].type for id in index.column_ids]
+        places = [table.place[id] for id in index.column_ids]
+        prefix = keys.entry_prefix(table.id, index.index_id)
+        seen: set[bytes] = set()
+        for row in new.tuples:
+            values = [row[n] for n in places]
+            if None in values:
+                continue
+            begin = prefix + keys.encode_tuple(types, values, index.desc)
+            taken = begin in seen or self._keyspace.count(Span(begin, keys.after(begin)), 1)
+            seen.add(begin)
+            if taken:
+                shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))
+                names = ", ".join(table.by_id[id].name for id in index.column_ids)
+                raise UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already",
+                                  table=table.full_name, constraint=index.name)  # fmt: skip
+
+
+def duplicate(new: Rows, number: int) -> UniqueError:
+    table = new.table
+    return UniqueError(f"{table.full_name} has a row with {new.describe_key(number)} already", table=table.full_name,
+                       constraint=table.key_name, hint="use ON CONFLICT to change it instead")  # fmt: skip
