@@ -36,6 +36,9 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src"
 
+MAX_MEMORY = 4 * 2**30
+"""Bytes that the tests of one mutant may allocate: a mutant may grow for ever, too."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -195,6 +198,7 @@ def fork(target: Target, mutant: Mutant | None) -> int:
         os.setsid()
         seconds = int(target.timeout)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
