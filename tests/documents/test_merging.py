@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from documents_model import Unfit, equal, patched
-from documents_strategies import documents, patch_lists
 from documents_support import add, everything, increment, remove, replace, write
-from hypothesis import given
 
 from ontolake.documents import (
     BranchError,
@@ -19,98 +16,13 @@ from ontolake.documents import (
     ProtocolError,
     Set,
     Space,
-    patches,
     prefer_source,
     prefer_target,
-    threeway,
 )
 
 
 def documents_of(space: Space, branch: str = "") -> dict[str, Any]:
     return dict(space.snapshot(branch=branch).rows())
-
-
-# one entity
-
-
-def test_what_only_the_source_changed_is_taken() -> None:
-    assert threeway.merge({"a": 1}, {"a": 2}, {"a": 1}) == threeway.TAKE
-    assert threeway.merge(None, {"a": 2}, None) == threeway.TAKE
-    assert threeway.merge({"a": 1}, None, {"a": 1}) == threeway.TAKE
-
-
-@pytest.mark.parametrize(
-    ("base", "source", "target"),
-    [({"a": 1}, {"a": 1}, {"a": 2}), ({"a": 1}, {"a": 1}, None), ({"a": 1}, {"a": 2}, {"a": 2}), ({"a": 1}, None, None),
-     (None, {"a": 1}, {"a": 1}), (None, None, {"a": 1}),
-     ({"a": {"b": 1}, "c": 1}, {"a": {"b": 2}, "c": 1}, {"a": {"b": 2}})],
-)  # fmt: skip
-def test_what_the_source_left_alone_or_both_did_alike_stays(base: Any, source: Any, target: Any) -> None:
-    assert threeway.merge(base, source, target) == threeway.NOTHING
-
-
-@pytest.mark.parametrize(
-    ("base", "source", "target", "paths"),
-    [
-        ({"a": 1}, {"a": 2}, {"a": 3}, ("/a",)),
-        ({"a": 1}, None, {"a": 2}, ("",)),
-        ({"a": 1}, {"a": 2}, None, ("",)),
-        (None, {"a": 1}, {"a": 2}, ("",)),
-        ({"a": {"b": 1}}, {"a": {"b": 2}}, {}, ("/a/b",)),
-        ({"a": {"b": 1}}, {"a": 5}, {"a": {"b": 2}}, ("/a/b",)),
-        ({"a": [1, 2]}, {"a": [1, 2, 3]}, {"a": [0, 1, 2]}, ("/a",)),
-        ({}, {"x": {"y": 1}}, {"x": {"z": 1}}, ("/x",)),
-        ({"t": 1}, {"t": True}, {"t": 2}, ("/t",)),
-        ({"a~b": {"c/d": 1}}, {"a~b": {"c/d": 2}}, {"a~b": {"c/d": 3}}, ("/a~0b/c~1d",)),
-    ],
-)
-def test_changes_that_meet_are_conflicts_with_their_paths(base: Any, source: Any, target: Any, paths: Any) -> None:
-    assert threeway.merge(base, source, target) == threeway.Outcome("conflict", paths=paths)
-
-
-def test_changes_to_separate_fields_are_combined() -> None:
-    base = {"a": 1, "b": {"c": 1, "d": 1}, "gone": 1, "l": [1]}
-    source = {"a": 1, "b": {"c": 2, "d": 1, "e": {"f": 1}}, "l": [1, 2]}
-    target = {"a": 9, "b": {"c": 1, "d": 9}, "gone": 1, "l": [1], "new": 9}
-    outcome = threeway.merge(base, source, target)
-    assert outcome.kind == "combine"
-    merged = patches.apply(target, patches.seal(outcome.patches)[1])
-    assert merged == {"a": 9, "b": {"c": 2, "d": 9, "e": {"f": 1}}, "l": [1, 2], "new": 9}
-
-
-@given(documents, patch_lists, patch_lists)
-def test_a_merge_brings_every_change_of_both_sides_or_is_a_conflict(base: Any, one: Any, two: Any) -> None:
-    try:
-        source, target = patched(base, one), patched(base, two)
-    except Unfit:
-        return
-    outcome = threeway.merge(base, source, target)
-    if outcome.kind == "conflict":
-        assert not equal(source, base)
-        assert not equal(target, base)
-        assert outcome.paths
-        return
-    merged = {"nothing": target, "take": source}.get(outcome.kind)
-    if merged is None:
-        merged = patches.apply(target, patches.seal(outcome.patches)[1])
-    for side in (source, target):
-        for path, value in threeway.edits(base, side).items():
-            holder: Any = merged
-            for token in path[:-1]:
-                holder = holder[token]
-            if value is threeway.GONE:
-                assert path[-1] not in holder
-            else:
-                assert equal(holder[path[-1]], value)
-    wanted = threeway.edits(base, source).keys() | threeway.edits(base, target).keys()
-    assert threeway.edits(base, merged).keys() <= wanted
-
-
-@given(documents, documents)
-def test_edits_lead_from_one_document_to_the_other(before: Any, after: Any) -> None:
-    listed = [threeway._patch(before, path, value) for path, value in threeway.edits(before, after).items()]
-    result = patches.apply(before, patches.seal(listed)[1]) if listed else before
-    assert equal(result, after)
 
 
 # differences
@@ -398,23 +310,6 @@ def test_a_merge_that_brings_nothing_is_refused_if_what_it_looked_at_has_changed
     with pytest.raises(ConflictError) as refused:
         native.branches.merge("side", resolve=meddle)
     assert (refused.value.of, refused.value.conflict_seq) == ("x", 5)
-
-
-@given(documents, patch_lists, patch_lists)
-def test_a_virtual_base_has_what_a_merge_has(base: Any, one: Any, two: Any) -> None:
-    """What merges cleanly is the same in both; what conflicts is disputed, and nothing else is."""
-    try:
-        source, target = patched(base, one), patched(base, two)
-    except Unfit:
-        return
-    outcome, virtual = threeway.merge(base, source, target), threeway.virtual(base, target, source)
-    if outcome.kind == "conflict":
-        assert not equal(threeway.undisputed(virtual), virtual)
-        return
-    merged = {"nothing": target, "take": source}.get(outcome.kind)
-    if merged is None:
-        merged = patches.apply(target, patches.seal(outcome.patches)[1])
-    assert equal(virtual, merged)
 
 
 @pytest.mark.slow

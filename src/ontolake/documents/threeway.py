@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ontolake.documents import codec, pointers
@@ -14,7 +14,7 @@ from ontolake.history.threeway import Disputed
 
 
 class _Gone:
-    """The value of an edit that removes."""
+    """The value of an edit that removes. It equals itself alone."""
 
 
 GONE: Final = _Gone()
@@ -67,15 +67,13 @@ def virtual(base: Base, ours: Base, theirs: Base) -> Base:
     mine, new = edits(base, ours), edits(base, theirs)
     _drop_agreed(mine, new)
     clashes = _clashes(mine, new) | _clashes(new, mine)
-    # Of two paths that meet the shorter one counts: what lies below it is disputed as a whole.
-    roots = {next(clash[:length] for length in range(1, len(clash) + 1) if clash[:length] in mine or
-                  clash[:length] in new) for clash in clashes}  # fmt: skip
     merged: Document = copy.deepcopy(ours)
     for path, value in new.items():
-        if path not in clashes and path not in roots:
+        if path not in clashes:
             _put(merged, path, value)
-    for root in roots:
-        _put(merged, root, Disputed())
+    for clash in clashes:
+        # Of two paths that meet the shorter one counts: what lies below it is disputed as a whole.
+        _put(merged, next(path for path in _prefixes(clash) if path in mine or path in new), Disputed())
     return merged
 
 
@@ -88,13 +86,18 @@ def undisputed(base: Base) -> Document | None:
 
 
 def _put(document: Document, path: Tokens, value: Json | Disputed | _Gone) -> None:
-    holder: Json = document
-    for token in path[:-1]:
-        holder = holder[token]
+    holder = _holder(document, path)
     if value is GONE:
         del holder[path[-1]]
     else:
         holder[path[-1]] = value
+
+
+def _holder(document: Document, path: Tokens) -> Json:
+    """The object in which a path ends."""
+    for token in path[:-1]:
+        document = document[token]
+    return document
 
 
 def edits(before: Document, after: Document) -> Edits:
@@ -105,8 +108,9 @@ def edits(before: Document, after: Document) -> Edits:
 
 
 def _collect(before: Document, after: Document, at: Tokens, found: Edits) -> None:
-    for key in before.keys() - after.keys():
-        found[*at, key] = GONE
+    for key in before:
+        if key not in after:
+            found[*at, key] = GONE
     for key, value in after.items():
         if key not in before:
             found[*at, key] = value
@@ -119,24 +123,22 @@ def _collect(before: Document, after: Document, at: Tokens, found: Edits) -> Non
 def _drop_agreed(one: Edits, other: Edits) -> None:
     """Leave out what both sides did alike."""
     for path in one.keys() & other.keys():
-        if _same_edit(one[path], other[path]):
+        if codec.same(one[path], other[path]):
             del one[path], other[path]
-
-
-def _same_edit(a: Json | _Gone, b: Json | _Gone) -> bool:
-    return a is b if a is GONE or b is GONE else codec.same(a, b)
 
 
 def _clashes(edited: Iterable[Tokens], others: Edits) -> set[Tokens]:
     """The paths that are, or lie below, one that the other side has edited too."""
-    return {path for path in edited if any(path[:length] in others for length in range(len(path) + 1))}
+    return {path for path in edited if any(prefix in others for prefix in _prefixes(path))}
+
+
+def _prefixes(path: Tokens) -> Iterator[Tokens]:
+    """The paths that lead to a path, shortest first, and itself."""
+    return (path[:length] for length, _ in enumerate(path, 1))
 
 
 def _patch(base: Document, path: Tokens, value: Json | _Gone) -> dict[str, Any]:
     pointer = pointers.format(path)
     if value is GONE:
         return {"op": "remove", "path": pointer}
-    parent: Json = base
-    for token in path[:-1]:
-        parent = parent[token]
-    return {"op": "replace" if path[-1] in parent else "add", "path": pointer, "value": value}
+    return {"op": "replace" if path[-1] in _holder(base, path) else "add", "path": pointer, "value": value}
