@@ -227,17 +227,25 @@ def test_a_value_taken_back_comes_by_way_of_a_third_branch(space: Space) -> None
     assert documents_of(space, "prod") == {"x": {"n": 1}}
 
 
-def test_the_base_is_the_best_common_ancestor_not_the_branch_made_last(space: Space) -> None:
-    """An unchanged side must not overwrite a newer value."""
+def test_the_base_is_the_newest_commit_not_the_one_that_was_merged_last(space: Space) -> None:
+    """Both sides take in the first branch's old commit, by way of others, later than they got the value of `source`."""
+    for name in ("one", "two"):
+        space.branches.create(name)
     write(space, Set("x", {"n": 1}))
-    space.branches.create("old")
-    space.branches.create("new")
-    write(space, Set("x", {"n": 2}), branch="old")
-    space.branches.merge("old", "new")
-    write(space, Set("x", {"n": 3}), branch="new")
-    write(space, Set("y", {}), branch="old")
-    plan = space.branches.plan_merge("old", "new")
-    assert (plan.base, plan.taken, plan.conflicts) == (("old", 4), {"y": {}}, ())
+    space.branches.create("source")
+    best = write(space, Set("x", {"n": 2}), branch="source").seq
+    space.branches.create("target", parent="source")
+    write(space, Set("x", {"n": 1}), branch="target")
+    for name in ("one", "two"):
+        space.branches.merge("", name)
+        write(space, Set(name, {}), branch=name)
+    space.branches.merge("one", "source")
+    space.branches.merge("two", "target")
+    plan = space.branches.plan_merge("source", "target")
+    assert (plan.taken, plan.conflicts) == ({"one": {}}, ()), "x, unchanged in the source, is not set back to 2"
+    assert plan.base == ("source", best)
+    space.branches.merge("source", "target")
+    assert documents_of(space, "target") == {"x": {"n": 1}, "one": {}, "two": {}}
 
 
 def test_a_merge_that_brings_nothing_is_recorded(space: Space) -> None:
