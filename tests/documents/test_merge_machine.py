@@ -6,12 +6,13 @@ import tempfile
 from typing import Any
 
 import pytest
-from dictionary_git import DictionaryGit, by_field
+from dictionary_git import DictionaryGit, Merged, by_field
 from documents_sizes import small_sizes
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 from marking import examples
+from merge_machine import KEYS, NAMES, MergeMachine, branches, records, values
 
 from ontolake.documents import (
     Delete,
@@ -24,24 +25,17 @@ from ontolake.documents import (
     prefer_target,
 )
 
-IDS = ["x", "y"]
-NAMES = ["a", "b", "c", "d"]
-
-branches = st.sampled_from(["main", *NAMES])
-values = st.integers(1, 2)
-documents = st.fixed_dictionaries({}, optional={"f": values, "g": values})
-
 
 def name_of(branch: str) -> str:
     """What the space calls a branch: its first one has no name."""
     return "" if branch == "main" else branch
 
 
-class Merges(RuleBasedStateMachine):
-    """One space and one git of dictionaries, told the same things."""
+class Merges(MergeMachine):
+    """A space and a git."""
 
-    @initialize(every=st.integers(0, 3), begun=documents)
-    def start(self, every: int, begun: Any) -> None:
+    @initialize(every=st.integers(0, 3), document=records)
+    def start(self, every: int, document: Any) -> None:
         self.sizes = small_sizes()
         self.sizes.__enter__()
         self.folder = tempfile.TemporaryDirectory()
@@ -49,9 +43,7 @@ class Merges(RuleBasedStateMachine):
         self.git = DictionaryGit(by_field)
         self.open()
         self.timelines: dict[str, list[tuple[int, int]]] = {"main": [(0, 0)]}
-        self.write("main", {"x": begun})
-        for name in NAMES[:3]:
-            self.create(name, "main", None)
+        self.begin(document)
 
     def open(self) -> None:
         self.space = open_space(f"{self.folder.name}/", "s")
@@ -64,54 +56,28 @@ class Merges(RuleBasedStateMachine):
             self.folder.cleanup()
             self.sizes.__exit__(None, None, None)
 
-    def alive(self, *names: str) -> bool:
-        return all(name in self.git.branches for name in names)
+    def store(self, branch: str, key: str, record: Any) -> None:
+        self.commit(branch, Delete(key) if record is None else Set(key, record))
 
-    def write(self, branch: str, changes: dict[str, Any]) -> None:
-        written = [Delete(id) if value is None else Set(id, value) for id, value in changes.items()]
-        self.space.transact(*self.space.next_request(), written, branch=name_of(branch))
-        self.git.write(branch, changes)
+    def commit(self, branch: str, operation: Delete | Patch | Set) -> None:
+        self.space.transact(*self.space.next_request(), [operation], branch=name_of(branch))
         self.note(branch)
 
     def note(self, branch: str) -> None:
         self.timelines[branch].append((self.space.last_seq(), self.git.branches[branch]))
 
-    def create(self, name: str, parent: str, at: int | None) -> None:
+    def create(self, name: str, parent: str, at: int | None = None) -> None:
         timeline = self.timelines[parent]
         seq, commit = timeline[-1] if at is None else timeline[at % len(timeline)]
         made = self.space.branches.create(name, parent=name_of(parent), at=None if at is None else seq)
         self.git.branches[name] = commit
         self.timelines[name] = [(made.head, commit)]
 
-    @rule(branch=branches, id=st.sampled_from(IDS), document=st.none() | documents)
-    def change(self, branch: str, id: str, document: Any) -> None:
-        if self.alive(branch):
-            self.write(branch, {id: document})
+    def drop(self, name: str) -> bool:
+        self.space.branches.delete(name)
+        return True
 
-    @rule(branch=branches, id=st.sampled_from(IDS), field=st.sampled_from(["f", "g"]), value=values)
-    def patch(self, branch: str, id: str, field: str, value: int) -> None:
-        if self.alive(branch):
-            patches = [{"op": "add", "path": f"/{field}", "value": value}]
-            self.space.transact(*self.space.next_request(), [Patch(id, patches)], branch=name_of(branch))
-            self.git.write(branch, {id: {**self.git.state(branch).get(id, {}), field: value}})
-            self.note(branch)
-
-    @rule(name=st.sampled_from(NAMES), parent=branches, at=st.none() | st.integers(0, 9))
-    def branch(self, name: str, parent: str, at: int | None) -> None:
-        if self.alive(parent) and not self.alive(name):
-            self.create(name, parent, at)
-
-    @rule(name=st.sampled_from(NAMES))
-    def delete(self, name: str) -> None:
-        if self.alive(name):
-            self.space.branches.delete(name)
-            del self.git.branches[name]
-
-    @rule(source=branches, into=branches, theirs=st.booleans())
-    def merge(self, source: str, into: str, theirs: bool) -> None:
-        if source == into or not self.alive(source, into):
-            return
-        expected = self.git.merge(source, into, take_theirs=theirs)
+    def merge_store(self, source: str, into: str, theirs: bool, expected: Merged | None) -> set[str]:
         one, two = name_of(source), name_of(into)
         try:
             result = self.space.branches.merge(one, two)
@@ -120,7 +86,6 @@ class Merges(RuleBasedStateMachine):
             conflicts = {conflict.id for conflict in error.conflicts}
             result = self.space.branches.merge(one, two, resolve=prefer_source if theirs else prefer_target)
             assert set(result.resolved) == conflicts
-        assert conflicts == (set() if expected is None else expected.conflicts)
         # Commits that say no more than that branches were merged are not merged again. The git does merge them, so one
         # of the two may record a merge where the other has nothing to do; then it brings nothing.
         if expected is None or result.commit is None:
@@ -128,33 +93,28 @@ class Merges(RuleBasedStateMachine):
         if result.commit is not None:
             assert len(result.commit.parents) == 2
             self.note(into)
+        return conflicts
 
-    @rule(first=branches, second=branches, third=branches, theirs=st.booleans())
-    def merge_in_a_ring(self, first: str, second: str, third: str, theirs: bool) -> None:
-        for source, into in ((first, second), (second, third), (third, first)):
-            self.merge(source, into, theirs)
+    def state(self, branch: str) -> dict[str, Any]:
+        return dict(self.space.snapshot(branch=name_of(branch)).rows())
 
-    @rule(first=branches, second=branches, theirs=st.booleans(), changed=documents, other=documents)
-    def cross(self, first: str, second: str, theirs: bool, changed: Any, other: Any) -> None:
-        """Two branches take each other's state of before, then one takes a value back: their merge has two bases."""
-        if first == second or not self.alive(first, second) or self.alive("d"):
-            return
-        before = self.git.state(second).get("x")
-        self.write(first, {"x": changed})
-        self.write(second, {"y": other})
-        self.create("d", first, None)
-        self.merge(second, first, theirs)
-        self.merge("d", second, theirs)
-        self.delete("d")
-        self.write(second, {"x": before})
-        self.merge(second, first, theirs)
+    @rule(branch=branches, key=st.sampled_from(KEYS), field=st.sampled_from(["f", "g"]), value=values)
+    def patch(self, branch: str, key: str, field: str, value: int) -> None:
+        if self.alive(branch):
+            self.git.write(branch, {key: {**self.git.state(branch).get(key, {}), field: value}})
+            self.commit(branch, Patch(key, [{"op": "add", "path": f"/{field}", "value": value}]))
+
+    @rule(name=st.sampled_from(NAMES), parent=branches, at=st.integers(0, 9))
+    def branch_from_the_past(self, name: str, parent: str, at: int) -> None:
+        if self.alive(parent) and not self.alive(name):
+            self.create(name, parent, at)
 
     def answers(self) -> Any:
         """All that can be asked: states, differences and plans of merges."""
         names = [name_of(branch) for branch in self.git.branches]
         pairs = [(one, two) for one in names for two in names if one != two]
         return (
-            [dict(self.space.snapshot(branch=name).rows()) for name in names],
+            [self.state(branch) for branch in self.git.branches],
             [self.space.branches.diff(one, two) for one, two in pairs],
             [self.space.branches.plan_merge(one, two) for one, two in pairs],
             [[commit._replace(time=None) for commit in self.space.commits(branch=name)] for name in names],
@@ -176,11 +136,6 @@ class Merges(RuleBasedStateMachine):
             self.open()
         assert self.answers() == before
         assert list(self.space.verify()) == []
-
-    @invariant()
-    def every_branch_has_the_state_of_the_git(self) -> None:
-        for branch in self.git.branches:
-            assert dict(self.space.snapshot(branch=name_of(branch)).rows()) == self.git.state(branch)
 
 
 class TestMerges(Merges.TestCase):
