@@ -19,8 +19,8 @@ DATABASE, SCHEMA, TABLE, COLUMN, INDEX = 0x01, 0x02, 0x03, 0x04, 0x05
 DATABASE_NAME, SCHEMA_NAME, TABLE_NAME = 0x06, 0x07, 0x08
 ROW, ENTRY = 0x20, 0x30
 
-META_START, META_END = b"\x01", b"\x09"
-"""All keys of the catalog lie between these two."""
+META_START = b"\x01"
+"""The least key of the catalog."""
 
 ESCAPED, END = b"\x00\xff", b"\x00\x01"
 SIGN = 1 << 63

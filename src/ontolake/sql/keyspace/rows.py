@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ontolake.errors import Corruption, Invalid
-from ontolake.sql.types import WIDTHS, Kind, Stored
+from ontolake.sql.types import Kind, Stored
 
 VERSION = 1
 TOMBSTONE = bytes((VERSION, 1))
@@ -45,6 +45,27 @@ _ENCODE: dict[int, Callable[..., bytes]] = {
 }  # fmt: skip
 
 
+def _octets(raw: bytes) -> bytes:
+    size = int.from_bytes(raw[:4], "big")
+    if size != len(raw) - 4:
+        raise ValueError(f"it says {size} bytes and has {len(raw) - 4}")
+    return raw[4:]
+
+
+_DECODE: dict[int, Callable[[bytes], Stored]] = {
+    Kind.BOOLEAN: lambda raw: struct.unpack("?", raw)[0],
+    Kind.INT64: lambda raw: struct.unpack(">q", raw)[0],
+    Kind.TIMESTAMP_NS: lambda raw: struct.unpack(">q", raw)[0],
+    Kind.UTF8: lambda raw: _octets(raw).decode(),
+    Kind.BYTES: _octets,
+    Kind.DOUBLE: lambda raw: struct.unpack(">d", raw)[0],
+    Kind.DATE: lambda raw: struct.unpack(">i", raw)[0],
+    Kind.DECIMAL: lambda raw: int.from_bytes(struct.unpack("16s", raw)[0], "big", signed=True),
+}
+_DECODE = {int(kind): decode for kind, decode in _DECODE.items()}  # members of an enum are found more slowly
+_INTEGERS = {int(Kind.INT64), int(Kind.TIMESTAMP_NS)}
+
+
 def head(columns: int) -> bytes:
     """How a row of so many columns begins, up to its null bitmap."""
     return _head.pack(VERSION, 0, columns, (columns + 7) // 8)
@@ -66,38 +87,45 @@ def encode_row(kinds: Sequence[int], values: Sequence[Stored]) -> bytes:
     return b"".join(parts)
 
 
+def _opened(data: bytes) -> tuple[int, int, int]:
+    """How many columns a row counts, its null bitmap, and where its payloads begin."""
+    version, flag, count, width = _head.unpack_from(data)
+    if version != VERSION or flag:
+        raise ValueError(f"it begins with {data[:2].hex()}")
+    at = 6 + width
+    return count, int.from_bytes(data[6:at], "little"), at
+
+
+def _damaged(data: bytes, error: Exception) -> Corruption:
+    return Corruption(f"a row value of {len(data)} bytes is not one: {error}")
+
+
 def decode_row(kinds: Sequence[int], data: bytes, absent: Sequence[Stored] = ()) -> list[Stored]:
     """The values of a row, by column id; `absent` has what columns read as that the row is too old for.
 
     Raises `Corruption` if it is not a live row.
     """
+    values: list[Stored] = []
     try:
-        version, flag, count, width = _head.unpack_from(data)
-        if version != VERSION or flag:
-            raise ValueError(f"it begins with {data[:2].hex()}")
-        nulls = int.from_bytes(data[6 : 6 + width], "little")
-        at, end = 6 + width, len(data)
-        values: list[Stored] = []
-        number = -1
-        for kind in kinds:
-            number += 1
+        count, nulls, at = _opened(data)
+        end = len(data)
+        for number, kind in enumerate(kinds):
             if number >= count:
                 values.append(absent[number] if absent else None)
             elif nulls >> number & 1 or at == end:
                 values.append(None)
+            elif kind in _INTEGERS:
+                length, value = _number(data, at)
+                if length != 8:
+                    raise ValueError(f"a number has {length} bytes")
+                values.append(value)
+                at += 12
             else:
-                if kind == Kind.INT64 or kind == Kind.TIMESTAMP_NS:
-                    length, value = _number(data, at)
-                    if length != 8:
-                        raise ValueError(f"a number has {length} bytes")
-                    values.append(value)
-                    at += 12
-                    continue
                 (length,) = _length.unpack_from(data, at)
-                values.append(_decoded(kind, data[at + 4 : at + 4 + length]))
-                at += 4 + length
+                start, at = at + 4, at + 4 + length
+                values.append(_DECODE[kind](data[start:at]))
     except (ValueError, struct.error) as error:
-        raise Corruption(f"a row value of {len(data)} bytes is not one: {error}") from error
+        raise _damaged(data, error) from error
     return values
 
 
@@ -110,13 +138,10 @@ class Cells(NamedTuple):
 
 def split_row(data: bytes) -> Cells:
     """The payloads of a row. Raises `Corruption` if it is not a live row."""
+    short: int | None = None
+    payloads: list[bytes | None] = []
     try:
-        version, flag, count, width = _head.unpack_from(data)
-        if version != VERSION or flag:
-            raise ValueError(f"it begins with {data[:2].hex()}")
-        nulls = int.from_bytes(data[6 : 6 + width], "little")
-        at, short = 6 + width, None
-        payloads: list[bytes | None] = []
+        count, nulls, at = _opened(data)
         for number in range(count):
             if nulls >> number & 1:
                 payloads.append(None)
@@ -130,28 +155,13 @@ def split_row(data: bytes) -> Cells:
                     raise ValueError("it ends too early")
                 payloads.append(data[at - length : at])
     except (ValueError, struct.error) as error:
-        raise Corruption(f"a row value of {len(data)} bytes is not one: {error}") from error
+        raise _damaged(data, error) from error
     return Cells(payloads, short)
 
 
 def decode_payload(kind: int, raw: bytes) -> Stored:
-    """The value of one column. Raises `Corruption` for a payload of another size."""
-    size = WIDTHS.get(Kind(kind))
-    if len(raw) != size if size is not None else len(raw) < 4 or int.from_bytes(raw[:4], "big") != len(raw) - 4:
-        raise Corruption(f"a row value has {len(raw)} bytes where {Kind(kind).name} belongs")
+    """The value of one column. Raises `Corruption` for a payload that is not of this kind."""
     try:
-        return _decoded(kind, raw)
-    except UnicodeDecodeError as error:
-        raise Corruption(f"a row value has text that cannot be read: {error}") from error
-
-
-def _decoded(kind: int, raw: bytes) -> Stored:
-    if kind == Kind.UTF8:
-        return raw[4:].decode()
-    if kind == Kind.BYTES:
-        return raw[4:]
-    if kind == Kind.DOUBLE:
-        return float(struct.unpack(">d", raw)[0])
-    if kind == Kind.BOOLEAN:
-        return raw != b"\x00"
-    return int.from_bytes(raw, "big", signed=True)
+        return _DECODE[kind](raw)
+    except (ValueError, struct.error) as error:
+        raise Corruption(f"a payload of {len(raw)} bytes is not a {Kind(kind).name}: {error}") from error
