@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ontolake.errors import Corruption
-from ontolake.sql import keys
+from ontolake.sql.keyspace import keys
 from ontolake.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, TEXT, TIMESTAMP, Type, decimal
 
 ONE, HUNDRED = "0000000000000001", "0000000000000064"

@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pyarrow as pa
 import pytest
 from marking import slow_after
@@ -311,6 +312,63 @@ def test_wrong_ranges_are_refused(tmp_path: Path) -> None:
         db.ranges.move(row_key(100), urls[1])
         with pytest.raises(SqlError), db.transaction():
             db.ranges.split(row_key(5))
+
+
+def test_a_range_begins_at_any_key_but_those_of_the_catalog(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        for key in (b"\x20", b"\xff" * 8):
+            db.ranges.split(key)
+        for key in (b"\x1f", b"\xff" * 9):
+            with pytest.raises(SqlError, match="cannot begin a range") as raised:
+                db.ranges.split(key)
+            assert raised.value.sqlstate == "22023"
+        assert [each.start for each in db.ranges.list()] == [b"", b"\x20", b"\xff" * 8]
+
+
+def test_a_home_of_another_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with open_database(f"{tmp_path}/{name}.db") as db:
+            fill(db)
+            db.ranges.split(row_key(150))
+    with open_database(f"{tmp_path}/one.db") as one, open_database(f"{tmp_path}/two.db") as two:
+        one.ranges.move(row_key(150), "late.db")
+        before = state(one)
+        with pytest.raises(Invalid, match="late.db holds ranges of another database"):
+            two.ranges.move(row_key(150), "late.db")
+        assert state(one) == state(two) == before
+        one.ranges.move(row_key(150), "")
+        one.ranges.move(row_key(150), "late.db")
+        assert state(one) == before, "its own it can use again"
+
+
+def test_a_home_keeps_up_with_versions_when_another_range_comes_to_it(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        for start in (50, 100):
+            db.ranges.split(row_key(start))
+        db.ranges.move(row_key(100), "late.db")
+        first = db.version()
+        for n in range(20):
+            db.execute("UPDATE t SET b = ? WHERE id = 60", (str(n),))
+        db.ranges.move(row_key(50), "late.db")
+        found = [db.query("SELECT b FROM t WHERE id = 60", as_of=first + 1 + n).to_pylist() for n in range(20)]
+        assert found == [[{"b": str(n)}] for n in range(20)]
+        assert list(db.verify()) == []
+
+
+def test_nothing_of_a_move_that_stopped_stays_when_another_range_takes_the_place(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        for start in (50, 100):
+            db.ranges.split(row_key(start))
+        with faults.arm(at("sql: range copied", 1)), pytest.raises(Stopped):
+            db.ranges.move(row_key(50), "late.db")
+        db.ranges.move(row_key(100), "late.db")
+        home = apsw.Connection(f"{tmp_path}/late.db")
+        for table in ("latest", "past", "gone"):
+            assert home.execute(f"SELECT count(*) FROM {table} WHERE key < ?", (row_key(100),)).get == 0
+        assert home.execute("SELECT count(*) FROM latest").get > 0  # type: ignore[operator]
+        home.close()
 
 
 def test_the_command_shows_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ontolake.errors import Corruption, Invalid
-from ontolake.sql import rows
+from ontolake.sql.keyspace import rows
 from ontolake.sql.types import Kind
 
 PAYLOADS: list[tuple[Kind, Any, str]] = [

@@ -8,6 +8,8 @@ first removes what was never published.
 
 from __future__ import annotations
 
+import secrets
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from ontolake.sql.transactions import Session
 
 MAIN = ""
-_MARK = "range"
+_MARK, _OWNER = "range", "owner"
+"""Counters that tell whose ranges a home holds, and who a main database is."""
 _LAST = b"\xff" * 9
 _COPY = (
     ("latest", "key, version, value"), ("past", "node, key, version, until, value"), ("gone", "key, version"),
@@ -49,7 +52,7 @@ class Part(Keyspace):
     """The keys of the ranges in one database. `limit` is the newest version that may be read there, if not all may."""
 
     limit: int | None = None
-    changes_before: int = 0
+    changes_before: int
     """How many rows the connection had ever changed when the transaction began."""
 
     def moment(self, at: int | None) -> int | None:
@@ -236,6 +239,7 @@ class Ranges:
             if held.start == key:
                 raise DefinitionError(f"a range begins at {key.hex()} already", sqlstate="42710")
             self._session.connection.execute("INSERT INTO range (start, url) VALUES (?, ?)", (key, held.url))
+            self._owner()  # before any move, so that a move that stops leaves a home that is known for ours
             faults.reach("sql: range split")
             self._session.keep()
 
@@ -297,23 +301,32 @@ class Ranges:
             finally:
                 target.close(True)
         faults.reach("sql: range copied")
-        if known is not None and url != MAIN:
-            known.connection.execute("COMMIT")
         session.connection.execute("UPDATE range SET url = ? WHERE start = ?", (url, held.start))
         where, bindings = _where(held)
         if source is session.connection:
             for table, _ in _COPY:
                 source.execute(f"DELETE FROM {table} WHERE {where}", bindings)
 
+    def _owner(self) -> int:
+        """What the homes of this database carry, so that no other one takes them for its own."""
+        connection = self._session.connection
+        given = secrets.randbelow(sys.maxsize)
+        connection.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, ?)", (_OWNER, given))
+        owner: Any = connection.execute("SELECT next FROM counter WHERE name = ?", (_OWNER,)).get
+        return int(owner)
+
     def _claim(self, target: apsw.Connection, url: str) -> None:
         """Make sure that a database is empty, or holds what an earlier attempt has left behind, which is removed."""
-        claimed = is_home(target)
+        owner = self._owner()
+        mark: Any = target.execute("SELECT next FROM counter WHERE name = ?", (_MARK,)).get
         version: Any = target.execute(f"SELECT {NEWEST}").get
-        if not claimed and version:
+        if mark is None and version:
             raise Invalid(f"{url} holds tables already", hint="move the range to an empty place")
+        if mark not in (None, owner):
+            raise Invalid(f"{url} holds ranges of another database", hint="move the range to an empty place")
         for table in ("latest", "past", "gone", "past_node"):
             target.execute(f"DELETE FROM {table}")
-        target.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, 1)", (_MARK,))
+        target.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, ?)", (_MARK, owner))
 
     def _copy(self, source: apsw.Connection, target: apsw.Connection, held: Range) -> None:
         where, bindings = _where(held)
