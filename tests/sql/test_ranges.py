@@ -333,7 +333,7 @@ def test_a_home_of_another_database_is_refused_and_left_alone(tmp_path: Path) ->
     with open_database(f"{tmp_path}/one.db") as one, open_database(f"{tmp_path}/two.db") as two:
         one.ranges.move(row_key(150), "late.db")
         before = state(one)
-        with pytest.raises(Invalid, match="late.db holds ranges of another database"):
+        with pytest.raises(Invalid, match=r"late\.db holds ranges of another database"):
             two.ranges.move(row_key(150), "late.db")
         assert state(one) == state(two) == before
         one.ranges.move(row_key(150), "")

@@ -141,7 +141,7 @@ def test_a_row_that_is_cut_within_a_column_is_damaged() -> None:
 ])  # fmt: skip
 def test_what_is_not_a_live_row_is_named(data: str, told: str) -> None:
     for read in (rows.split_row, lambda raw: rows.decode_row([Kind.BOOLEAN], raw)):
-        with pytest.raises(Corruption, match=told):
+        with pytest.raises(Corruption, match=f"{told}($| of)"):
             read(bytes.fromhex(data))
 
 
@@ -157,6 +157,11 @@ def test_a_payload_of_another_size_is_damaged(kind: Kind) -> None:
             rows.decode_payload(kind, raw)
         with pytest.raises(Corruption):
             rows.decode_row([kind], bytes.fromhex("01 00 0001 0001 00") + size.to_bytes(4, "big") + raw + bytes(9))
+
+
+def test_text_of_another_length_than_it_says_is_named() -> None:
+    with pytest.raises(Corruption, match=r"it says 5 bytes and has 3$"):
+        rows.decode_payload(Kind.UTF8, b"\0\0\0\5abc")
 
 
 def test_text_that_is_not_utf8_is_damaged() -> None:
