@@ -21,7 +21,8 @@ from ontolake.errors import Invalid, NotFound
 if TYPE_CHECKING:
     from ontolake.objects.store import ObjectStore
 
-BUCKETS = ("s3", "r2", "gs")
+BUCKETS = ("s3", "r2", "gs", "az")
+"""The schemes of object storage; `ontolake.objects.providers` has an object for each."""
 SCHEMES = ("sqlite", "file", *BUCKETS, "memory")
 SEAM_PREFIX = "sqlite+"
 KNOWN = (*(f"{s}://" for s in SCHEMES), *(f"{SEAM_PREFIX}{s}://" for s in SCHEMES[1:]))
@@ -174,10 +175,13 @@ def _decoded(url: str, path: str) -> str:
 
 def _parse_bucket(url: str, scheme: str, rest: str, seam: bool) -> Location:
     bucket, _, path = rest.partition("/")
+    word = {"memory": "name", "az": "container"}.get(scheme, "bucket")
     if not bucket:
-        what = "it has no name" if scheme == "memory" else "it has no bucket"
-        raise _bad(url, what, f"write {scheme}://{'name' if scheme == 'memory' else 'bucket/prefix'}")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", bucket):
+        raise _bad(url, f"it has no {word}", f"write {scheme}://{'name' if scheme == 'memory' else f'{word}/prefix'}")
+    if scheme == "az" and not re.fullmatch(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*", bucket):
+        raise _bad(url, f"{bucket!r} cannot be a container's name", "use 3 to 63 lower-case letters, digits and single "
+                   "'-'; give the account, credentials and endpoint in the AZURE_* variables")
+    if scheme != "az" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", bucket):
         raise _bad(url, f"{bucket!r} cannot be a bucket's name", "use letters, digits, '.', '_' and '-'; "
                    "give credentials and endpoints in the AWS_* variables")
     path = path.removesuffix("/")

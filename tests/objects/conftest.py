@@ -11,7 +11,7 @@ from marking import slow_after
 
 from ontolake.objects import ObjectStore, cas, open_store
 
-KINDS = ["directory", "memory", "ministack", "seaweed"]
+KINDS = ["directory", "memory", "ministack", "seaweed", "azurite"]
 
 
 @pytest.fixture(params=slow_after(2, KINDS))

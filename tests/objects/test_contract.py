@@ -1,4 +1,4 @@
-"""What every object store promises, checked on a directory, memory and two real S3 servers."""
+"""What every object store promises, checked on a directory, memory and servers of S3 and Azure."""
 
 from __future__ import annotations
 

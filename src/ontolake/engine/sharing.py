@@ -15,7 +15,7 @@ from typing import Any
 from ontolake import urls
 from ontolake.engine.database import Database
 from ontolake.errors import Invalid
-from ontolake.objects.credentials import Credentials
+from ontolake.objects.providers import provider_of
 from ontolake.storage import DEFAULT_PAGE_SIZE, open_storage
 from ontolake.storage.opening import is_registered
 from ontolake.storage.options import Options
@@ -114,8 +114,8 @@ def _key(url: str) -> tuple[tuple[str, ...], str]:
     location = urls.parse(url)
     local = location.place in (urls.Place.PAGE_FILE, urls.Place.DIRECTORY)
     path = os.path.realpath(location.path) if local else location.path
-    endpoint = Credentials.from_env(location).endpoint if location.scheme in ("s3", "r2") else None
-    return (location.scheme, location.bucket, path, endpoint or ""), location.base_url
+    namespace = provider_of(location).access(location).namespace if location.place is urls.Place.BUCKET else ""
+    return (location.scheme, location.bucket, path, namespace), location.base_url
 
 
 def _close_all() -> None:

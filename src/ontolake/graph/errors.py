@@ -24,6 +24,7 @@ from ontolake.errors import (
     Transient,
     UsageFailure,
 )
+from ontolake.objects.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from ontolake.graph.merge_results import MergeConflict
@@ -61,7 +62,8 @@ class DamagedGraphError(Corruption, GraphError):
 
 
 _SOURCE = re.compile(r"[.,]* /\S+\.rs:\d+:\d+.*$")
-_UNREACHABLE = ("Generic S3 error", "Generic GCS error", "error sending request", "operation timed out")
+_UNREACHABLE = (*(f"Generic {provider.lance_name} error" for provider in PROVIDERS.values()), "error sending request",
+                "operation timed out")
 
 
 _CONTENTION = ("Incompatible transaction", "ommit conflict", "Retryable", "Too many concurrent writers")

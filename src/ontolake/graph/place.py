@@ -16,6 +16,7 @@ from ontolake.extras import needs
 from ontolake.folders import obstacle
 from ontolake.graph.together import begin_sync, sync_all
 from ontolake.objects import ObjectStore, open_store
+from ontolake.objects.providers import provider_of
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -50,12 +51,7 @@ class Place:
         if self.local:
             self.root = os.path.abspath(location.path)
         else:
-            scheme = "gs" if location.scheme == "gs" else "s3"
-            self.root = f"{scheme}://{location.bucket}/{location.path}".rstrip("/")
-            if scheme == "s3":
-                from ontolake.objects.credentials import Credentials
-
-                self.options = Credentials.from_env(location).lance(location.bucket)
+            self.root, self.options = provider_of(location).access(location).lance()
 
     def uri(self, path: str) -> str:
         return f"{self.root}/{path}"

@@ -1,20 +1,21 @@
-"""Who we are to an object store and where it is: the only place that reads the `AWS_*` variables.
+"""Who we are to S3 and R2, and where they are: the only place that reads the `AWS_*` variables.
 
 What is read here is handed on in the words of each client: obstore, Lance and Spark's s3a.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ontolake.errors import Invalid
+from ontolake.objects.variables import Variables
 from ontolake.urls import Location
 
+HINT = ("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if they are temporary; "
+        "profiles in ~/.aws are not read")
 VARIABLES = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL"
 
 # Signs that the client will find credentials by itself: roles of pods, containers, and functions.
@@ -44,35 +45,31 @@ class Credentials:
 
         Raises `Invalid`, naming the variables, when credentials are missing or the endpoint cannot be used.
         """
-        env = os.environ if environ is None else environ
-
-        def value(*names: str) -> str | None:
-            return next((env[name] for name in names if env.get(name)), None)
-
-        endpoint = value("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-        region = value("AWS_REGION", "AWS_DEFAULT_REGION")
+        if location.scheme not in ("s3", "r2"):
+            raise Invalid(f"{location.url!r} is neither on S3 nor on R2: the AWS_* variables are not for it")
+        env = Variables(environ)
+        endpoint = env.endpoint(location.url, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "AWS_ALLOW_HTTP")
         if location.scheme == "r2" and endpoint is None:
             raise Invalid(f"cannot open {location.url!r}: R2 has no common endpoint",
                           hint="set AWS_ENDPOINT_URL_S3=https://<account>.r2.cloudflarestorage.com")
-        if endpoint is not None:
-            _check_endpoint(location.url, endpoint, _flag(env, "AWS_ALLOW_HTTP", False))
-        key, secret = value("AWS_ACCESS_KEY_ID"), value("AWS_SECRET_ACCESS_KEY")
-        unsigned = _flag(env, "AWS_SKIP_SIGNATURE", False)
+        key, secret = env.value("AWS_ACCESS_KEY_ID"), env.value("AWS_SECRET_ACCESS_KEY")
+        unsigned = env.flag("AWS_SKIP_SIGNATURE", False)
         if (key is None) != (secret is None):
             missing = "AWS_ACCESS_KEY_ID" if key is None else "AWS_SECRET_ACCESS_KEY"
             raise Invalid(f"cannot open {location.url!r}: {missing} is not set", hint=f"set {missing}")
         # A server with an address of its own knows nothing of the roles that AWS gives to its machines.
-        roles_possible = endpoint is None and not _flag(env, "AWS_EC2_METADATA_DISABLED", False)
-        if key is None and not unsigned and not roles_possible and value(*_ROLES) is None:
-            raise missing_credentials(location)
+        roles_possible = endpoint is None and not env.flag("AWS_EC2_METADATA_DISABLED", False)
+        if key is None and not unsigned and not roles_possible and env.value(*_ROLES) is None:
+            raise Invalid(f"no credentials for the bucket {location.bucket!r} of {location.url!r}", hint=HINT)
+        region = env.value("AWS_REGION", "AWS_DEFAULT_REGION") or ("auto" if location.scheme == "r2" else "us-east-1")
         return cls(
             access_key_id=key,
             secret_access_key=secret,
-            session_token=value("AWS_SESSION_TOKEN"),
-            region=region or ("auto" if location.scheme == "r2" else "us-east-1"),
-            endpoint=endpoint.rstrip("/") if endpoint else None,
-            path_style=_flag(env, "AWS_S3_FORCE_PATH_STYLE", True),
-            ca_bundle=value("AWS_CA_BUNDLE"),
+            session_token=env.value("AWS_SESSION_TOKEN"),
+            region=region,
+            endpoint=endpoint,
+            path_style=env.flag("AWS_S3_FORCE_PATH_STYLE", True),
+            ca_bundle=env.value("AWS_CA_BUNDLE"),
             unsigned=unsigned,
         )
 
@@ -147,38 +144,3 @@ class Credentials:
             return self.endpoint
         scheme, host = self.endpoint.split("://", 1)
         return f"{scheme}://{bucket}.{host}"
-
-
-def missing_credentials(location: Location) -> Invalid:
-    """The error for a location that needs credentials where there are none."""
-    if location.scheme == "gs":
-        return Invalid(f"no credentials for the bucket {location.bucket!r} of {location.url!r}",
-                       hint="set GOOGLE_APPLICATION_CREDENTIALS to a service account's key file")
-    return Invalid(f"no credentials for the bucket {location.bucket!r} of {location.url!r}",
-                   hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if they are temporary; "
-                   "profiles in ~/.aws are not read")
-
-
-def _check_endpoint(url: str, endpoint: str, allow_http: bool) -> None:
-    try:
-        parts = urlsplit(endpoint)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.query
-    except ValueError:
-        usable = False
-    if not usable or any(c.isspace() for c in endpoint):
-        raise Invalid(f"cannot open {url!r}: the endpoint {endpoint!r} is not an address",
-                      hint="set AWS_ENDPOINT_URL to something like https://host:port")
-    if parts.scheme == "http" and not allow_http:
-        raise Invalid(f"cannot open {url!r}: the endpoint {endpoint!r} would send data in the clear",
-                      hint="use https://, or set AWS_ALLOW_HTTP=true if that is meant")
-
-
-def _flag(env: Mapping[str, str], name: str, default: bool) -> bool:
-    text = env.get(name, "").strip().lower()
-    if not text:
-        return default
-    if text in ("1", "true", "yes", "on"):
-        return True
-    if text in ("0", "false", "no", "off"):
-        return False
-    raise Invalid(f"{name} is {env[name]!r}, which is neither true nor false", hint=f"set {name} to true or false")

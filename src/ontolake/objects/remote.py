@@ -1,4 +1,4 @@
-"""Objects in a bucket: S3 and what speaks its protocol, R2, and Google Cloud Storage, through obstore.
+"""Objects in a bucket or container of any provider, through obstore.
 
 Conditional writes are sent once, so that an answer is never about an earlier try of our own; everything else
 may be repeated safely and is, a few times. A server that cannot be reached is reported within about 15 seconds.
@@ -14,13 +14,12 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import obstore
-from obstore.store import GCSStore, S3Store
 
 from ontolake import faults
 from ontolake.errors import Invalid, NotFound, PreconditionFailed, StorageError
-from ontolake.objects.credentials import Credentials
 from ontolake.objects.keys import check, check_prefix, check_range
 from ontolake.objects.listing import in_key_order, start_after
+from ontolake.objects.providers import provider_of
 from ontolake.objects.ranges import Fetch, read_ranges
 from ontolake.objects.responses import RangeBeyondEnd, explain
 from ontolake.objects.store import Object, ObjectInfo, Range
@@ -45,15 +44,12 @@ class RemoteStore:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._google = location.scheme == "gs"
+        self._provider = provider_of(location)
         self._prefix = f"{location.path}/" if location.path else ""
         self.url = f"{location.scheme}://{location.bucket}/{location.path}".rstrip("/")
-        self._options: dict[str, Any] = {"client_options": {}}
-        self.endpoint = "https://storage.googleapis.com"
-        if not self._google:
-            credentials = Credentials.from_env(location)
-            self._options = credentials.obstore(location.bucket)
-            self.endpoint = credentials.endpoint or f"https://s3.{credentials.region}.amazonaws.com"
+        access = self._provider.access(location)
+        self.endpoint = access.endpoint
+        self._options = access.obstore()
         self._options["client_options"].update(_CLIENT)
         self._lock = threading.Lock()
         self._clients: tuple[Any, Any] | None = None
@@ -89,9 +85,8 @@ class RemoteStore:
         return self._put(key, data, "create", self._client(once=True))
 
     def put_if_match(self, key: str, data: bytes, tag: str) -> str:
-        mode = {"version": tag} if self._google else {"e_tag": tag}
         try:
-            return self._put(key, data, mode, self._client(once=True))
+            return self._put(key, data, {self._provider.version_field: tag}, self._client(once=True))
         except NotFound:
             raise PreconditionFailed(f"object {key!r} in {self.url} is not there", hint="read it again") from None
 
@@ -115,12 +110,10 @@ class RemoteStore:
             return
         what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         faults.reach(f"remote: before delete {what}")
-        if self._google:  # has no request for many, and reports those that are missing
+        if not (self._provider.deletes_many and self._delete_many(what, full)):
             for outcome in self._executor().map(lambda name: self._outcome(lambda: self._delete_one(name)), full):
                 if isinstance(outcome, StorageError) and not isinstance(outcome, NotFound):
                     raise outcome
-        else:
-            self._ask(what, lambda: obstore.delete(self._client(), full))
         faults.reach(f"remote: after delete {what}")
 
     def settle(self, prefix: str) -> None:
@@ -136,7 +129,7 @@ class RemoteStore:
         return self._prefix + check(key)
 
     def _tag(self, meta: Any) -> str:
-        tag = meta["version"] if self._google else meta["e_tag"]
+        tag = meta[self._provider.version_field]
         if not isinstance(tag, str):
             raise Invalid(f"the server at {self.endpoint} gives objects no tags", hint="conditional writes need them")
         return tag
@@ -148,6 +141,14 @@ class RemoteStore:
         tag = self._ask(key, lambda: self._tag(obstore.put(client, full, data, mode=mode, use_multipart=False)))
         faults.reach(f"remote: after put {key}")
         return tag
+
+    def _delete_many(self, what: str, full: Sequence[str]) -> bool:
+        """Whether all are gone. Not if a provider gave up at one that is not there: the others may be left."""
+        try:
+            self._ask(what, lambda: obstore.delete(self._client(), full))
+        except NotFound:
+            return len(full) == 1
+        return True
 
     def _delete_one(self, full: str) -> None:
         self._ask(full, lambda: obstore.delete(self._client(), full))
@@ -198,9 +199,8 @@ class RemoteStore:
             return self._clients[1 if once else 0]
 
     def _make_client(self, retries: dict[str, Any]) -> Any:
-        make: Any = GCSStore if self._google else S3Store
         try:
-            return make(self._location.bucket, retry_config=retries, **self._options)
+            return self._provider.client(self._location.bucket, {"retry_config": retries, **self._options})
         except Exception as error:
             raise explain(error, "", self._location, self.endpoint) from error
 

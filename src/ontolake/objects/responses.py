@@ -7,14 +7,11 @@ import re
 from obstore import exceptions
 
 from ontolake.errors import AlreadyExists, Invalid, NotFound, PreconditionFailed, StorageError, Transient
-from ontolake.objects.credentials import VARIABLES, missing_credentials
+from ontolake.objects.providers import provider_of
 from ontolake.urls import Location
 
 # Where machines in the cloud ask for the credentials of their role: asked only when there are no others.
 _METADATA_SERVERS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "metadata/identity")
-
-_WRONG_CREDENTIALS = {"ExpiredToken", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"}
-_WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 
 
 class RangeBeyondEnd(Invalid):
@@ -23,22 +20,22 @@ class RangeBeyondEnd(Invalid):
 
 def explain(error: Exception, key: str, location: Location, endpoint: str) -> StorageError:
     """Our error for what obstore raised about `key` of `location`."""
+    provider = provider_of(location)
     text = str(error).split("\n\nDebug source", 1)[0]
-    code = _first(r"<Code>(\w+)</Code>", text)
-    status = _first(r"status code: (\d+)", text)
-    where = f"the bucket {location.bucket!r} of {location.url!r}"
+    code = _first(r"<Code>(\w+)</Code>", text) or provider.code(text)
+    status = _first(r"(?:status code|\(code): (\d+)", text)
+    where = f"the {provider.container} {location.bucket!r} of {location.url!r}"
     if any(server in text for server in _METADATA_SERVERS):
-        return missing_credentials(location)
-    if code == "NoSuchBucket":
-        return Invalid(f"{where} does not exist at {endpoint}",
-                       hint="create it, or check its name, AWS_ENDPOINT_URL and AWS_REGION")
-    if code in _WRONG_REGION:
-        return Invalid(f"{where} is in another region: {code} from {endpoint}", hint="set AWS_REGION to the bucket's")
+        return provider.missing_credentials(location)
+    if code in provider.absent_codes:
+        return Invalid(f"{where} does not exist at {endpoint}", hint=provider.absent_hint)
+    if code in provider.region_codes:
+        return Invalid(f"{where} is in another region: {code} from {endpoint}", hint=provider.region_hint)
     refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
-    if refused or code in _WRONG_CREDENTIALS or status in ("401", "403"):
+    if refused or code in provider.rights_codes or status in ("401", "403"):
         return Invalid(f"no right to use {key!r} in {where}: {code or status or 'refused'} from {endpoint}",
-                       hint=f"check {VARIABLES}, and the rights they give")
-    if code == "ConditionalRequestConflict":  # two writers met; S3 asks the loser to try again
+                       hint=provider.rights_hint)
+    if code in provider.busy_codes:
         return Transient(f"object {key!r} in {location.url} is being written by somebody else", hint="try again")
     if isinstance(error, exceptions.AlreadyExistsError):
         return AlreadyExists(f"object {key!r} is in {location.url} already")
@@ -46,13 +43,13 @@ def explain(error: Exception, key: str, location: Location, endpoint: str) -> St
         return PreconditionFailed(f"object {key!r} in {location.url} is not as expected", hint="read it again")
     if isinstance(error, FileNotFoundError):
         return NotFound(f"no object {key!r} in {location.url}")
-    if status == "416" or code == "InvalidRange":
+    if status == "416" or code == "InvalidRange" or "Wanted range starting at" in text:  # the latter says obstore
         return RangeBeyondEnd(f"the range is beyond the end of {key!r} in {location.url}")
     if isinstance(error, ValueError | exceptions.InvalidPathError | exceptions.UnknownConfigurationKeyError):
         return Invalid(f"{key!r} in {location.url}: {text}")
     detail = re.sub(r"\s+", " ", text)[:300]
     return Transient(f"no usable answer about {key!r} in {location.url} from {endpoint}: {detail}",
-                     hint="check that the server is up and AWS_ENDPOINT_URL is right, then try again")
+                     hint=provider.away_hint)
 
 
 def _first(pattern: str, text: str) -> str | None:

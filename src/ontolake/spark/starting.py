@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ontolake.extras import needs
+from ontolake.objects.providers import PROVIDERS
 from ontolake.spark.errors import SparkError
 from ontolake.spark.quick_start import class_archive, light_home
 
@@ -55,7 +56,7 @@ def session(
     """A SparkSession that knows `format("ontolake")`: the one that runs, or a new one.
 
     `master` is two tasks at a time on this machine unless given, each tried three times; to the workers of another one
-    the variables `AWS_*` of this process are handed on. `settings` go over ours.
+    the variables `AWS_*` and `AZURE_*` of this process are handed on. `settings` go over ours.
     `quick_start` keeps an archive of Java classes and links to Spark's folders in the user's cache folder, which halves
     the time to the first rows;
     `short_lived` compiles less, for sessions of seconds. Raises `SparkError` if Java is missing,
@@ -117,8 +118,10 @@ def _for_this_machine() -> dict[str, str]:
 
 def _for_a_cluster() -> dict[str, str]:
     """Our settings where workers are on other machines: they need the way to buckets, and to find the driver."""
-    reach = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith("AWS_")}
-    return {key: value for key, value in SETTINGS.items() if key not in _ONE_MACHINE} | reach
+    own = {key: value for key, value in SETTINGS.items() if key not in _ONE_MACHINE}
+    for provider in PROVIDERS.values():
+        own |= provider.executor_settings()
+    return own
 
 
 def running() -> SparkSession | None:

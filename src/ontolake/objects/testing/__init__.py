@@ -1,14 +1,16 @@
-"""For tests of what is built on an object store: stores that are slow, fail or count, and real S3 servers.
+"""For tests of what is built on an object store: stores that are slow, fail or count, and real servers, S3 and Azure.
 
 The pytest fixtures are in `ontolake.objects.testing.fixtures`, which alone needs pytest.
 """
 
 from __future__ import annotations
 
+from ontolake.objects.testing.azurite import AzuriteServer
 from ontolake.objects.testing.doubles import CountingStore, Fault, FaultyStore, SlowStore
 from ontolake.objects.testing.servers import MinistackServer, SeaweedServer, Server, local_bucket
 
 __all__ = [
+    "AzuriteServer",
     "CountingStore",
     "Fault",
     "FaultyStore",

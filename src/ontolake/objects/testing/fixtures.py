@@ -1,7 +1,8 @@
 """pytest fixtures for the real servers. In a conftest: `pytest_plugins = ["ontolake.objects.testing.fixtures"]`.
 
-`seaweed` and `ministack` run one server for the whole session; `seaweed_url` and `ministack_url` give each test
-a fresh prefix, with the environment set to reach it.
+`seaweed`, `ministack` and `azurite` run one server for the whole session; `seaweed_url`, `ministack_url` and
+`azurite_url` give each test a fresh prefix, with the environment set to reach it. Without node, tests of Azurite are
+skipped, and say so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ontolake.objects.testing.azurite import AzuriteServer, has_node
 from ontolake.objects.testing.servers import MinistackServer, SeaweedServer, Server
 
 
@@ -28,6 +30,15 @@ def ministack() -> Iterator[MinistackServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[AzuriteServer]:
+    """An Azurite server, with the container `test`."""
+    if not has_node():
+        pytest.skip("Azurite needs node and npm, which are not installed")
+    with AzuriteServer() as server:
+        yield server
+
+
 @pytest.fixture
 def seaweed_url(seaweed: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """A fresh `s3://` prefix on SeaweedFS, reachable through the environment."""
@@ -38,6 +49,12 @@ def seaweed_url(seaweed: SeaweedServer, monkeypatch: pytest.MonkeyPatch) -> str:
 def ministack_url(ministack: MinistackServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """A fresh `s3://` prefix on ministack, reachable through the environment."""
     return _fresh(ministack, monkeypatch)
+
+
+@pytest.fixture
+def azurite_url(azurite: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A fresh `az://` prefix on Azurite, reachable through the environment."""
+    return _fresh(azurite, monkeypatch)
 
 
 def _fresh(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:

