@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.graph.errors import reading
-from ontolake.graph.keys import codes, contains
+from ontolake.graph.keys import codes
 from ontolake.graph.manifest import Pin
 from ontolake.graph.snapshot import Snapshot, plain_row, row_key
 from ontolake.graph.tables import Tables
@@ -236,10 +236,3 @@ def _row(kind: GraphType, table: pa.Table, index: int) -> dict[str, Any] | None:
     if index < 0:
         return None
     return plain_row(kind, table.slice(index, 1).to_pylist()[0])
-
-
-def without(kind: GraphType, table: pa.Table, keys: pa.Table) -> pa.Table:
-    """The rows whose key is not among these."""
-    if table.num_rows == 0 or keys.num_rows == 0:
-        return table
-    return table.filter(pc.invert(contains(keys, table, kind.keys)))

@@ -42,7 +42,8 @@ from ontolake.graph.maintenance import (
 )
 from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Manifest, Pin, State, create_manifest, read_stamp
 from ontolake.graph.merge_results import MergeResult
-from ontolake.graph.merging import Strategy, merge
+from ontolake.graph.merging import merge
+from ontolake.graph.merging_rows import Strategy
 from ontolake.graph.place import Place
 from ontolake.graph.purging import purge
 from ontolake.graph.recovery import Recoverer, Recovery

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ontolake.errors import Invalid
 from ontolake.graph.bases import base_pins, base_rows
 from ontolake.graph.columns import Joined, Sources, join_types, sources_since, translated
 from ontolake.graph.constraints import Checker
-from ontolake.graph.differ import distinct, positions, rows_at, same, touched, touched_keys, without
+from ontolake.graph.differ import distinct, positions, rows_at, same, touched, touched_keys
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -25,20 +25,25 @@ from ontolake.graph.evolving import reshape
 from ontolake.graph.lineage import Lineage
 from ontolake.graph.manifest import PASSIVE, CommitRecord, Pin, State
 from ontolake.graph.merge_results import Counts, MergeConflict, MergeResult
-from ontolake.graph.merging_types import RENAMES, check_whole, join_rows, renames_since
-from ontolake.graph.rows import check_values, key_at
+from ontolake.graph.merging_rows import Strategy, merge_rows, strategies_by_table
+from ontolake.graph.merging_types import RENAMES, check_whole, misfits, renames_since, schema_conflict
+from ontolake.graph.rows import check_values
 from ontolake.graph.tables import Change
-from ontolake.graph.types import GraphType, resolve_table
+from ontolake.graph.types import GraphType
 
 if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
 
-Strategy = Literal["ours", "theirs"]
-_Side = tuple[Pin, GraphType, Sources]
-"""Where a side's rows are, of which type, and where the columns are in it of the type that the merge gives them."""
-_STRATEGIES = ("ours", "theirs")
 _TRIES = 5
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
+
+
+class _Side(NamedTuple):
+    """Where the rows of a side are, of which type, and where the columns of the merged type are in it."""
+
+    pin: Pin
+    kind: GraphType
+    columns: Sources
 
 
 def merge(
@@ -48,14 +53,15 @@ def merge(
     """See `Graph.merge`."""
     if source == into:
         raise BranchError(source, "cannot be merged into itself", hint="name two branches")
-    for attempt in range(_TRIES):
+
+    def run() -> MergeResult:
         ours, theirs = graph._manifest_state(into), graph._manifest_state(source)
-        try:
-            return _Merge(graph, ours, theirs, strategy).run(dry_run, actor)
-        except ExpectedVersionMismatch:  # the target moved on meanwhile: see what it is now
-            if attempt == _TRIES - 1:
-                raise
-    raise AssertionError
+        return _Merge(graph, ours, theirs, strategy).run(dry_run, actor)
+
+    for _ in range(_TRIES - 1):
+        with suppress(ExpectedVersionMismatch):  # the target moved on meanwhile: see what it is now
+            return run()
+    return run()
 
 
 class _Merge:
@@ -63,7 +69,7 @@ class _Merge:
         self, graph: Graph, ours: State, theirs: State, strategy: Strategy | Mapping[Any, Strategy] | None
     ) -> None:  # fmt: skip
         self.graph, self.ours, self.theirs = graph, ours, theirs
-        self.strategies = _strategies(strategy, {**theirs.pins, **ours.pins})
+        self.strategies = strategies_by_table(strategy, {**theirs.pins, **ours.pins})
         self.known, self.their_commits = graph._manifest.commits(ours.branch), graph._manifest.commits(theirs.branch)
         self.commits = {**self.their_commits, **self.known}
         self.lineage = Lineage(self.commits, graph._orders)
@@ -82,6 +88,7 @@ class _Merge:
         self.bases = self.lineage.merge_bases([self.ours.head.id], [self.theirs.head.id])
         if not self.bases:
             raise UnknownCommitError("", into)
+        self.crossed = len(self.bases) > 1
         base_id = self.bases[-1]
         news = self.lineage.since(self.theirs.head.id, self.ours.head.id)
         if all(self.commits[id].kind in PASSIVE for id in news):
@@ -91,7 +98,7 @@ class _Merge:
         for key in sorted({key for pins in (*shown, self.theirs.pins) for key in pins}):
             if any(pins.get(key) != self.theirs.pins.get(key) for pins in shown):
                 self._table(key, base.get(key), self.theirs.pins.get(key), self.ours.pins.get(key))
-        self._together()
+        self.conflicts += misfits({**self.ours.types, **self.reshaped}, self.added, self.dropped)
         if not self.conflicts:
             self._check()
         status = "conflicts" if self.conflicts else (
@@ -146,7 +153,7 @@ class _Merge:
         return tables.apply(kind, pin, self.ours.line, self.changes[key], operation) if key in self.changes else pin
 
     def _schema(self, key: str, detail: str) -> None:
-        self.conflicts.append(MergeConflict("schema", key.replace(":", "/", 1), None, detail))
+        self.conflicts.append(schema_conflict(key, detail))
 
     # What becomes of a table and its type
 
@@ -206,7 +213,7 @@ class _Merge:
                 self._schema(key, "both branches have added the type, differently")
                 return
             same_names = {name: name for name in our_type.by_name}
-            self._rows(key, our_type, None, (theirs, their_type, same_names), (ours, our_type, same_names))
+            self._rows(key, our_type, None, _Side(theirs, their_type, same_names), _Side(ours, our_type, same_names))
             return
         base_type = self.history[base.schema]
         their_names, our_names = self._names(self.theirs, key), self._names(self.ours, key)
@@ -230,75 +237,43 @@ class _Merge:
             return
         if joined.kind != our_type or any(name != own for name, own in joined.ours.items()):
             self.reshaped[key], self.sources[key] = joined.kind, joined.ours
-        self._rows(key, joined.kind, (base, base_type, joined.base), (theirs, their_type, joined.theirs),
-                   (ours, our_type, joined.ours))  # fmt: skip
+        self._rows(key, joined.kind, _Side(base, base_type, joined.base), _Side(theirs, their_type, joined.theirs),
+                   _Side(ours, our_type, joined.ours))  # fmt: skip
 
     def _side(self, side: _Side, kind: GraphType, keys: pa.Table) -> pa.Table:
         """The rows of one side with these keys, in the type that the merge gives the table."""
-        pin, own, sources = side
-        return translated(rows_at(self.graph._tables, own, pin, keys), kind, sources)
+        return translated(rows_at(self.graph._tables, side.kind, side.pin, keys), kind, side.columns)
 
     def _rows(self, key: str, kind: GraphType, base: _Side | None, theirs: _Side, ours: _Side) -> None:
-        tables = self.graph._tables
-        if base is not None and not any(ours[2][name] is None and own is not None for name, own in theirs[2].items()):
-            keys = touched_keys(tables, theirs[1], base[0], theirs[0])
-        elif base is not None:  # a column of theirs is new here: any row may have a value in it
-            keys = _every(touched_keys(tables, theirs[1], base[0], theirs[0]), self._all(theirs[1], theirs[0]), kind)
-        else:
-            keys = self._all(theirs[1], theirs[0]).select(list(kind.keys))
-        if len(self.bases) > 1:
-            keys = self._touched_since_any(key, theirs, keys)
-        if keys.num_rows == 0:
+        keys = self._keys(key, theirs, ours)
+        if not keys.num_rows:
             return
-        disputed = np.zeros(keys.num_rows, dtype=bool)
-        if base is None:
-            before = kind.schema.empty_table()
-        elif len(self.bases) > 1:
+        if base is not None and self.crossed:
             before, disputed = base_rows(self.lineage, self.bases, self.commits, kind, keys,
                                          lambda record, some: self._rows_of_base(record, key, kind, some, theirs, ours))
         else:
-            before = self._side(base, kind, keys)
-        after = self._side(theirs, kind, keys)
-        is_base = base is not None and len(self.bases) == 1 and ours[0] == base[0]
+            before = kind.schema.empty_table() if base is None else self._side(base, kind, keys)
+            disputed = np.zeros(keys.num_rows, dtype=bool)
+        is_base = base is not None and not self.crossed and ours.pin == base.pin
         target = before if is_base else self._side(ours, kind, keys)
-        at_base, at_theirs = positions(kind, keys, before), positions(kind, keys, after)
-        at_ours = positions(kind, keys, target)
-        theirs_changed = ~same(kind, after, at_theirs, before, at_base) | disputed
-        ours_changed = ~same(kind, target, at_ours, before, at_base) | disputed
-        agree = same(kind, after, at_theirs, target, at_ours)
-        take = theirs_changed & ~ours_changed
-        clash = theirs_changed & ours_changed & ~agree
-        joined, rows = join_rows(kind, (before, at_base), (after, at_theirs), (target, at_ours), np.flatnonzero(clash),
-                                 theirs[2], ours[2])  # fmt: skip
-        clash[joined] = False
-        strategy = self.strategies.get(key)
-        if strategy == "theirs":
-            take |= clash
-        elif strategy is None:
-            for index in np.flatnonzero(clash):
-                self._clash(kind, keys, int(index), 0 if disputed[index] else at_base[index], at_theirs[index],
-                            at_ours[index])
-        puts = pa.concat_tables([after.take(pa.array(at_theirs[take & (at_theirs >= 0)])), rows])
-        gone = take & (at_theirs < 0) & (at_ours >= 0)
-        deletes = keys.take(pa.array(np.flatnonzero(gone)))
-        self.counts[kind.table] = Counts(int((take & (at_theirs >= 0) & (at_ours < 0)).sum()),
-                                         int((take & (at_theirs >= 0) & (at_ours >= 0)).sum()) + rows.num_rows,
-                                         deletes.num_rows)  # fmt: skip
-        if puts.num_rows or deletes.num_rows:
-            self.changes[key] = Change(puts if puts.num_rows else None, deletes if deletes.num_rows else None,
-                                       fresh=bool(puts.num_rows) and not rows.num_rows
-                                       and not (take & (at_ours >= 0)).any())  # fmt: skip
+        merged = merge_rows(kind, keys, before, self._side(theirs, kind, keys), target, disputed=disputed,
+                            their_columns=theirs.columns, our_columns=ours.columns, strategy=self.strategies.get(key))
+        self.counts[kind.table] = merged.counts
+        self.conflicts += merged.conflicts
+        if merged.change is not None:
+            self.changes[key] = merged.change
 
-    def _touched_since_any(self, key: str, theirs: _Side, keys: pa.Table) -> pa.Table:
-        """The keys of rows in which the source may differ from any of several bases."""
-        found = [keys]
-        for base in self.bases:
-            pin = self.commits[base].pins.get(key)
-            if pin is None:
-                found.append(self._all(theirs[1], theirs[0]).select(keys.column_names))
-            elif pin != theirs[0] and self.history[pin.schema].keys == theirs[1].keys:
-                found.append(touched_keys(self.graph._tables, theirs[1], pin, theirs[0]))
-        return distinct(theirs[1], pa.concat_tables([some.cast(keys.schema) for some in found]))
+    def _keys(self, key: str, theirs: _Side, ours: _Side) -> pa.Table:
+        """The keys of rows in which the source may differ from any base, or has a column that is new to the target."""
+        names, pins = list(theirs.kind.keys), [self.commits[base].pins.get(key) for base in self.bases]
+        found = [touched_keys(self.graph._tables, theirs.kind, pin, theirs.pin) for pin in pins
+                 if pin is not None and self.history[pin.schema].keys == theirs.kind.keys]
+        news = [name for name, own in theirs.columns.items() if own is not None and ours.columns[name] is None]
+        if news or None in pins:
+            found.append(self._all(theirs.kind, theirs.pin).select(names))
+        schema = theirs.kind.schema
+        some = [keys.cast(pa.schema([schema.field(name) for name in names])) for keys in found]
+        return distinct(theirs.kind, pa.concat_tables(some))
 
     def _rows_of_base(
         self, record: CommitRecord, key: str, kind: GraphType, keys: pa.Table, theirs: _Side, ours: _Side
@@ -308,40 +283,15 @@ class _Merge:
         if pin is None or self.history[pin.schema].keys != kind.keys:
             return kind.schema.empty_table()
         own, sources = self.history[pin.schema], dict.fromkeys(kind.by_name)
-        for state, (tip, tip_type, columns) in ((self.theirs, theirs), (self.ours, ours)):
+        for state, side in ((self.theirs, theirs), (self.ours, ours)):
             names = self._names_since(state, key, record.id)
             if names is None:  # dropped since, and made anew
                 return kind.schema.empty_table()
-            found = sources_since(self.graph._tables, (pin, own), (tip, tip_type), names)
-            sources |= {name: found[at] for name, at in columns.items() if at is not None and found[at] is not None}
-        return self._side((pin, own, sources), kind, keys)
-
-    def _clash(self, kind: GraphType, keys: pa.Table, index: int, base: int, theirs: int, ours: int) -> None:
-        if base < 0:
-            what, detail = "divergent_insert", "both branches inserted it, differently"
-        elif theirs < 0 or ours < 0:
-            what = "delete_update"
-            detail = "the source deleted it, the target changed it" if theirs < 0 else (
-                "the source changed it, the target deleted it")
-        else:
-            what, detail = "divergent_update", "both branches changed it, differently"
-        self.conflicts.append(MergeConflict(what, kind.table, key_at(kind, keys, index), detail))
+            found = sources_since(self.graph._tables, (pin, own), (side.pin, side.kind), names)
+            sources |= {name: found[at] for name, at in side.columns.items() if at and found[at]}
+        return self._side(_Side(pin, own, sources), kind, keys)
 
     # What neither branch did wrong by itself can be wrong together
-
-    def _together(self) -> None:
-        """That the types make a graph."""
-        types = {**self.ours.types, **self.added, **self.reshaped}
-        left = {key: kind for key, kind in types.items() if key not in self.dropped}
-        for key, kind in left.items():
-            for _, end in kind.ends:
-                if end not in left:
-                    self._schema(key, f"it leads to {end.replace(':', '/', 1)}, which "
-                                 + ("the source" if end in self.dropped else "the target") + " has dropped")
-        names = [kind.name.lower() for kind in left.values()]
-        for key, kind in self.added.items():
-            if names.count(kind.name.lower()) > 1:
-                self._schema(key, "the source has added it, and the target has another type of that name")
 
     def _check(self) -> None:
         tables, types = self.graph._tables, {**self.ours.types, **self.added}
@@ -379,23 +329,3 @@ class _Merge:
         if any(state.pins.get(key) != self.ours.pins.get(key) for key in self.reads):
             pins = {**self._pins(state), **{key: self.ours.pins[key] for key in self.changes if key in self.ours.pins}}
             Checker(self.graph._tables, {**state.types, **self.added}, pins, self.changes).between_tables()
-
-
-def _every(keys: pa.Table, rows: pa.Table, kind: GraphType) -> pa.Table:
-    """Keys, and those of rows that are not among them."""
-    found = rows.select(list(kind.keys)).cast(keys.schema)
-    return pa.concat_tables([keys, without(kind, found, keys)])
-
-
-def _strategies(given: Strategy | Mapping[Any, Strategy] | None, pins: Mapping[str, Pin]) -> dict[str, Strategy]:
-    if given is None:
-        return {}
-    if isinstance(given, str):
-        chosen: dict[str, Strategy] = dict.fromkeys(pins, given)
-    else:
-        chosen = {resolve_table(table, pins): strategy for table, strategy in given.items()}
-    for one in chosen.values():
-        if one not in _STRATEGIES:
-            raise Invalid(f"the strategy {one!r} is not known", hint="ours keeps the target's rows, theirs takes the "
-                          "source's")
-    return chosen

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.graph.columns import Sources
-from ontolake.graph.differ import equal
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.keys import are_distinct, contains, repeated
 from ontolake.graph.lineage import first_parents
+from ontolake.graph.merge_results import MergeConflict
 from ontolake.graph.rows import check_values, key_at
 from ontolake.graph.tables import Change
 from ontolake.graph.types import LEFT, RIGHT, GraphType
@@ -47,34 +46,22 @@ def renames_since(
     return {old: new for old, new in names.items() if old != new}
 
 
-def join_rows(
-    kind: GraphType, before: tuple[pa.Table, Any], theirs: tuple[pa.Table, Any], ours: tuple[pa.Table, Any],
-    clashes: Any, their_columns: Sources, our_columns: Sources,
-) -> tuple[Any, pa.Table]:  # fmt: skip
-    """Rows that both sides changed, in different columns: which of the clashes these are, and what becomes of them.
+def misfits(
+    types: Mapping[str, GraphType], added: Mapping[str, GraphType], dropped: Collection[str]
+) -> list[MergeConflict]:  # fmt: skip
+    """Why the types of the target, with those that the source added and without those that it dropped, are no graph."""
+    left = {key: kind for key, kind in {**types, **added}.items() if key not in dropped}
+    found = [schema_conflict(key, f"it leads to {end.replace(':', '/')}, which "
+                             + ("the source" if end in dropped else "the target") + " has dropped")
+             for key, kind in left.items() for _, end in kind.ends if end not in left]  # fmt: skip
+    names = Counter(kind.name.lower() for kind in left.values())
+    found += [schema_conflict(key, "the source has added it, and the target has another type of that name")
+              for key, kind in added.items() if names[kind.name.lower()] > 1]
+    return found
 
-    Each side is a table with the positions of rows in it. A row that both inserted is joined only over columns that one
-    of them does not have.
-    """
-    at_base, at_theirs, at_ours = (rows[1][clashes] for rows in (before, theirs, ours))
-    some = (at_theirs >= 0) & (at_ours >= 0)
-    clashes, at_base, at_theirs, at_ours = clashes[some], at_base[some], at_theirs[some], at_ours[some]
-    if not len(clashes):
-        return clashes, kind.schema.empty_table()
-    new, old = theirs[0].take(pa.array(at_theirs)), ours[0].take(pa.array(at_ours))
-    inserted = at_base < 0
-    base = before[0].take(pa.array(np.where(inserted, 0, at_base))) if before[0].num_rows else new
-    fits, columns = np.ones(len(clashes), dtype=bool), {}
-    for field in kind.fields:
-        name, own, other = field.name, old.column(field.name), new.column(field.name)
-        if our_columns[name] is None or their_columns[name] is None:
-            columns[name] = other if our_columns[name] is None else own
-            continue
-        same, stayed = equal(other, own), equal(own, base.column(name)) & ~inserted
-        fits &= same | stayed | (equal(other, base.column(name)) & ~inserted)
-        columns[name] = pc.if_else(pa.array(stayed), other, own)
-    made = pa.table(columns, schema=kind.schema)
-    return clashes[fits], made.filter(pa.array(fits))
+
+def schema_conflict(key: str, detail: str) -> MergeConflict:
+    return MergeConflict("schema", key.replace(":", "/"), None, detail)
 
 
 def check_whole(kind: GraphType, stored: pa.Table, change: Change | None, report: Problem) -> None:
