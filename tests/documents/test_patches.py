@@ -25,31 +25,6 @@ def result(path: str, op: str, **members: Any) -> dict[str, Any]:
     return apply({"op": op, "path": path, **members})["value"]
 
 
-@given(documents, patch_lists)
-@example({"list": [{"a": 1}]}, [{"op": "copy", "path": "/list/0/b", "from": ""}])
-def test_patching_agrees_with_the_naive_way_and_changes_nothing_it_was_given(
-    document: dict[str, Any], listed: list[dict[str, Any]]
-) -> None:
-    before, listed_before = copy.deepcopy(document), copy.deepcopy(listed)
-    sealed = patches.seal(listed)[1]
-    try:
-        expected: Any = patched(document, listed)
-    except Unfit:
-        with pytest.raises(PatchError):
-            patches.apply(document, sealed)
-    else:
-        assert repr(_ordered(patches.apply(document, sealed))) == repr(_ordered(expected))
-        assert repr(_ordered(patches.apply(document, sealed))) == repr(_ordered(expected)), "patches are not used up"
-    assert document == before
-    assert listed == listed_before
-
-
-def _ordered(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    return [_ordered(element) for element in value] if isinstance(value, list) else value
-
-
 class TestReplace:
     def test_puts_a_value_over_another(self) -> None:
         assert result("/value/n", "replace", value={"new": 1})["n"] == {"new": 1}
@@ -328,3 +303,28 @@ def test_what_goes_into_an_array_or_out_of_it_moves_all_behind_it(
 ) -> None:
     [sealed] = patches.seal([patch])[1]
     assert list(sealed.written()) == written
+
+
+@given(documents, patch_lists)
+@example({"list": [{"a": 1}]}, [{"op": "copy", "path": "/list/0/b", "from": ""}])
+def test_patching_agrees_with_the_naive_way_and_changes_nothing_it_was_given(
+    document: dict[str, Any], listed: list[dict[str, Any]]
+) -> None:
+    before, listed_before = copy.deepcopy(document), copy.deepcopy(listed)
+    sealed = patches.seal(listed)[1]
+    try:
+        expected: Any = patched(document, listed)
+    except Unfit:
+        with pytest.raises(PatchError):
+            patches.apply(document, sealed)
+    else:
+        assert repr(_ordered(patches.apply(document, sealed))) == repr(_ordered(expected))
+        assert repr(_ordered(patches.apply(document, sealed))) == repr(_ordered(expected)), "patches are not used up"
+    assert document == before
+    assert listed == listed_before
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(element) for element in value] if isinstance(value, list) else value
