@@ -180,10 +180,13 @@ def test_criss_crossed_histories_merge_against_the_merge_of_their_bases(graph: G
     graph.load(Customer, [{"id": "x", "name": "2"}], branch="a")
     graph.load(Customer, [{"id": "y", "name": "2"}], branch="b")
     graph.branches.create("a-before", parent="a")
+    bases = [graph.snapshot(branch=name).commit for name in ("a", "b")]
     graph.merge("b", "a")
     graph.merge("a-before", "b")
     graph.load(Customer, [{"id": "x", "name": "1"}], branch="b")
-    assert graph.merge("b", "a").tables["node/Customer"].updated == 1, "taken back on b after it had come from a"
+    result = graph.merge("b", "a")
+    assert result.tables["node/Customer"].updated == 1, "taken back on b after it had come from a"
+    assert result.base == max(bases)
     assert names(graph, "a") == names(graph, "b") == {"x": "1", "y": "2"}
 
 

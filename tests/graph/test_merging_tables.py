@@ -262,7 +262,7 @@ def test_rows_must_keep_the_rules_that_the_other_side_gave(graph: Graph) -> None
     assert conflicts(graph) == [("value", "node/A", "own", "the value must be at most 5, not 9")]
     graph.delete(A, "own")
     graph.load(A, [{"id": "own", "n": 5}])
-    merge(graph)
+    assert merge(graph).tables == {}
     graph.load(A, [{"id": "x", "n": 1}, {"id": "v", "n": 2}, {"id": "w", "n": 3}])
     graph.branches.create("loose", parent="main")
     stricter = entity("A", str, n=(int, {"default": 0, "le": 3}))
@@ -273,6 +273,18 @@ def test_rows_must_keep_the_rules_that_the_other_side_gave(graph: Graph) -> None
         graph.merge("loose")
     assert [tuple(found) for found in caught.value.conflicts] == [
         ("value", "node/A", "late", "the value must be at most 3, not 4")]
+
+
+def test_rows_that_come_into_an_empty_table_must_keep_the_rules_of_both_sides(graph: Graph) -> None:
+    evolve(graph, "main", A, B, entity("C", str, n=NUMBER))
+    graph.branches.create("other")
+    evolve(graph, "other", A, B, entity("C", str, n=NUMBER, more=TEXT))
+    graph.load("C", [{"id": "1", "n": 9}], branch="other")
+    evolve(graph, "main", A, B, entity("C", str, n=(int, {"default": 0, "le": 5})))
+    with pytest.raises(MergeConflictError) as caught:
+        graph.merge("other")
+    assert [tuple(found) for found in caught.value.conflicts] == [
+        ("value", "node/C", "1", "the value must be at most 5, not 9")]
 
 
 @pytest.mark.slow
@@ -286,7 +298,8 @@ def test_a_column_that_became_unique_is_checked_over_both_sides(graph: Graph) ->
     graph.load("A", [{"id": "w", "n": 2}])
     with pytest.raises(MergeConflictError) as caught:
         graph.merge("again")
-    assert [tuple(found)[:3] for found in caught.value.conflicts] == [("unique", "node/A", "v")]
+    assert [tuple(found) for found in caught.value.conflicts] == [
+        ("unique", "node/A", "v", "the value of n is taken already: 2")]
 
 
 # Which histories meet
@@ -379,7 +392,9 @@ def test_an_edge_whose_node_went_meanwhile_is_not_merged(graph: Graph, url: str)
     graph.load(E, [{"left_key": "x", "right_key": "b"}], branch="try")
 
     def act(other: Graph, _: int) -> None:
-        other.delete(A, "x")
+        with other.transaction() as tx:
+            tx.delete(A, "x")
+            tx.load(B, [{"id": "c"}])
 
     with meddling(url, 1, act), pytest.raises(EndpointError):
         graph.merge("try")

@@ -136,9 +136,8 @@ class _Merge:
     def _past(self, brought: Sequence[CommitRecord]) -> list[GraphType]:
         """The types of commits that the merge brings, unless the target has them or gets them."""
         new = {kind.hash for kind in (*self.added.values(), *self.reshaped.values())}
-        hashes = dict.fromkeys(pin.schema for record in brought for pin in record.pins.values())
-        return [self.history[one] for one in hashes
-                if one in self.history and one not in self.ours.history and one not in new]
+        hashes = {pin.schema for record in brought for pin in record.pins.values()} - self.ours.history.keys() - new
+        return [kind for hash, kind in self.theirs.history.items() if hash in hashes]
 
     def _move(self, key: str, operation: str) -> Pin:
         """Bring a table to what the merge makes of it: its type, then its rows."""
@@ -296,10 +295,8 @@ class _Merge:
     def _check(self) -> None:
         tables, types = self.graph._tables, {**self.ours.types, **self.added}
         for key, kind in self.reshaped.items():
-            if self.ours.pins[key].rows:
-                own = self.ours.types[key]
-                stored = translated(self._all(own, self.ours.pins[key]), kind, self.sources[key])
-                check_whole(kind, stored, self.changes.get(key), self._problem)
+            stored = translated(self._all(self.ours.types[key], self.ours.pins[key]), kind, self.sources[key])
+            check_whole(kind, stored, self.changes.get(key), self._problem)
         plain = {key: change for key, change in self.changes.items() if key not in self.reshaped}
         for key, change in plain.items():
             if change.puts is not None:
