@@ -84,7 +84,8 @@ def test_differences_in_both_directions(session: Session) -> None:
 def test_what_is_not_there(session: Session) -> None:
     for call in (
         lambda: session.snapshot(9), lambda: session.changes(9), lambda: session.changes(0, 9),
-        lambda: session.commits(until=9), lambda: session.snapshot(branch="try"),
+        lambda: session.commits(until=9), lambda: session.commits(since=9), lambda: session.list_commits(since=9),
+        lambda: session.list_commits(until=9), lambda: session.snapshot(branch="try"),
         lambda: session.snapshot().rows("entity/Nothing"), lambda: session.at(Ref.parse("@9")),
     ):  # fmt: skip
         with pytest.raises(NotFound):

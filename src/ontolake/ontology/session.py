@@ -13,7 +13,7 @@ from ontolake.history import Change, ChangeKind, Commit
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
-from ontolake.ontology.bounds import natural
+from ontolake.ontology.bounds import check_commits, natural
 from ontolake.ontology.changes import Changes
 from ontolake.ontology.committing import commit_difference
 from ontolake.ontology.config import Config
@@ -222,10 +222,11 @@ class Session(TypedHistory):
     def list_commits(
         self, *, since: int = 0, until: int | None = None, limit: int | None = None
     ) -> list[Commit[int]]:  # fmt: skip
-        """Commits after `since` up to `until`, newest first."""
+        """Commits after `since` up to `until`, newest first. Raises `UnknownCommitError` if one is not there."""
         for name, number in (("since", since), ("until", until), ("limit", limit)):
             if number is not None:
                 natural(number, name)
+        check_commits(self.repository, since, until)
         return list(self.repository.commits(since=since, until=until, limit=limit))
 
     def get_commit(self, commit_id: int) -> Commit[int]:
