@@ -9,7 +9,7 @@ import pytest
 
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.manifest import CommitRecord, Pin
-from ontolake.graph.merging_types import check_whole, misfits, renames_since
+from ontolake.graph.merging_types import alike, check_whole, misfits, renames_since
 from ontolake.graph.tables import Change
 from ontolake.graph.types import GraphField, GraphType
 
@@ -97,6 +97,16 @@ def wrong(types: list[GraphType], added: list[GraphType], dropped: list[str]) ->
     found = misfits({one.key: one for one in types}, {one.key: one for one in added}, dropped)
     assert all(conflict.key is None for conflict in found)
     return [(conflict.kind, conflict.table, conflict.detail) for conflict in found]
+
+
+def test_types_are_alike_whatever_the_order_of_their_columns() -> None:
+    p, q = GraphField("p", "int"), GraphField("q", "int")
+    assert alike(NODE.with_fields([p, q]), NODE.with_fields([q, p]))
+    assert not alike(NODE.with_fields([p, q]), NODE.with_fields([p]))
+    assert not alike(NODE.with_fields([p]), NODE.with_fields([GraphField("p", "int", id="#p")]))
+    assert not alike(NODE, node("Other"))
+    assert not alike(NODE, None)
+    assert alike(None, None)
 
 
 def test_types_that_make_a_graph_together_are_no_conflict() -> None:

@@ -26,7 +26,7 @@ from ontolake.graph.lineage import Lineage
 from ontolake.graph.manifest import PASSIVE, CommitRecord, Pin, State
 from ontolake.graph.merge_results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merging_rows import Strategy, merge_rows, strategies_by_table
-from ontolake.graph.merging_types import RENAMES, check_whole, misfits, renames_since, schema_conflict
+from ontolake.graph.merging_types import RENAMES, alike, check_whole, misfits, renames_since, schema_conflict
 from ontolake.graph.rows import check_values
 from ontolake.graph.tables import Change
 from ontolake.graph.types import GraphType
@@ -159,7 +159,7 @@ class _Merge:
     def _table(self, key: str, base: Pin | None, theirs: Pin | None, ours: Pin | None) -> None:
         """A table that the source has changed, in its rows or its type."""
         strategy = self.strategies.get(key)
-        if key in self.disputed and (theirs and theirs.schema) != (ours and ours.schema):
+        if key in self.disputed and not alike(self.theirs.types.get(key), self.ours.types.get(key)):
             self._schema(key, "both branches have merged its type from two others, and decided differently")
             return
         if theirs is None:

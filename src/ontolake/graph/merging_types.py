@@ -46,6 +46,13 @@ def renames_since(
     return {old: new for old, new in names.items() if old != new}
 
 
+def alike(one: GraphType | None, other: GraphType | None) -> bool:
+    """Whether two types differ in nothing but the order of their columns; None is a type that is not there."""
+    first, second = (kind and kind.with_fields(sorted(kind.fields, key=lambda field: field.name))
+                     for kind in (one, other))  # fmt: skip
+    return first == second
+
+
 def misfits(
     types: Mapping[str, GraphType], added: Mapping[str, GraphType], dropped: Collection[str]
 ) -> list[MergeConflict]:  # fmt: skip
