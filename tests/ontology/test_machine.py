@@ -463,7 +463,10 @@ def _box_table(cls: Any) -> Callable[[pa.Table], pa.Table]:
 
 
 def by_key(rows: Any) -> dict[Any, Any]:
-    return {key_of(row): row for row in rows}
+    """Rows by their keys, each of which must be there once."""
+    found = [(key_of(row), row) for row in rows]
+    assert len(dict(found)) == len(found), found
+    return dict(found)
 
 
 def seen(rows: Any) -> list[str]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis.stateful import invariant
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from low import LOW
+from marking import examples
 from tests.ontology.test_machine import Machine, play
 
+from ontolake.ontology import Session
 from ontolake.ontology.repository.s3 import layout, maintenance
 from ontolake.spark.jobs import compact as compact_in_parts
 from ontolake.spark.jobs.verifying_objects import verify_objects
 from ontolake.spark.jobs.workers import Here
+
+from .test_past import Reading, State, following, rows_at, successors
 
 PROGRAM = 13
 """A program of steps in which all upkeep is done, and files reach the highest level."""
@@ -52,6 +60,19 @@ class ObjectsMachine(Machine):
     def verify(self) -> None:
         assert not verify_objects(self.url, Here()).damage
 
+    def look_at_files(self, name: str) -> None:
+        """Rows that files say were replaced name the commits that replaced them."""
+        written: dict[tuple[int, Any], list[int]] = {}
+        for row in self.naive.rows:
+            if row.type_name == name:
+                written.setdefault((row.version, row.key), []).append(row.commit)
+        for file in self._repository.moment().state("entity", name).past:
+            table = self._repository.files.table(file)
+            columns = (table.column(one).to_pylist() for one in ("entity_key", "commit_id", "$superseded_by"))
+            for key, commit, later in zip(*columns, strict=True):
+                commits = written[file.schema_version_id, key]
+                assert later == commits[commits.index(commit) + 1], (name, key, commit)
+
     @property
     def _repository(self) -> Any:
         return self.session.repository
@@ -59,6 +80,8 @@ class ObjectsMachine(Machine):
     def look_at_every_commit(self) -> None:
         super().look_at_every_commit()
         self.verify()
+        for name in sorted({"Item", "Box"} & self.naive.versions.keys() - self.naive.dropped):
+            self.look_at_files(name)
         moment = self._repository.moment()
         states = [moment.state(*layout.split_key(key)) for key in moment.manifest.types]
         for what, files in (("runs", [one for state in states for one in state.runs]),
@@ -85,3 +108,72 @@ def test_upkeep_changes_no_answer_in_long_histories(engine: str) -> None:
 
 def test_upkeep_changes_no_answer() -> None:
     play("v2", directory, 1, 16, base=ObjectsMachine)
+
+
+class FewKeysMachine(RuleBasedStateMachine):
+    """One type of three keys, each of which has many states in files that were merged at different times."""
+
+    engine = "v2"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.url = directory(Path(self.folder.name))
+        self.session = self.opened()
+        self.states: list[State] = [{}]
+
+    def opened(self) -> Session:
+        return Session(self.url, entity_types=[Reading], engine_version=self.engine, config={"sizes": LOW})
+
+    def teardown(self) -> None:
+        self.look_at_every_commit()
+        self.session.close()
+        self.folder.cleanup()
+
+    @rule(keys=st.sets(st.sampled_from(["k0", "k1", "k2"]), min_size=1))
+    def update(self, keys: set[str]) -> None:
+        number = len(self.states)
+        changed = dict.fromkeys(sorted(keys), number)
+        self.session.ensure(Reading(id=key, value=value) for key, value in changed.items())
+        assert self.session.commit() == number
+        self.states.append({**self.states[-1], **changed})
+
+    @rule(times=st.integers(2, 6))
+    def update_one_key(self, times: int) -> None:
+        for _ in range(times):
+            self.update({"k0"})
+
+    @rule()
+    def compact(self) -> None:
+        maintenance.compact(self.session.repository, dry_run=False)  # type: ignore[arg-type]
+        self.look_at_every_commit()
+
+    @rule()
+    def compact_in_parts(self) -> None:
+        compact_in_parts(self.url, spark=Here(), rows_per_file=2)
+        self.reopen()
+
+    @rule()
+    def reopen(self) -> None:
+        self.session.close()
+        self.session = self.opened()
+        self.look_at_every_commit()
+
+    def look_at_every_commit(self) -> None:
+        for commit, state in enumerate(self.states):
+            assert rows_at(self.session, commit) == sorted(state.items()), commit
+        if len(self.states) > 1:
+            assert successors(self.session).items() <= following(self.states).items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["v1", "v2"])
+def test_every_state_of_few_keys_is_read_whenever_files_are_merged(engine: str) -> None:
+    play_few_keys(engine, 8, 30)
+
+
+def play_few_keys(engine: str, games: int, steps: int, program: int = 1) -> None:
+    machine: Any = seed(program)(type("Played", (FewKeysMachine,), {"engine": engine}))
+    run_state_machine_as_test(machine, settings=settings(  # type: ignore[no-untyped-call]
+        max_examples=max(2, examples(games)), stateful_step_count=steps, deadline=None,
+        suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate)))
