@@ -9,17 +9,19 @@ on it works as it always does.
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
-import importlib.machinery
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 
-class _Watch(importlib.abc.MetaPathFinder):
-    """Calls a function when pandas or pyarrow was imported, and hides pandas from a thread that asks it to."""
+class _Watch:
+    """A finder of modules. Calls a function when pandas or pyarrow was imported, and hides pandas from a thread that
+    asks it to."""
 
     def __init__(self) -> None:
         self._thread = threading.local()
@@ -28,7 +30,7 @@ class _Watch(importlib.abc.MetaPathFinder):
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:  # fmt: skip
+    ) -> ModuleSpec | None:  # fmt: skip
         after = self._after.get(fullname)
         if after is None:
             return None

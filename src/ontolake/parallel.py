@@ -13,14 +13,14 @@ import itertools
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 from urllib.parse import quote
 
 from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.faults import reach
 from ontolake.history import Commit, Garbage
+from ontolake.urls import absolute as absolute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,6 +132,8 @@ class Published(NamedTuple):
 class Parallel(Protocol):
     """What a layout offers to parallel readers and writers."""
 
+    model: ClassVar[str]
+    """The name of the store's model in `ontolake.stores`."""
     url: str
 
     def head(self) -> int:
@@ -204,65 +206,16 @@ def open_parallel(
     With `types` and `write`, a typed store is started where there is none. Raises `NotFound` if nothing is there,
     `Invalid` for what cannot be read in parallel.
     """
-    if urls.parse(url).place is urls.Place.MEMORY or url == ":memory:":
-        raise Invalid(f"{url!r} is in the memory of one process, where no other can read it",
-                      hint="use a file, a directory or a bucket")
-    from ontolake.cli.kinds import exact_url, find_store
+    from ontolake import stores
 
     classes = tuple(types)
-    if holds_graph(url):
-        from ontolake.graph.parallel import GraphParallel
-
-        return GraphParallel(absolute(url), branch=branch, write=write)
     try:
-        store = find_store(absolute(url))
+        store = stores.find_shared(url)
     except NotFound:
         if not (classes and write):
             raise
-        from ontolake.ontology.parallel import TypedParallel
-
-        return TypedParallel(absolute(url), branch=branch, write=True, types=classes)
-    model = store.model.name if store.model is not None else None
-    if model == "typed":
-        from ontolake.ontology.parallel import TypedParallel
-
-        return TypedParallel(exact_url(store.found), branch=branch, write=write, types=classes)
-    if model == "documents":
-        from ontolake.documents.parallel import DocumentsParallel
-
-        return DocumentsParallel(exact_url(store.found), branch=branch, write=write)
-    if model == "sql":
-        from ontolake.sql.parallel import SqlParallel
-
-        return SqlParallel(exact_url(store.found), branch=branch, write=write)
-    raise Invalid(f"{url!r} holds {store.described}, which cannot be read in parallel",
-                  hint="typed stores, graphs, SQL tables and spaces of documents can; for a space name its own file or "
-                       "prefix")
-
-
-def holds_graph(url: str) -> bool:
-    """Whether there is a graph at a URL."""
-    location = urls.parse(url)
-    if location.seam or location.place not in (urls.Place.DIRECTORY, urls.Place.BUCKET):
-        return False
-    store = _store(absolute(url))
-    try:
-        return any(True for _ in store.list("__manifest/"))
-    finally:
-        store.close()
-
-
-def absolute(url: str) -> str:
-    """The same place, wherever it is opened from: workers have other working directories."""
-    location = urls.parse(url)
-    if location.place not in (urls.Place.SQLITE, urls.Place.PAGE_FILE, urls.Place.DIRECTORY):
-        return url
-    if location.path == ":memory:":
-        return url
-    path = quote(str(Path(location.path).absolute()))
-    if location.place is urls.Place.SQLITE:
-        return f"sqlite:///{path}"
-    return f"{urls.SEAM_PREFIX if location.seam else ''}file://{path}"
+        return stores.TYPED.opener.open_parallel(absolute(url), write=True, branch=branch, types=classes)
+    return store.open_parallel(write=write, branch=branch, types=classes)
 
 
 # staging

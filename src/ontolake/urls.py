@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -192,6 +192,19 @@ def _parse_bucket(url: str, scheme: str, rest: str, seam: bool) -> Location:
             raise _bad(url, f"the prefix {path!r} {what_is_wrong}", "choose another prefix")
     place = Place.MEMORY if scheme == "memory" else Place.BUCKET
     return Location(url, scheme, place, bucket, path, seam)
+
+
+def absolute(url: str) -> str:
+    """The same place, wherever it is opened from: workers have other working directories."""
+    location = parse(url)
+    if location.place not in (Place.SQLITE, Place.PAGE_FILE, Place.DIRECTORY):
+        return url
+    if location.path == ":memory:":
+        return url
+    path = quote(str(Path(location.path).absolute()))
+    if location.place is Place.SQLITE:
+        return f"sqlite:///{path}"
+    return f"{SEAM_PREFIX if location.seam else ''}file://{path}"
 
 
 # What is there. Each kind of store adds a line to one of the two tables below.

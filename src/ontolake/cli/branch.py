@@ -13,7 +13,7 @@ from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.verbs import commit_in
 
 if TYPE_CHECKING:
-    from ontolake.cli.kinds import Store
+    from ontolake.stores import Store
 
 app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete branches of any store.",
                   rich_markup_mode="rich", subcommand_metavar="[list|create|delete] URL [ARGS]…")
@@ -22,31 +22,30 @@ _COLUMNS = (Column("name"), Column("parent"), Column("base", right=True), Column
 
 
 def _pages(store: Store) -> bool:
-    """Whether the pages below have the branches: a typed store has none of its own."""
-    return store.on_pages and (store.model is None or store.model.name == "typed")
+    """Whether the pages below have the branches, because the model has none of its own."""
+    return store.site.on_pages and not store.offers("branch")
 
 
 def _branches(store: Store, versioned: Any) -> Any:
     from ontolake.errors import Invalid
 
-    found = getattr(versioned, "branches", None)
-    if found is None:
+    if not store.offers("branch"):
         raise Invalid(f"{store.url!r} holds {store.described}, which has no branches",
                       hint="a store over the page seam has some: file:///path.db, sqlite+s3://bucket/prefix")
-    return found
+    return versioned.branches
 
 
 @app.command("list")
 def list_branches(url: Url, json: Json = False) -> None:
     """The branches, the first one first. [dim]onto branch URL[/] does the same."""
     from ontolake.cli import storage_branch
-    from ontolake.cli.kinds import find_store, opened
+    from ontolake.stores import find
 
-    store, out = find_store(url), Out(json)
+    store, out = find(url), Out(json)
     if _pages(store):
         storage_branch.list_branches(url, json)
         return
-    with opened(store) as versioned:
+    with store.opened() as versioned:
         found = [branch._asdict() for branch in _branches(store, versioned).list()]
     if json:
         out.document({"url": url, "branches": found})
@@ -64,17 +63,17 @@ def create_branch(
 ) -> None:  # fmt: skip
     """Start a branch. Nothing is copied."""
     from ontolake.cli import storage_branch
-    from ontolake.cli.kinds import exact_url, find_store, opened
     from ontolake.cli.page_store import lsn_of_commit
+    from ontolake.stores import find
 
-    store, out = find_store(url), Out(json)
+    store, out = find(url), Out(json)
     where = commit_in(store, at, "--at")
     if _pages(store):
         if store.model is not None and where is not None:
-            where = lsn_of_commit(exact_url(store.found), parent or "main", where)
+            where = lsn_of_commit(store.site.url, parent or "main", where)
         storage_branch.create_branch(url, name, where, parent or "main", json)
         return
-    with opened(store, write=True) as versioned:
+    with store.opened(write=True) as versioned:
         created = _branches(store, versioned).create(name, at=where, **({} if parent is None else {"parent": parent}))
     if json:
         out.document({"url": url, "created": created._asdict()})
@@ -86,14 +85,14 @@ def create_branch(
 def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False) -> None:
     """Give a branch up. Without a token this only shows what would go."""
     from ontolake.cli import storage_branch
-    from ontolake.cli.kinds import find_store, opened
     from ontolake.errors import NotFound
+    from ontolake.stores import find
 
-    store, out = find_store(url), Out(json)
+    store, out = find(url), Out(json)
     if _pages(store):
         storage_branch.delete_branch(url, name, token, json)
         return
-    with opened(store, write=token is not None) as versioned:
+    with store.opened(write=token is not None) as versioned:
         branches = _branches(store, versioned)
         branch = next((one for one in branches.list() if one.name == name), None)
         if branch is None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ontolake.cli.output import Progress
-from ontolake.cli.page_store import Found, open_medium, open_pages
+from ontolake.cli.page_store import open_medium, open_pages
 from ontolake.errors import Corruption, NotFound, StorageError, Transient
 from ontolake.history import Damage
 from ontolake.objects import open_store
@@ -23,6 +23,7 @@ from ontolake.storage.lookup import Lookup
 from ontolake.storage.medium import Medium, Root, Stale
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import BranchRef, Lsn, PageId
+from ontolake.stores import Site
 
 LOG = "wal/"
 """Where an object store keeps the frames of the log, each under its number."""
@@ -56,26 +57,26 @@ class _Versions:
         return np.concatenate([logged, *self.arrays])
 
 
-def check(found: Found, progress: Progress) -> Checked:
+def check(site: Site, progress: Progress) -> Checked:
     """Read everything. Raises what opening raises, except for damage, which is told in the result."""
     result, versions = Checked(), _Versions()
     try:
-        medium = open_medium(found)
+        medium = open_medium(site)
     except Corruption as error:
         result.found("header", error)
         return result
     try:
         root, _ = medium.load_root()
         end = _check_log(medium, root, result, versions, progress)
-        if found.location.holds_objects and not result.damage:
-            _check_gap(found, end, result)
+        if site.location.holds_objects and not result.damage:
+            _check_gap(site, end, result)
         _read_index(medium, root, result, versions)
     except Corruption as error:
         result.found("root", error)
     finally:
         medium.close()
     try:
-        with open_pages(found, cache_bytes=0) as storage:
+        with open_pages(site, cache_bytes=0) as storage:
             _check_pages(storage, versions.joined(), result, progress)
     except Corruption as error:
         # Usually what reading the log has found already.
@@ -117,9 +118,9 @@ def _check_log(medium: Medium, root: Root, result: Checked, versions: _Versions,
     return end
 
 
-def _check_gap(found: Found, end: int, result: Checked) -> None:
+def _check_gap(site: Site, end: int, result: Checked) -> None:
     """An object that is lost looks like the end of the log, unless there are later ones."""
-    objects = open_store(found.location.base_url)
+    objects = open_store(site.location.base_url)
     try:
         # In order, so what is written meanwhile continues at the end.
         ordinals = [int(info.key.removeprefix(LOG)) for info in objects.list(LOG)]

@@ -9,7 +9,7 @@ from ontolake.cli.typed_options import Db, StorageUri, place
 from ontolake.cli.verbs import AnyUrl
 
 if TYPE_CHECKING:
-    from ontolake.cli.kinds import Store
+    from ontolake.stores import Store
 
 _TYPES = (Column("type"), Column("kind"), Column("version", right=True), Column("rows", right=True),
           Column("since commit", right=True))
@@ -18,25 +18,25 @@ _TYPES = (Column("type"), Column("kind"), Column("version", right=True), Column(
 def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
     """Say what is at a URL: the kind of store, its engine and version, and where its history stands."""
     from ontolake.cli import page_store
-    from ontolake.cli.kinds import find_store
+    from ontolake.stores import find
 
-    store = find_store(place(db, storage_uri, url))
-    found = store.found
+    store = find(place(db, storage_uri, url))
+    site = store.site
     facts: dict[str, Any] = {
         "url": store.url,
-        "kind": found.stamp.kind,
-        "engine": found.stamp.engine,
-        "format_version": found.stamp.version,
+        "kind": site.stamp.kind,
+        "engine": site.stamp.engine,
+        "format_version": site.stamp.version,
     }
-    if found.stamp.kind == "pages":
-        with page_store.open_pages(found) as storage:
+    if site.on_pages:
+        with page_store.open_pages(site) as storage:
             refs = storage.list_branches()
             facts |= {
                 "page_size": storage.page_size,
                 "durable_lsn": storage.durable_lsn(),
                 "branches": [page_store.branch_facts(ref, refs) for ref in refs],
             }
-    facts["bytes"] = page_store.stored_bytes(found)
+    facts["bytes"] = page_store.stored_bytes(site)
     if store.model is not None:
         facts["model"] = store.model.name
         facts |= _model_facts(store)
@@ -60,18 +60,15 @@ def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json
 
 
 def _model_facts(store: Store) -> dict[str, Any]:
-    from ontolake.cli.kinds import opened
-
-    with opened(store) as versioned:
+    with store.opened() as versioned:
         if store.model is not None and store.model.name == "typed":
             return _typed(versioned)
         newest = next(iter(versioned.commits()), None)
         facts: dict[str, Any] = {"head": None if newest is None else newest.id}
         if store.model is not None and store.model.name == "graph":
             facts["format_version"] = versioned.internal_schema_version()
-        branches = getattr(versioned, "branches", None)
-        if branches is not None:
-            facts["branches"] = [branch._asdict() for branch in branches.list()]
+        if store.offers("branch"):
+            facts["branches"] = [branch._asdict() for branch in versioned.branches.list()]
         return facts
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.storage.types import DEFAULT_PAGE_SIZE, BranchRef
+from ontolake.stores import Site, locate
 
 if TYPE_CHECKING:
     from ontolake.storage import LocalFileStorage, ObjectStorage
@@ -19,71 +19,43 @@ FOR_EVER = 10.0**10
 """A window in seconds that lets no floor move by itself: how far back a store reaches is not a command's to say."""
 
 
-class Found(NamedTuple):
-    """What is at a URL."""
-
-    location: urls.Location
-    stamp: urls.Stamp
-
-    @property
-    def page_size(self) -> int:
-        size = self.stamp.page_size or 0
-        # A size that cannot be is damage, which opening with any other one will report.
-        return size if 512 <= size <= 65536 and not size & (size - 1) else DEFAULT_PAGE_SIZE
+def page_size(site: Site) -> int:
+    """The page size of the stamp; the default for one that cannot be, which opening reports as damage."""
+    size = site.stamp.page_size or 0
+    return size if 512 <= size <= 65536 and not size & (size - 1) else DEFAULT_PAGE_SIZE
 
 
-def find(url: str) -> Found:
-    """What is at `url`. Raises `NotFound` if nothing is, and what `urls.detect` raises.
-
-    A directory that is there is taken for one, whether or not its name ends in a slash.
-    """
-    if url and "://" not in url and Path(url).is_dir():
-        url = f"{url.rstrip('/')}/"
-    location, stamp = urls.parse(url), urls.detect(url)
-    if stamp is None:
-        hint = "check the path; a store is made by the first program that opens it for writing"
-        if location.place is urls.Place.MEMORY or location.path == ":memory:":
-            hint = "what is in memory lives in the process that made it, and no other can see it"
-        raise NotFound(f"there is nothing at {url!r}", hint=hint)
-    return Found(location, stamp)
-
-
-def find_pages(url: str) -> Found:
+def find_pages(url: str) -> Site:
     """The page store at `url`. Raises `NotFound` if nothing is there, `Invalid` if something else is."""
-    found = find(url)
-    if found.stamp.kind != "pages":
-        raise Invalid(f"{url!r} holds no pages of ours, but {described(found.stamp)}", hint=f"see onto info {url}")
-    return found
+    site = locate(url)
+    if site.stamp.kind != "pages":
+        raise Invalid(f"{url!r} holds no pages of ours, but {site.described}", hint=f"see onto info {url}")
+    return site
 
 
-def described(stamp: urls.Stamp) -> str:
-    """A stamp in words."""
-    return {"pages": "a page store", "sqlite": "a native SQLite database"}.get(stamp.kind, f"a store of {stamp.kind}")
-
-
-def open_pages(found: Found, **knobs: Any) -> LocalFileStorage | ObjectStorage:
+def open_pages(site: Site, **knobs: Any) -> LocalFileStorage | ObjectStorage:
     """The store, with housekeeping switched off."""
     from ontolake.storage import LocalFileStorage, ObjectStorage
 
-    settings = {"page_size": found.page_size, "create": False, "maintenance": "off", "pitr_window": FOR_EVER, **knobs}
-    if found.location.holds_objects:
-        return ObjectStorage(found.location.base_url, **settings)
-    return LocalFileStorage(found.location.path, **settings)
+    settings = {"page_size": page_size(site), "create": False, "maintenance": "off", "pitr_window": FOR_EVER, **knobs}
+    if site.location.holds_objects:
+        return ObjectStorage(site.location.base_url, **settings)
+    return LocalFileStorage(site.location.path, **settings)
 
 
-def open_medium(found: Found) -> Medium:
+def open_medium(site: Site) -> Medium:
     """What lies beneath the store: its log, index and root."""
     from ontolake.storage.options import Options
 
     options = Options(create=False)
-    if found.location.holds_objects:
+    if site.location.holds_objects:
         from ontolake.objects import open_store
         from ontolake.storage.object import ObjectMedium
 
-        return ObjectMedium(open_store(found.location.base_url), found.page_size, options)
+        return ObjectMedium(open_store(site.location.base_url), page_size(site), options)
     from ontolake.storage.local import FileMedium
 
-    return FileMedium(Path(found.location.path).absolute(), found.page_size, options)
+    return FileMedium(Path(site.location.path).absolute(), page_size(site), options)
 
 
 def lsn_of_commit(url: str, branch: str, commit: int) -> int:
@@ -118,28 +90,28 @@ def _newest_commit(url: str, branch: str, lsn: int) -> int:
         db.close(True)
 
 
-def stored_bytes(found: Found) -> int:
+def stored_bytes(site: Site) -> int:
     """How much room the store takes."""
-    if not found.location.holds_objects:
-        return Path(found.location.path).stat().st_blocks * 512
+    if not site.location.holds_objects:
+        return Path(site.location.path).stat().st_blocks * 512
     from ontolake.objects import open_store
 
-    objects = open_store(found.location.base_url)
+    objects = open_store(site.location.base_url)
     try:
         return sum(info.size for info in objects.list())
     finally:
         objects.close()
 
 
-def description(found: Found) -> dict[str, Any]:
+def description(site: Site) -> dict[str, Any]:
     """Everything that `onto storage info` tells, under the names that `--json` prints."""
-    with open_pages(found) as storage:
+    with open_pages(site) as storage:
         fence = storage.current_fence()
         facts = {
-            "url": found.location.url,
-            "kind": found.stamp.kind,
-            "engine": found.stamp.engine,
-            "format_version": found.stamp.version,
+            "url": site.location.url,
+            "kind": site.stamp.kind,
+            "engine": site.stamp.engine,
+            "format_version": site.stamp.version,
             "page_size": storage.page_size,
             "durable_lsn": storage.durable_lsn(),
             "commit_lsn": storage.get_commit_lsn(),
@@ -152,7 +124,7 @@ def description(found: Found) -> dict[str, Any]:
             },
             "branches": [branch_facts(ref, storage.list_branches()) for ref in storage.list_branches()],
         }  # fmt: skip
-    medium = open_medium(found)
+    medium = open_medium(site)
     try:
         root, _ = medium.load_root()
     finally:
@@ -161,7 +133,7 @@ def description(found: Found) -> dict[str, Any]:
         "index_runs": [run.entries for run in root.runs],
         "page_layers": len(root.layers),
         "log_start": root.log_start,
-        "bytes": stored_bytes(found),
+        "bytes": stored_bytes(site),
     }
 
 

@@ -18,10 +18,10 @@ from ontolake.cli.storage_sql import sql
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ontolake.cli.page_store import Found
     from ontolake.storage import LocalFileStorage, ObjectStorage
     from ontolake.storage.protocol import Storage
     from ontolake.storage.types import Lsn, WalRecord
+    from ontolake.stores import Site
 
 app = typer.Typer(no_args_is_help=True, help="Look at and look after page stores.", rich_markup_mode="rich")
 app.add_typer(storage_branch.app, name="branch")
@@ -37,17 +37,17 @@ _COLUMNS = (Column("LSN", 10, right=True), Column("page", 12, right=True), Colum
 @app.command()
 def info(url: Url, json: Json = False) -> None:
     """Page size, where the log stands, who may write, the branches, the floor, and how much is stored."""
-    from ontolake.cli.page_store import described, description, find_pages
+    from ontolake.cli.page_store import description, find_pages
 
-    found = find_pages(url)
-    facts = description(found)
+    site = find_pages(url)
+    facts = description(site)
     out = Out(json)
     if json:
         out.document(facts)
         return
     branches, runs = facts.pop("branches"), facts["index_runs"]
     facts |= {
-        "kind": described(found.stamp),
+        "kind": site.described,
         "fence": _fence(facts["fence"]),
         "index_runs": f"{len(runs)} with {sum(runs)} entries",
         "bytes": size(facts["bytes"]),
@@ -130,10 +130,10 @@ def compact(
     from ontolake.cli.page_store import find_pages, open_pages
     from ontolake.storage.types import Lsn
 
-    found, out = find_pages(url), Out(json)
+    site, out = find_pages(url), Out(json)
     if token is not None and floor is None:
         raise typer.BadParameter("a token is only needed with --floor", param_hint="--token")
-    with open_pages(found) as storage:
+    with open_pages(site) as storage:
         if floor is not None:
             plan = _floor_plan(storage, Lsn(floor))
             if token is None:
@@ -141,17 +141,17 @@ def compact(
                 return
             check_token(token, plan["token"])
             storage.set_retention_floor(Lsn(floor))
-        done = compacted(found, storage)
+        done = compacted(site, storage)
     out.document({"url": url, **done}) if json else show_compacted(out, done)
 
 
-def compacted(found: Found, storage: LocalFileStorage | ObjectStorage) -> dict[str, int]:
+def compacted(site: Site, storage: LocalFileStorage | ObjectStorage) -> dict[str, int]:
     """Compact pages; what came of it, under the names that `--json` prints."""
     from ontolake.cli.page_store import stored_bytes
 
-    before = stored_bytes(found)
+    before = stored_bytes(site)
     freed, floor = storage.compact(), storage.pitr_floor()
-    return {"pitr_floor": floor, "freed": freed, "bytes_before": before, "bytes_after": stored_bytes(found)}
+    return {"pitr_floor": floor, "freed": freed, "bytes_before": before, "bytes_after": stored_bytes(site)}
 
 
 def show_compacted(out: Out, done: Mapping[str, int]) -> None:
@@ -198,11 +198,11 @@ def verify(url: Url, json: Json = False) -> None:
     """Read the whole log and every page of every branch, and report damage. Ends with 5 if there is any."""
     from ontolake.cli.page_store import find_pages
 
-    found, out = find_pages(url), Out(json)
+    site, out = find_pages(url), Out(json)
     from ontolake.cli.check_pages import check
 
     with progress(json) as advance:
-        checked = check(found, advance)
+        checked = check(site, advance)
     counts = {name: getattr(checked, name) for name in ("frames", "records", "branches", "pages")}
     if json:
         damage = [found._asdict() for found in checked.damage]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,8 +13,6 @@ from ontolake.errors import ExecutionFailure, OntolakeError
 
 if TYPE_CHECKING:
     import apsw
-
-    from ontolake.cli.page_store import Found
 
 Statement = Annotated[str, typer.Argument(metavar="SQL", help='One statement, such as "SELECT * FROM t".')]
 Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="Look at this branch.")]
@@ -30,11 +27,11 @@ def sql(url: Url, statement: Statement, branch: Branch = "main", at: At = None, 
     """Run a query. Nothing is written, and a writer is not disturbed."""
     import apsw
 
-    from ontolake.cli.page_store import find
     from ontolake.engine import connect
+    from ontolake.stores import locate
 
     out = Out(json)
-    connection = connect(_url(find(url)), branch=branch, at=at, readonly=True)
+    connection = connect(locate(url).url, branch=branch, at=at, readonly=True)
     try:
         names = _columns(connection, statement)
         cursor = connection.execute(statement)
@@ -51,14 +48,6 @@ def sql(url: Url, statement: Statement, branch: Branch = "main", at: At = None, 
         raise QueryFailed(str(error) or type(error).__name__, hint=_near(statement, error)) from error
     finally:
         connection.close(True)
-
-
-def _url(found: Found) -> str:
-    """The URL as the engine wants it: what lies at a bare path is told by its stamp, not by its name."""
-    location = found.location
-    if found.stamp.kind == "pages" and not location.holds_objects:
-        return Path(location.path).absolute().as_uri()
-    return location.url
 
 
 def _columns(connection: apsw.Connection, statement: str) -> list[str]:

@@ -21,8 +21,8 @@ from ontolake.cli.typed_options import Db, StorageUri, place
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ontolake.cli.kinds import Store
     from ontolake.history import Change, Damage
+    from ontolake.stores import Store
 
 AnyUrl = Annotated[str | None, typer.Argument(metavar="[URL]", help="Where it is; else --db, --storage-uri, onto.db.")]
 Since = Annotated[str | None, typer.Option("--since", metavar="COMMIT", help="Only what came after it.")]
@@ -45,15 +45,15 @@ def log(
     db: Db = None, storage_uri: StorageUri = None, json: Json = False,
 ) -> None:  # fmt: skip
     """The commits of any store, newest first; of a page store its log."""
-    from ontolake.cli.kinds import find_store, opened
+    from ontolake.stores import find
 
-    store, out = find_store(place(db, storage_uri, url)), Out(json)
-    if store.model is None and store.on_pages:
+    store, out = find(place(db, storage_uri, url)), Out(json)
+    if store.model is None and store.site.on_pages:
         from ontolake.cli.storage import wal
 
         wal(store.url, commit_in(store, since, "--since"), branch or "main", limit, json=json)
         return
-    with opened(store, branch=branch) as versioned:
+    with store.opened(branch=branch) as versioned:
         span = {"since": commit_in(store, since), "until": commit_in(store, until)}
         commits = islice(versioned.commits(**span, **_branch(branch)), limit)
         if json:
@@ -91,16 +91,16 @@ def diff(
     json: Json = False,
 ) -> None:
     """What turns one state of a store into another, row by row."""
-    from ontolake.cli.kinds import find_store, opened
     from ontolake.history import Ref
+    from ontolake.stores import find
 
-    store, out = find_store(url), Out(json)
+    store, out = find(url), Out(json)
 
     def ref(text: str) -> Ref:
         return Ref(None, text) if text.isascii() and text.isdigit() else Ref.parse(text)
 
     first, last = ref(before), Ref() if after is None else ref(after)
-    with opened(store, branch=first.branch) as versioned, opened(store, branch=last.branch) as other:
+    with store.opened(branch=first.branch) as versioned, store.opened(branch=last.branch) as other:
         old = versioned.at(first)
         newer = versioned if first.branch == last.branch else other
         new = newer.snapshot() if last == Ref() else newer.at(last)
@@ -133,11 +133,11 @@ def export(
     branch: OnBranch = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Every row of a store as a line of JSON, now or as of a commit. [bold]onto import[/] takes typed ones back."""
-    from ontolake.cli.kinds import find_store, opened
     from ontolake.cli.typed_rows import redirected
+    from ontolake.stores import find
 
-    store, out = find_store(place(db, storage_uri, url)), Out(json)
-    with opened(store, branch=branch) as versioned:
+    store, out = find(place(db, storage_uri, url)), Out(json)
+    with store.opened(branch=branch) as versioned:
         assert store.model is not None
         if store.model.name == "typed":
             export_typed(versioned, out, types=type or [], as_of=commit_in(store, as_of, "--as-of"), form=format,
@@ -158,10 +158,10 @@ def export(
 
 def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
     """Read everything that a store holds, and report damage. Ends with 5 if there is any."""
-    from ontolake.cli.kinds import find_store
+    from ontolake.stores import find
 
-    store, out = find_store(place(db, storage_uri, url)), Out(json)
-    if store.model is None and store.on_pages:
+    store, out = find(place(db, storage_uri, url)), Out(json)
+    if store.model is None and store.site.on_pages:
         from ontolake.cli.storage import verify as verify_pages
 
         verify_pages(store.url, json=json)
@@ -169,10 +169,10 @@ def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, js
     damage: list[Damage] = []
     remarks: list[dict[str, Any]] = []
     with progress(json) as advance:
-        if store.on_pages:
+        if store.site.on_pages:
             from ontolake.cli.check_pages import check
 
-            damage += check(store.found, advance).damage
+            damage += check(store.site, advance).damage
         damage += _damage(store, advance, remarks)
     if json:
         out.document({"url": store.url, "ok": not damage, "kind": store.model.name if store.model else None,
@@ -190,7 +190,6 @@ def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, js
 
 def _damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> list[Damage]:
     """All damage of a store whose model is known; a store that cannot be opened is damaged as a whole."""
-    from ontolake.cli.kinds import opened
     from ontolake.errors import Corruption
     from ontolake.history import Damage
 
@@ -199,7 +198,7 @@ def _damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> list[D
         if store.model is not None and store.model.name == "typed":
             found += _typed_damage(store, advance, remarks)
         else:
-            with opened(store) as maintained:
+            with store.opened() as maintained:
                 found += maintained.verify()
     except Corruption as error:
         found.append(Damage("database", error.message))
@@ -210,7 +209,6 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
     """Without classes from schemas, which may themselves be what is damaged."""
     import apsw
 
-    from ontolake.cli.kinds import exact_url
     from ontolake.history import Damage
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.verifying import dangling
@@ -218,7 +216,7 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
     from ontolake.spark.jobs.verifying_objects import verify_objects
     from ontolake.spark.jobs.workers import Here
 
-    url = exact_url(store.found)
+    url = store.site.url
     repository = open_repository(url, config={"create": False, "readonly": True})
     whole = True
     try:
@@ -241,26 +239,26 @@ def gc(
 
     Without a token this only says what would go; pages are compacted.
     """
-    from ontolake.cli.kinds import find_store, opened
     from ontolake.parallel import clean
+    from ontolake.stores import find
 
-    store, out = find_store(place(db, storage_uri, url)), Out(json)
-    if store.model is None and store.on_pages:
+    store, out = find(place(db, storage_uri, url)), Out(json)
+    if store.model is None and store.site.on_pages:
         from ontolake.cli.storage import compact
 
         compact(store.url, None, token, json)
         return
-    with opened(store) as maintained:
+    with store.opened() as maintained:
         garbage = maintained.gc(dry_run=True)
     staged = clean(store.url)
     expected = token_of("gc", *garbage, *staged)
     if token is not None:
         check_token(token, expected)
         if garbage.items:
-            with opened(store, write=True) as maintained:
+            with store.opened(write=True) as maintained:
                 garbage = maintained.gc(dry_run=False)
         staged = clean(store.url, dry_run=False)
-    pages = _compacted(store) if store.on_pages and store.model is not None and store.model.name == "typed" else {}
+    pages = _compacted(store) if store.site.on_pages and store.model is not None and store.model.name == "typed" else {}
     items, stored = garbage.items + staged.items, garbage.bytes + staged.bytes
     if json:
         done = "removed" if token is not None else "would_remove"
@@ -286,5 +284,5 @@ def _compacted(store: Store) -> dict[str, int]:
     from ontolake.cli.page_store import open_pages
     from ontolake.cli.storage import compacted
 
-    with open_pages(store.found) as storage:
-        return compacted(store.found, storage)
+    with open_pages(store.site) as storage:
+        return compacted(store.site, storage)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.documents import codec, reading
 from ontolake.documents.branches import FIRST
@@ -20,6 +18,7 @@ from ontolake.documents.database import row, rows
 from ontolake.documents.errors import InvalidOperationError, PreconditionFailedError
 from ontolake.documents.feed import TABLE
 from ontolake.documents.operations import Delete, HeadIs, Operation, Set
+from ontolake.documents.places import space_name
 from ontolake.documents.space import Space
 from ontolake.errors import Conflict, NotFound
 from ontolake.parallel import (
@@ -112,6 +111,8 @@ def _batches(found: Iterable[tuple[Any, ...]], mode: Mode, columns: Sequence[str
 
 class DocumentsParallel:
     """A space of documents as parallel readers and writers see it."""
+
+    model: ClassVar[str] = "documents"
 
     def __init__(self, url: str, *, branch: str | None = None, write: bool = False) -> None:
         self.url = url
@@ -237,10 +238,7 @@ class DocumentsParallel:
 
 
 def _space(url: str, *, write: bool) -> Space:
-    name = PurePosixPath(unquote(url)).name
-    for suffix in (".sqlite", ".db"):
-        name = name.removesuffix(suffix)
-    return Space(url, name, readonly=not write, takeover=False, synchronous="FULL")
+    return Space(url, space_name(url), readonly=not write, takeover=False, synchronous="FULL")
 
 
 def _bounds(filters: Sequence[Filter]) -> tuple[str, str | None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from urllib.parse import quote
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, unquote
 
 from ontolake import urls
 from ontolake.errors import Invalid
@@ -36,3 +36,11 @@ def database_url(url: str, space: str) -> str:
     if location.seam:
         return f"file://{quote(str(Path(location.path).absolute() / space))}.db"
     return f"{location.path}/{space}.sqlite"
+
+
+def space_name(url: str) -> str:
+    """The name of the space whose database is at `url`."""
+    name = PurePosixPath(unquote(url)).name
+    for suffix in (".sqlite", ".db"):
+        name = name.removesuffix(suffix)
+    return name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.errors import Conflict, Invalid, NotFound
 from ontolake.graph.errors import ExpectedVersionMismatch, UnknownCommitError
@@ -46,6 +46,8 @@ _LEAST = 65_536
 
 class GraphParallel:
     """A branch of a graph as parallel readers and writers see it."""
+
+    model: ClassVar[str] = "graph"
 
     def __init__(self, url: str, *, branch: str | None = None, write: bool = False) -> None:
         self.url = url

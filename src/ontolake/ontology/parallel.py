@@ -12,7 +12,7 @@ import itertools
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ontolake.errors import NotFound
 from ontolake.history import Commit
@@ -227,6 +227,8 @@ def checked(repository: Repository, schema: Schema, schema_hash: str, version: i
 
 class TypedParallel:
     """A typed store as parallel readers and writers see it."""
+
+    model: ClassVar[str] = "typed"
 
     def __init__(
         self, url: str, *, branch: str | None = None, write: bool = False, types: Iterable[Any] = ()

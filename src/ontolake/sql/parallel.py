@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.errors import Conflict, NotFound
 from ontolake.history import Commit
@@ -50,6 +50,8 @@ _PUBLISHED = "-- publish "
 
 class SqlParallel:
     """SQL tables as parallel readers and writers see them."""
+
+    model: ClassVar[str] = "sql"
 
     def __init__(self, url: str, *, branch: str | None = None, write: bool = False) -> None:
         self.url = url

@@ -19,7 +19,7 @@ from ontolake import urls
 from ontolake.errors import AlreadyExists, Invalid, NotFound
 from ontolake.faults import reach
 from ontolake.parallel import Split, absolute, open_parallel
-from ontolake.spark.jobs.places import kind_of, workers_of
+from ontolake.spark.jobs.places import workers_of
 from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:
@@ -51,10 +51,9 @@ def export(
     A table of a typed store or a graph may be named by its type alone. Raises `NotFound` for a table or commit that is
     not there, `AlreadyExists` if the place has anything in it.
     """
-    where, _ = kind_of(url)
     place, job = _place(target), secrets.token_hex(4)
     workers = workers_of(spark, parts)
-    with open_parallel(where, branch=branch) as store:
+    with open_parallel(url, branch=branch) as store:
         chosen = store.tables() if tables is None else _chosen(tables, store.tables(), url)
         view = store.view(as_of=as_of)
         items = [ExportPart(place, job, name, number, split) for name in chosen for number, split in enumerate(

@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, cast
 
-from ontolake import urls
+from ontolake import stores
 from ontolake.errors import Invalid
-from ontolake.parallel import absolute, holds_graph
 from ontolake.spark.jobs.errors import JobError
 from ontolake.spark.jobs.workers import PARTS, Here, OnSpark, Workers
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from ontolake.ontology.repository import Repository
     from ontolake.ontology.repository.s3.base import S3Repository
+    from ontolake.stores import Store
 
 Kind = Literal["objects", "sqlite", "documents", "sql", "graph"]
 """Typed stores on objects and in SQLite, spaces of documents, SQL tables, graphs."""
@@ -27,38 +27,28 @@ NAMES: Mapping[Kind, str] = {
 }  # fmt: skip
 
 
-def kind_of(url: str) -> tuple[str, Kind]:
-    """The URL by which every worker opens what is at `url`, and what it is. Raises `NotFound`, `Invalid`."""
-    from ontolake.cli.kinds import exact_url, find_store
-
-    location = urls.parse(url)
-    if location.place is urls.Place.MEMORY or url == ":memory:":
-        raise Invalid(f"{url!r} is in the memory of one process, where no worker can read it",
-                      hint="use a file, a directory or a bucket")
-    where = absolute(url)
-    if holds_graph(where):
-        return where, "graph"
-    store = find_store(where)
-    name = store.model.name if store.model is not None else None
-    if name == "typed":
-        return exact_url(store.found), "objects" if store.found.stamp.kind == "typed" else "sqlite"
-    if name in ("documents", "sql"):
-        return exact_url(store.found), cast(Kind, name)
-    raise Invalid(f"{url!r} holds {store.described}, for which there are no jobs",
-                  hint="for a space of documents name its own file or prefix; see onto info")
+def kind(store: Store) -> Kind:
+    """What a store is to jobs. Raises `Invalid` for one for which there are none."""
+    if store.model is None:
+        raise Invalid(f"{store.url!r} holds {store.described}, for which there are no jobs",
+                      hint="for a space of documents name its own file or prefix; see onto info")
+    if store.model.name == "typed":
+        return "sqlite" if store.site.in_sqlite else "objects"
+    return cast(Kind, store.model.name)
 
 
 def need(verb: str, url: str, kinds: Mapping[Kind, str | None]) -> tuple[str, Kind]:
-    """`kind_of` where a verb is only for some kinds: `kinds` has those, and for others what to do instead.
+    """The URL by which every worker opens the store at `url`, and its kind: one of `kinds`, where it has no hint.
 
-    Raises `JobError` for one that is not among them.
+    Raises `JobError` with the hint for another kind, and what `stores.find_shared` raises.
     """
-    where, kind = kind_of(url)
-    instead = kinds.get(kind, "")
+    store = stores.find_shared(url)
+    known = kind(store)
+    instead = kinds.get(known, "")
     if instead is None:
-        return where, kind
+        return store.site.url, known
     fitting = " and for ".join(NAMES[one] for one, other in kinds.items() if other is None)
-    raise JobError(f"{url!r} is {NAMES[kind]}, which has nothing to {verb}",
+    raise JobError(f"{url!r} is {NAMES[known]}, which has nothing to {verb}",
                    hint=f"{verb} is for {fitting}" + (f"; {instead}" if instead else ""))
 
 
@@ -87,4 +77,4 @@ def on_objects(url: str, *, write: bool = False) -> Iterator[S3Repository]:
         yield cast("S3Repository", repository)
 
 
-__all__ = ["NAMES", "Kind", "kind_of", "need", "on_objects", "typed", "workers_of"]
+__all__ = ["NAMES", "Kind", "kind", "need", "on_objects", "typed", "workers_of"]

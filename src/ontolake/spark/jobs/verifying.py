@@ -16,8 +16,9 @@ from ontolake.history import Damage
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.verifying import check_rows, check_schema
 from ontolake.parallel import Split, View, open_parallel
-from ontolake.spark.jobs.places import kind_of, typed, workers_of
+from ontolake.spark.jobs.places import kind, typed, workers_of
 from ontolake.spark.jobs.workers import Workers
+from ontolake.stores import find, find_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,19 +47,20 @@ class Looked(NamedTuple):
 
 def verify(url: str, *, spark: SparkSession | Workers | None = None, parts: int | None = None) -> Verified:
     """Read everything, and return all damage that is found. Raises `NotFound` if nothing is there."""
-    where, kind = kind_of(url)
+    store = find_shared(url)
+    where, of = store.site.url, kind(store)
     workers = workers_of(spark, parts)
-    if kind == "objects":
+    if of == "objects":
         from ontolake.spark.jobs.verifying_objects import verify_objects
 
         return verify_objects(where, workers)
-    if kind == "graph":
+    if of == "graph":
         from ontolake.spark.jobs.graphs import verify_graph
 
         return verify_graph(where, workers)
-    if kind == "sqlite":
+    if of == "sqlite":
         return _typed_in_sqlite(where, workers)
-    return together(workers, _own_parts(where, kind, workers))
+    return together(workers, _own_parts(where, workers))
 
 
 def together(workers: Workers, items: Sequence[tuple[Callable[[Any], Looked], Any]]) -> Verified:
@@ -174,9 +176,9 @@ def differing(where: str, wanted: dict[Any, Any], found: dict[Any, Any]) -> Iter
 # documents and SQL tables
 
 
-def _own_parts(url: str, kind: str, workers: Workers) -> list[tuple[Callable[[Any], Looked], Any]]:
+def _own_parts(url: str, workers: Workers) -> list[tuple[Callable[[Any], Looked], Any]]:
     """The check of the database as a whole, and every row once more by ranges, as others read it."""
-    items: list[tuple[Callable[[Any], Looked], Any]] = [(look_at_database, (url, kind))]
+    items: list[tuple[Callable[[Any], Looked], Any]] = [(look_at_database, url)]
     with open_parallel(url) as store:
         view = store.view()
         for table in store.tables():
@@ -184,12 +186,10 @@ def _own_parts(url: str, kind: str, workers: Workers) -> list[tuple[Callable[[An
     return items
 
 
-def look_at_database(part: tuple[str, str]) -> Looked:
+def look_at_database(url: str) -> Looked:
     """What the database itself knows to check."""
-    from ontolake.cli.kinds import find_store, opened
-
     try:
-        with opened(find_store(part[0])) as store:
+        with find(url).opened() as store:
             return Looked(tuple(store.verify()), 0)
     except Corruption as error:
         return Looked((Damage("database", error.message),), 0)

@@ -10,9 +10,9 @@ from ontolake import urls
 from ontolake.errors import OntolakeError
 from ontolake.faults import reach
 from ontolake.parallel import Parallel, Published, absolute, open_parallel
-from ontolake.parallel import holds_graph as graph_at
 from ontolake.spark.errors import ExpectationError, PipelineError
 from ontolake.spark.pipeline.report import state_of
+from ontolake.stores import GRAPH
 
 if TYPE_CHECKING:
     from ontolake.graph import Graph
@@ -22,14 +22,9 @@ PREFIX = "run-"
 """The branch of a run is called this, and by the run."""
 
 
-def holds_graph(store: Parallel | None) -> bool:
-    """Whether a store is a graph, whose tables are nodes and edges."""
-    return store is not None and any(name.startswith("node/") for name in store.tables())
-
-
 def check_graph(store: Parallel | None, url: str) -> None:
     """Raise `PipelineError` for a store that is no graph."""
-    if store is not None and not holds_graph(store):
+    if store is not None and store.model != GRAPH.name:
         raise PipelineError(f"{url!r} is not a graph", hint=_HINT)
 
 
@@ -90,7 +85,8 @@ def left_behind(url: str, *, remove: bool = False) -> list[str]:
     """
     from ontolake.graph import Graph
 
-    if not graph_at(url):
+    stamp = urls.detect(url)
+    if stamp is None or stamp.kind not in GRAPH.stamps:
         return []
     with Graph.open(absolute(url), read_only=not remove) as graph:
         found = _left_behind(graph, url)

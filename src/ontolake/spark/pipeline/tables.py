@@ -14,9 +14,9 @@ from ontolake.ontology.versioned import table_of
 from ontolake.parallel import Fragment, Parallel, View
 from ontolake.spark.frames import frame, local_path, staged_frame
 from ontolake.spark.native import one_machine
-from ontolake.spark.pipeline.auditing import holds_graph
 from ontolake.spark.pipeline.validation import spark_type
 from ontolake.spark.types import arrow_schema, fitted, quoted, spark_schema
+from ontolake.stores import GRAPH
 
 FEW = 250_000
 """Up to so many rows go through the driver where Spark cannot read or write by itself: starting workers takes long."""
@@ -36,7 +36,7 @@ class Tables:
         self._store = store
         self._view = view
         self._branch = branch
-        self.is_graph = graph or holds_graph(store)
+        self.is_graph = graph or (store is not None and store.model == GRAPH.name)
         self._by_spark = store is not None and not self.is_graph and (
             urls.parse(store.url).place is urls.Place.DIRECTORY and one_machine(spark))
         self._again = again and not self._by_spark

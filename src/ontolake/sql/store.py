@@ -1,0 +1,23 @@
+"""How `ontolake.stores` opens SQL tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ontolake.sql.database import Database, open_database
+
+if TYPE_CHECKING:
+    from ontolake.sql.parallel import SqlParallel
+
+
+def open(url: str, *, write: bool, branch: str | None) -> Database:
+    """The SQL tables at `url`. A branch is one of the pages below them."""
+    return open_database(url, readonly=not write, branch=branch or "main")
+
+
+def open_parallel(url: str, *, write: bool, branch: str | None, types: Iterable[Any]) -> SqlParallel:
+    """The same for parallel readers and writers. Tables have their columns' types with them."""
+    from ontolake.sql.parallel import SqlParallel
+
+    return SqlParallel(url, branch=branch, write=write)
