@@ -18,8 +18,8 @@ import pytest
 from marking import slow_after
 
 from ontolake.cli import main
-from ontolake.cli.model_loading import load
 from ontolake.model import type_info
+from ontolake.model.loading import load
 from ontolake.ontology import Session
 from ontolake.storage import PageId, WalRecord, open_storage
 

@@ -69,7 +69,7 @@ def test_a_hold_is_renewed_in_the_background(url: str) -> None:
 
 
 def time_of(text: str) -> float:
-    from ontolake.ontology.repository.sqlite.control import parse_time
+    from ontolake.ontology.repository.times import parse_time
 
     return parse_time(text).timestamp()
 

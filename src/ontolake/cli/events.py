@@ -225,7 +225,7 @@ def run(
     from dataclasses import asdict
 
     from ontolake.cli.handler_loading import load_handlers
-    from ontolake.cli.model_loading import load
+    from ontolake.model.loading import load
     from ontolake.model.types import type_info
     from ontolake.ontology import Session
 

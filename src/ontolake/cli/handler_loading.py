@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ontolake.cli.model_loading import ModelsError, imported
 from ontolake.model import Entity, Relation
+from ontolake.model.loading import ModelsError, imported
 from ontolake.ontology.events import Event, Handler, Schedule
 
 

@@ -156,8 +156,8 @@ def migrate(
 
     Functions marked with [bold]@upgrader(…, arrow=True)[/] get many rows at a time as an Arrow table.
     """
-    from ontolake.cli.model_loading import load
     from ontolake.cli.typed_admin import show_preview, tell
+    from ontolake.model.loading import load
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.spark import jobs
 

@@ -30,8 +30,8 @@ def init(
     db: Db = None, storage_uri: StorageUri = None, models: Models = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Start a typed store. With [bold]--models[/] it knows these types from the start."""
-    from ontolake.cli.model_loading import load
     from ontolake.errors import AlreadyExists
+    from ontolake.model.loading import load
     from ontolake.ontology.errors import UninitializedStorageError
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.repository.sqlite.failing import ours
@@ -81,7 +81,7 @@ def migrate(
 
     Functions marked with [bold]@upgrader[/] in the module say how rows become rows of the next version.
     """
-    from ontolake.cli.model_loading import load
+    from ontolake.model.loading import load
     from ontolake.model.types import type_info
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.ontology.migration import Migration

@@ -12,14 +12,14 @@ from ontolake.model.filters import Compare, Member, Ref
 from ontolake.model.schema import diff
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.compiler.loaded import Loaded
 from ontolake.ontology.errors import MissingUpgraderError
 from ontolake.ontology.migration import takes_more, upgraded_rows, upgraded_table
 from ontolake.ontology.past import Era, eras, type_of
 from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository.arrow import arrow_table
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 from ontolake.ontology.repository.s3.needs import conjuncts, needed
-from ontolake.ontology.repository.sqlite.arrow import arrow_table
-from ontolake.ontology.repository.sqlite.loaded import Loaded
 from ontolake.ontology.repository.versions import version_for
 from ontolake.ontology.upgraders import Upgrader
 

@@ -22,16 +22,16 @@ from ontolake.model.filters import Condition, FieldRef, Ref
 from ontolake.model.restoring import restore
 from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
+from ontolake.ontology.compiler.latest import quoted
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, SchemaValidationError, UnknownCommitError
 from ontolake.ontology.parallel_filters import conditions_of
 from ontolake.ontology.past import outdated, types_at
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
+from ontolake.ontology.repository.arrow import arrow_schema, typed_array
 from ontolake.ontology.repository.protocol import Transaction
-from ontolake.ontology.repository.sqlite.arrow import arrow_schema, typed_array
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
-from ontolake.ontology.repository.sqlite.latest import quoted
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import (

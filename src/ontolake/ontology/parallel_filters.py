@@ -12,7 +12,7 @@ from ontolake.errors import OntolakeError
 from ontolake.model.columns import Column
 from ontolake.model.filters import Condition, FieldRef, Ref
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.repository.sqlite.conditions import comparand
+from ontolake.ontology.compiler.conditions import comparand
 from ontolake.parallel import Filter
 
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {

@@ -68,7 +68,7 @@ class Options:
         models = self._given.get("models")
         if not models:
             return ()
-        from ontolake.cli.model_loading import load
+        from ontolake.model.loading import load
 
         return load(models)
 

@@ -20,7 +20,7 @@ from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
 from ontolake.ontology.repository.s3 import maintenance
 from ontolake.ontology.repository.s3.queue_view import View
-from ontolake.ontology.repository.sqlite.control import now_text, parse_time
+from ontolake.ontology.repository.times import now_text, parse_time
 from ontolake.ontology.sizes import DEFAULT
 
 NAMESPACES = ["", "n"]

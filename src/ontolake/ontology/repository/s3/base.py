@@ -31,13 +31,14 @@ from ontolake.ontology.repository.s3.access import Access
 from ontolake.ontology.repository.s3.execute import Executor
 from ontolake.ontology.repository.s3.files import Files
 from ontolake.ontology.repository.s3.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
-from ontolake.ontology.repository.s3.lease import ObjectLock, now_text
+from ontolake.ontology.repository.s3.lease import ObjectLock
 from ontolake.ontology.repository.s3.moment import Moment, Records
 from ontolake.ontology.repository.s3.rows import Type, declared_table, public_table, rows_of
 from ontolake.ontology.repository.s3.scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.s3.single import SingleRows
 from ontolake.ontology.repository.s3.states import past_state
 from ontolake.ontology.repository.s3.transaction import S3Transaction
+from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:

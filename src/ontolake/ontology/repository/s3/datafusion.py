@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.compiler.conditions import LISTED, comparand
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.s3.needs import needed, parts_of, plan_refs, slots
 from ontolake.ontology.repository.s3.rows import ROW, encoded, naive_place, place
-from ontolake.ontology.repository.sqlite.conditions import LISTED, comparand
 
 _SCALARS = ("str", "int", "float", "bool", "date", "datetime")
 _SAFE = 2**53

@@ -28,7 +28,7 @@ from ontolake.ontology.events.rules import STALE, check_text, claim_lost, id_tak
 from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3 import queue_layout as names
 from ontolake.ontology.repository.s3.access import Access, again
-from ontolake.ontology.repository.s3.lease import fence, now_text
+from ontolake.ontology.repository.s3.lease import fence
 from ontolake.ontology.repository.s3.moment import Moment, Records
 from ontolake.ontology.repository.s3.queue import QueueObjects, write_down
 from ontolake.ontology.repository.s3.queue_copy import kept_queue, restore_queue, state_of
@@ -45,7 +45,7 @@ from ontolake.ontology.repository.s3.queue_layout import (
     status_of,
 )
 from ontolake.ontology.repository.s3.queue_view import View, state_through
-from ontolake.ontology.repository.sqlite.control import parse_time
+from ontolake.ontology.repository.times import now_text, parse_time
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.s3.base import S3Repository

@@ -14,7 +14,9 @@ import pyarrow as pa
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Member, Ref
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.compiler.conditions import comparand
 from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository.arrow import arrow_table
 from ontolake.ontology.repository.protocol import Row, RowChange
 from ontolake.ontology.repository.s3 import datafusion as s3_datafusion
 from ontolake.ontology.repository.s3.needs import conjuncts, needed
@@ -28,8 +30,6 @@ from ontolake.ontology.repository.s3.rows import (
 )
 from ontolake.ontology.repository.s3.scan import Span
 from ontolake.ontology.repository.s3.sqlite import run_in_sqlite
-from ontolake.ontology.repository.sqlite.arrow import arrow_table
-from ontolake.ontology.repository.sqlite.conditions import comparand
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.s3.base import S3Repository

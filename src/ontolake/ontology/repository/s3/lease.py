@@ -13,7 +13,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from ontolake import faults
@@ -26,6 +25,7 @@ from ontolake.ontology.repository.protocol import Lease
 from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.access import Access
 from ontolake.ontology.repository.s3.layout import LOCK, Head, Lock
+from ontolake.ontology.repository.times import now_text
 
 _PAUSE = 0.05
 _log = logging.getLogger("ontolake.ontology")
@@ -252,7 +252,3 @@ def lost(found: Lease | None) -> LeaseExpiredError:
     """What to raise when a lease is gone."""
     who = f"{found.owner_id!r} has it now" if found else "it ran out"
     return LeaseExpiredError(f"the write lock is no longer held: {who}", hint="acquire it again and start over")
-
-
-def now_text() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")

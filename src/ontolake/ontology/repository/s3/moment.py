@@ -16,7 +16,7 @@ from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.access import Access
 from ontolake.ontology.repository.s3.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
-from ontolake.ontology.repository.sqlite.control import parse_time
+from ontolake.ontology.repository.times import parse_time
 from ontolake.ontology.sizes import DEFAULT
 
 S = TypeVar("S", bound=msgspec.Struct)

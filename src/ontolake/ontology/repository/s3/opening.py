@@ -10,9 +10,9 @@ from ontolake.ontology.repository.s3 import layout
 from ontolake.ontology.repository.s3.access import Access
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.layout import ENGINE, HEAD, Head, Stamp
-from ontolake.ontology.repository.s3.lease import now_text
 from ontolake.ontology.repository.s3.v1 import S3RepositoryV1
 from ontolake.ontology.repository.s3.v2 import S3RepositoryV2
+from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"

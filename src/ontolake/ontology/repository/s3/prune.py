@@ -7,12 +7,12 @@ from typing import Any
 
 from ontolake.model.filters import Compare, Ref
 from ontolake.model.types import type_info
+from ontolake.ontology.compiler.conditions import comparand
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.s3.layout import DataFile
 from ontolake.ontology.repository.s3.needs import conjuncts
 from ontolake.ontology.repository.s3.rows import place
 from ontolake.ontology.repository.s3.scan import Prune
-from ontolake.ontology.repository.sqlite.conditions import comparand
 
 _KEPT: dict[str, Callable[[Any, Any, Any], bool]] = {
     "==": lambda low, high, value: low <= value <= high,

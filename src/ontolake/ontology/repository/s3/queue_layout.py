@@ -16,7 +16,7 @@ from ontolake.decoding import learn
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.records import QueuedEvent, Status
-from ontolake.ontology.repository.sqlite.control import parse_time
+from ontolake.ontology.repository.times import parse_time
 
 FOLDER = "events/"
 QUEUE = "events/queue.json"

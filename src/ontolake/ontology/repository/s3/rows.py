@@ -19,8 +19,8 @@ from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.arrow_columns import ArrowRows
+from ontolake.ontology.repository.arrow import arrow_schema, typed_array
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite.arrow import arrow_schema, typed_array
 
 COMMIT, VERSION, ROW = "commit_id", "schema_version_id", "row_id"
 SUPERSEDED = "$superseded_by"

@@ -10,7 +10,7 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import SchemaValidationError, StorageBackendError
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite.raw import raw_columns, raw_keys, written_twice
+from ontolake.ontology.repository.raw import raw_columns, raw_keys, written_twice
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.protocol import Transaction

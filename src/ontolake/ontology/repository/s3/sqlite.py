@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.compiler.loaded import Loaded
 from ontolake.ontology.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, encoded, place
-from ontolake.ontology.repository.sqlite.loaded import Loaded
 from ontolake.ontology.sizes import DEFAULT
 
 

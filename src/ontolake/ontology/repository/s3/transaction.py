@@ -37,10 +37,10 @@ from ontolake.ontology.repository.s3.layout import (
     TypeState,
     type_key,
 )
-from ontolake.ontology.repository.s3.lease import now_text
 from ontolake.ontology.repository.s3.merge import level_of, tidy
 from ontolake.ontology.repository.s3.moment import Moment
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
+from ontolake.ontology.repository.times import now_text
 
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange

@@ -14,6 +14,7 @@ from ontolake.model.field import UNSET
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.repository.fields_json import encoded_default, fields_text
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.layout import PLURAL, TypeState
 from ontolake.ontology.repository.s3.moment import Moment
@@ -28,7 +29,6 @@ from ontolake.ontology.repository.s3.rows import (
     table_of,
 )
 from ontolake.ontology.repository.s3.scan import Adapt
-from ontolake.ontology.repository.sqlite.v1 import encoded_default, fields_text
 
 _PYTHON: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "datetime": (str,), "date": (str,),

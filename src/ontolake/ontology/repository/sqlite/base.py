@@ -18,18 +18,19 @@ from ontolake import urls
 from ontolake.history import Commit, Damage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
+from ontolake.ontology.compiler.failures import query_failure
+from ontolake.ontology.compiler.functions import install
+from ontolake.ontology.compiler.statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository.arrow import arrow_table
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite import checks as sqlite_checks
 from ontolake.ontology.repository.sqlite import control
-from ontolake.ontology.repository.sqlite.arrow import arrow_table
 from ontolake.ontology.repository.sqlite.events import SqliteEventStore
-from ontolake.ontology.repository.sqlite.failing import ours, query_failure
-from ontolake.ontology.repository.sqlite.functions import install
+from ontolake.ontology.repository.sqlite.failing import ours
 from ontolake.ontology.repository.sqlite.lock import WriteLock
-from ontolake.ontology.repository.sqlite.statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.repository.sqlite.transaction import InsertOne, OneByOne, SqliteTransaction, find_latest
 from ontolake.ontology.repository.versions import version_for
 

@@ -11,10 +11,10 @@ import apsw
 from ontolake.history import Damage
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
+from ontolake.ontology.compiler.latest import literal, quoted
+from ontolake.ontology.compiler.statements import columns_of, key_columns
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.sqlite import zeros
-from ontolake.ontology.repository.sqlite.latest import literal, quoted
-from ontolake.ontology.repository.sqlite.statements import columns_of, key_columns
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.sqlite.base import SqliteRepository

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import apsw
@@ -15,6 +15,7 @@ from ontolake.model.schema import Schema, canonical_json, schema_hash
 from ontolake.model.types import Kind
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import SchemaVersion
+from ontolake.ontology.repository.times import now_text, parse_time
 
 COMMITS = """CREATE TABLE IF NOT EXISTS commits (
     id INTEGER PRIMARY KEY AUTOINCREMENT, created_at TEXT NOT NULL, metadata_json TEXT)"""
@@ -58,17 +59,6 @@ def create_control_tables(db: apsw.Connection, engine_version: str) -> None:
     for statement in (COMMITS, *SCHEMAS, LOCKS, *EVENTS, STAMP):
         db.execute(statement)
     db.execute("INSERT INTO storage_meta VALUES ('backend', 'sqlite'), ('engine_version', ?)", (engine_version,))
-
-
-def now_text() -> str:
-    """The time as it is stored: UTC, with microseconds."""
-    return encode_datetime(datetime.now(UTC))
-
-
-def parse_time(text: str) -> datetime:
-    """A stored time. One without a zone is UTC."""
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # commits

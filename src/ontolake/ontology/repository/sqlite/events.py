@@ -30,7 +30,8 @@ from ontolake.ontology.events.records import (
 )
 from ontolake.ontology.events.rules import STALE, check_copy, check_text, claim_lost, id_taken, in_seconds
 from ontolake.ontology.repository.sqlite.beside import ENDLESS, Beside, is_private, write_transaction
-from ontolake.ontology.repository.sqlite.control import EVENTS, now_text, parse_time
+from ontolake.ontology.repository.sqlite.control import EVENTS
+from ontolake.ontology.repository.times import now_text, parse_time
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.sqlite.base import SqliteRepository

@@ -20,7 +20,7 @@ from ontolake.ontology.errors import LeaseExpiredError, LockContentionError
 from ontolake.ontology.renewal import Renewal
 from ontolake.ontology.repository.protocol import WRITE_LOCK, Lease
 from ontolake.ontology.repository.sqlite.beside import ENDLESS, Beside, begin_immediate, is_private, write_transaction
-from ontolake.ontology.repository.sqlite.control import parse_time
+from ontolake.ontology.repository.times import parse_time
 
 _log = logging.getLogger("ontolake.ontology")
 _PAUSE = 0.005

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import apsw
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.compiler.functions import DECIMAL
+from ontolake.ontology.compiler.latest import OLD, quoted
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite.functions import DECIMAL
-from ontolake.ontology.repository.sqlite.latest import OLD, quoted
+from ontolake.ontology.repository.raw import written_twice
 
 
 @contextlib.contextmanager
@@ -57,3 +59,10 @@ def discard_unchanged(db: apsw.Connection, info: TypeInfo, source: str, table: s
 def _compared(column: Column) -> str:
     name = f"old.{quoted(column.column)}"
     return f"{name} COLLATE {DECIMAL}" if column.scalar == "Decimal" else name
+
+
+def refuse_twice(db: apsw.Connection, table: str, type_name: str, where: Mapping[str, Any], commit_id: int) -> None:
+    """Raise `SchemaValidationError` if a commit has a row of this key already: which would be the latest?"""
+    same = " AND ".join(f"{name} = ?" for name in where)
+    if db.execute(f"SELECT 1 FROM {table} WHERE {same} AND commit_id = ?", (*where.values(), commit_id)).get:
+        raise written_twice(type_name, where, commit_id)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.model.schema import schema_of
 from ontolake.model.types import TypeInfo, type_info, unstorable
+from ontolake.ontology.compiler.latest import quoted
+from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import apply_queue
-from ontolake.ontology.repository.sqlite.latest import quoted
 from ontolake.ontology.repository.sqlite.stage import discard_unchanged, stage, staged_key
-from ontolake.ontology.repository.sqlite.statements import key_columns
+from ontolake.ontology.repository.times import now_text
 
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
@@ -39,7 +40,7 @@ class SqliteTransaction:
         self._repository = repository
         self._db = repository.db
         self._commit_id: int | None = None
-        self._began = control.now_text()
+        self._began = now_text()
         self._versions: dict[TypeInfo, int] = {}
         self.created_at: datetime | None = None
         """When the commit was made, if it is a copy of one; else now."""

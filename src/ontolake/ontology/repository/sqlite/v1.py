@@ -9,20 +9,20 @@ from typing import Any
 import apsw
 
 from ontolake.model.codecs import json_text
-from ontolake.model.columns import Column, Factory
+from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
+from ontolake.ontology.compiler.conditions import json_path
+from ontolake.ontology.compiler.latest import literal, newest_row, no_newer, quoted, raw
+from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.repository.fields_json import encoded_default, fields_text
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
-from ontolake.ontology.repository.sqlite.conditions import json_path
-from ontolake.ontology.repository.sqlite.latest import literal, newest_row, no_newer, quoted, raw
-from ontolake.ontology.repository.sqlite.raw import refuse_twice
-from ontolake.ontology.repository.sqlite.stage import staged_key
-from ontolake.ontology.repository.sqlite.statements import key_columns
+from ontolake.ontology.repository.sqlite.stage import refuse_twice, staged_key
 from ontolake.ontology.repository.sqlite.tables import empty_source
 from ontolake.ontology.repository.sqlite.transaction import InsertOne
 
@@ -251,19 +251,6 @@ def _filled(column: Column, value: str) -> str:
     return value if default is UNSET else f"coalesce({value}, {_constant(default)})"
 
 
-def encoded_default(column: Column) -> Any:
-    """What rows of an older schema, which lack a field, are shown with; `UNSET` if there is nothing to show."""
-    default = column.default
-    if isinstance(default, Factory) and default.make in (list, dict, set, frozenset):
-        default = default.make()
-    if column.nullable or default is UNSET or isinstance(default, Factory):
-        return UNSET
-    try:
-        return column.encode(default, "")
-    except SchemaValidationError:  # a default that the field would not take
-        return UNSET
-
-
 def _constant(value: Any) -> str:
     """An encoded value as SQL has it."""
     if isinstance(value, str):
@@ -271,24 +258,6 @@ def _constant(value: Any) -> str:
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     return str(int(value)) if isinstance(value, int) else repr(value).replace("inf", "9e999")
-
-
-def fields_text(*parts: Any) -> str:
-    """The JSON of a row from (name, type, encoded value) triples."""
-    members = []
-    for name, scalar, value in sorted(zip(parts[::3], parts[1::3], parts[2::3], strict=True)):
-        if value is None:
-            text = "null"
-        elif scalar == "json":
-            text = value
-        elif scalar == "bool":
-            text = "true" if value else "false"
-        elif scalar == "bytes":
-            text = f'"{value.hex()}"'
-        else:
-            text = json_text(value)
-        members.append(f"{json.dumps(name, ensure_ascii=False)}:{text}")
-    return "{" + ",".join(members) + "}"
 
 
 def member_text(*given: Any) -> str | None:

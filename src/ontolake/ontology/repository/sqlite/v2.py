@@ -9,15 +9,15 @@ import apsw
 
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.compiler.latest import OLD, newest_row, not_superseded, quoted
+from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.raw import raw_columns, raw_keys
 from ontolake.ontology.repository.sqlite import zeros
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
-from ontolake.ontology.repository.sqlite.latest import OLD, newest_row, not_superseded, quoted
-from ontolake.ontology.repository.sqlite.raw import raw_columns, raw_keys, refuse_twice
-from ontolake.ontology.repository.sqlite.stage import staged_key
-from ontolake.ontology.repository.sqlite.statements import key_columns
+from ontolake.ontology.repository.sqlite.stage import refuse_twice, staged_key
 from ontolake.ontology.repository.sqlite.tables import (
     create_indexes,
     create_table,

@@ -14,9 +14,9 @@ import apsw
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.compiler.latest import quoted
+from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite.latest import quoted
-from ontolake.ontology.repository.sqlite.statements import key_columns
 
 MARK = '"~negative"'
 """The numbers of the fields of a row that are -0.0, with commas around each; NULL for none."""

@@ -9,11 +9,11 @@ from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape, balanced
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.compiler.conditions import Encode, Operand, comparand, condition, number, operand
+from ontolake.ontology.compiler.functions import DECIMAL, given_list
+from ontolake.ontology.compiler.latest import newest_of, quoted
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
-from ontolake.ontology.repository.sqlite.conditions import Encode, Operand, comparand, condition, number, operand
-from ontolake.ontology.repository.sqlite.functions import DECIMAL, given_list
-from ontolake.ontology.repository.sqlite.latest import newest_of, quoted
 
 FEW = 100
 """Up to so many conditions stand side by side; SQLite allows for a thousand."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 from ontolake.model.codecs import encode_float, failure, inside_json
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, balanced
+from ontolake.ontology.compiler.functions import DECIMAL, VALUES
+from ontolake.ontology.compiler.latest import literal, quoted
 from ontolake.ontology.errors import QueryError
-from ontolake.ontology.repository.sqlite.functions import DECIMAL, VALUES
-from ontolake.ontology.repository.sqlite.latest import literal, quoted
 
 Encode = Callable[[Any], Any]
 _OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}

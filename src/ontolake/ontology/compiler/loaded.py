@@ -6,18 +6,20 @@ A question means the same everywhere, wherever its rows come from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.compiler.failures import query_failure
+from ontolake.ontology.compiler.functions import install
+from ontolake.ontology.compiler.latest import quoted
+from ontolake.ontology.compiler.statements import compile_plan, key_columns
 from ontolake.ontology.plan import Plan, Values
-from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite.failing import query_failure
-from ontolake.ontology.repository.sqlite.functions import install
-from ontolake.ontology.repository.sqlite.latest import quoted
-from ontolake.ontology.repository.sqlite.statements import compile_plan, key_columns
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.protocol import Row
 
 
 class Loaded:

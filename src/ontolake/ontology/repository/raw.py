@@ -6,8 +6,6 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-import apsw
-
 from ontolake.model.codecs import failure
 from ontolake.model.columns import Column
 from ontolake.model.schema import Schema
@@ -42,13 +40,6 @@ def raw_keys(schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
         if found[place] == "":
             raise SchemaValidationError("a key must not be empty", type_name=stored.name, field=column.name)
     return found
-
-
-def refuse_twice(db: apsw.Connection, table: str, type_name: str, where: Mapping[str, Any], commit_id: int) -> None:
-    """Raise `SchemaValidationError` if a commit has a row of this key already: which would be the latest?"""
-    same = " AND ".join(f"{name} = ?" for name in where)
-    if db.execute(f"SELECT 1 FROM {table} WHERE {same} AND commit_id = ?", (*where.values(), commit_id)).get:
-        raise written_twice(type_name, where, commit_id)
 
 
 def written_twice(type_name: str, keys: Mapping[str, Any], commit_id: int) -> SchemaValidationError:
