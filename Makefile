@@ -46,9 +46,10 @@ test-fast: setup  ## the tests for working: no slow ones, under two minutes
 differential: setup  ## compare many more random SQL statements with PostgreSQL; DIFFERENTIAL=20000, DIFFERENTIAL_SEED=…
 	@DIFFERENTIAL=$(or $(DIFFERENTIAL),5000) $(PYTEST) tests/sql/test_differential.py $(ARGS)
 
-lint: setup  ## ruff, mypy strict
+lint: setup  ## ruff, mypy strict, and which way imports point
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy --no-error-summary
+	@told=$$(.venv/bin/lint-imports --no-logo --cache-dir .cache/imports) || { echo "$$told"; exit 1; }
 	@for script in tools/* .ci/run; do bash -n $$script || exit 1; done
 
 bench: EXTRAS := $(EXTRAS),bench
