@@ -13,9 +13,15 @@ class Stop(BaseException):
     pass
 
 
+@pytest.fixture(params=["seaweed", "azurite"])
+def bucket_url(request: pytest.FixtureRequest) -> str:
+    """A place on a real server: S3, and Azure."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
 @pytest.mark.slow
-def test_a_graph_on_seaweedfs(seaweed_url: str) -> None:
-    with Graph.init(seaweed_url, TYPES) as graph, Graph.open(seaweed_url) as other:
+def test_a_graph_on_a_server(bucket_url: str) -> None:
+    with Graph.init(bucket_url, TYPES) as graph, Graph.open(bucket_url) as other:
         graph.load(Customer, customers("a", "b"))
         mine, theirs = graph.transaction(), other.transaction()
         mine.load(Customer, customers("mine"))
@@ -35,7 +41,7 @@ def test_a_graph_on_seaweedfs(seaweed_url: str) -> None:
 
         with faults.arm(stop), pytest.raises(Stop):
             graph.load(Customer, customers("late"))
-        with Graph.open(seaweed_url) as again:
+        with Graph.open(bucket_url) as again:
             assert [one.action for one in again.recovered] == ["rolled_forward"]
             assert list(held(again)["node/Customer"]) == ["a", "b", "c", "late", "theirs"]
             again.branches.delete("try")
@@ -43,8 +49,8 @@ def test_a_graph_on_seaweedfs(seaweed_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_types_branches_made_again_and_cleanup_on_seaweedfs(seaweed_url: str) -> None:
-    with Graph.init(seaweed_url, TYPES) as graph:
+def test_types_branches_made_again_and_cleanup_on_a_server(bucket_url: str) -> None:
+    with Graph.init(bucket_url, TYPES) as graph:
         graph.load(Customer, customers("a"))
         graph.branches.create("try")
         renamed = entity("Order", int, amount=(float, {"default": 0.0, "ge": 0}))
@@ -59,7 +65,7 @@ def test_types_branches_made_again_and_cleanup_on_seaweedfs(seaweed_url: str) ->
         removed, _ = graph.cleanup(keep_commits=1, dry_run=False)
         assert removed
         assert list(graph.verify()) == []
-        with Graph.open(seaweed_url) as again:
+        with Graph.open(bucket_url) as again:
             assert again.recovered == []
             assert {key: row["amount"] for key, row in held(again)["node/Order"].items()} == {1: 2.0, 2: 3.0}
             assert list(held(again, "try")["node/Tag"]) == ["t"]

@@ -31,6 +31,12 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=["seaweed", "azurite"])
+def server_url(request: pytest.FixtureRequest) -> str:
+    """A place on a real server: S3, and Azure."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
 @pytest.fixture
 def native() -> str:
     return fresh_memory()

@@ -32,8 +32,8 @@ def test_every_query_answers_as_a_naive_store_does_in_a_directory(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_every_query_answers_as_a_naive_store_does_on_a_server(seaweed_url: str, engine: str) -> None:
-    run(seaweed_url, engine, 40, 8)
+def test_every_query_answers_as_a_naive_store_does_on_a_server(server_url: str, engine: str) -> None:
+    run(server_url, engine, 40, 8)
 
 
 @pytest.mark.slow

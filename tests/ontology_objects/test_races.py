@@ -61,8 +61,8 @@ def race(url: str, names: str, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_two_writers_on_a_server_never_both_win(seaweed_url: str) -> None:
-    race(seaweed_url, "ab", 6)
+def test_two_writers_on_a_server_never_both_win(server_url: str) -> None:
+    race(server_url, "ab", 6)
 
 
 @pytest.mark.slow

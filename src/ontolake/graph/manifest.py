@@ -238,8 +238,9 @@ class Manifest:
         except MissingExtra:
             raise
         except (ValueError, OSError) as error:
-            text = str(error)
-            if "not found" in text.lower() and not any(True for _ in place.store.list(f"{MANIFEST}/")):
+            # Our own request says what is wrong with a server or credentials; to Lance all of that is one error.
+            is_there = any(True for _ in place.store.list(f"{MANIFEST}/"))
+            if "not found" in str(error).lower() and not is_there:
                 raise NoGraphError(f"there is no graph at {place.url}",
                                    hint="make one with Graph.init, or onto graph init") from None
             raise DamagedGraphError(f"the manifest of {place.url} cannot be read: {in_short(error)}",
