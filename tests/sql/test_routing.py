@@ -94,7 +94,7 @@ def as_text(found: dict[bytes, bytes]) -> dict[int, str]:
 
 
 def scanned(keyspace: Keyspace, span: Span = ALL, at: int | None = None, **options: Any) -> list[tuple[int, str]]:
-    found = []
+    found: list[tuple[int, str]] = []
     for batch in keyspace.scan(span, at, keys=True, **options):
         assert batch.keys is not None
         found += zip(numbers(batch.keys.to_list()), map(bytes.decode, batch.values.to_list()), strict=True)
@@ -133,8 +133,8 @@ def test_single_and_many_keys_are_read_where_they_are(filled: Places) -> None:
     assert as_text(filled.keyspace.get_many(wanted, 1)) == THEN
     assert as_text(filled.keyspace.get_many(wanted, 2)) == NOW
     for at, expected in ((None, NOW), (1, THEN), (2, NOW)):
-        found = filled.keyspace.values_of(wanted, at).to_list()
-        assert sorted(map(bytes.decode, found)) == sorted(expected.values())
+        values = filled.keyspace.values_of(wanted, at).to_list()
+        assert sorted(map(bytes.decode, values)) == sorted(expected.values())
 
 
 def test_a_scan_goes_through_the_ranges_in_their_order(filled: Places) -> None:
