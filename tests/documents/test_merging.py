@@ -442,6 +442,22 @@ def test_a_merge_looks_only_at_what_changed(native: Space) -> None:
     assert len(looked) < 25
 
 
+def test_a_merge_asks_as_many_statements_however_many_merges_there_were(native: Space) -> None:
+    write(native, Set("e", {"n": 0}))
+    looked: list[str] = []
+    counts = []
+    for number in range(12):
+        native.branches.create(f"side{number}")
+        write(native, Patch("e", [increment()]), branch=f"side{number}")
+        looked.clear()
+        native._database.connection.trace_v2(1, lambda event: looked.append(event["sql"]))
+        native.branches.merge(f"side{number}")
+        native._database.connection.trace_v2(0, None)
+        counts.append(len(looked))
+    assert counts[-1] <= counts[1], counts
+    assert native.read("e").document == {"n": 12}
+
+
 @pytest.mark.slow
 def test_merging_a_thousand_entities_in_one_commit(native: Space) -> None:
     write(native, *(Set(f"e{number:04}", {"n": 0}) for number in range(1200)))

@@ -43,6 +43,8 @@ class Commits:
         self._connection = connection
         self._parents: dict[int, tuple[int, ...]] = {START: ()}
         self._lines: dict[int, str] = {START: ""}
+        self._read: dict[int, tuple[int, str | None]] = {}
+        """Of commits that were read the one before on the line, and the resolution of those that are merges."""
         self._merged: dict[int, Merged] = {}
 
     def head(self, line: str, seq: int) -> int:
@@ -50,9 +52,21 @@ class Commits:
         return commits.parent(self._database, self._connection, line, seq + 1)
 
     def parents(self, commit: int) -> Sequence[int]:
-        if commit not in self._parents:
-            self._read(self.line(commit), commit)
-        return self._parents[commit]
+        known = self._parents.get(commit)
+        if known is None:
+            known = self._parents[commit] = self._found(commit)
+        return known
+
+    def _found(self, commit: int) -> tuple[int, ...]:
+        """The parents of a commit. What a merge took in is looked for only here: few of a page are ever asked for."""
+        if commit not in self._read:
+            self._read_page(self.line(commit), commit)
+        before, decided = self._read[commit]
+        merged = None if decided is None else commits.merged_in(decided)
+        if merged is None:
+            return (before,)
+        self._merged[commit] = merged
+        return (before, self.head(merged.branch, merged.seq))
 
     def order(self, commit: int) -> int:
         return commit
@@ -74,7 +88,7 @@ class Commits:
         self.parents(commit)
         return self._merged.get(commit)
 
-    def _read(self, line: str, newest: int) -> None:
+    def _read_page(self, line: str, newest: int) -> None:
         """Read a page of commits of a line; one more than is kept, as the parent of the last."""
         page = rows(self._connection, _COMMITS, (line, newest, PAGE_SIZE + 1))
         ended = len(page) <= PAGE_SIZE
@@ -82,12 +96,7 @@ class Commits:
         if ended:
             before.append(self.head(line, page[-1][0] - 1))
         for (seq, decided), parent in zip(page, before, strict=False):
-            parents: tuple[int, ...] = (parent,)
-            merged = None if decided is None else commits.merged_in(decided)
-            if merged is not None:
-                self._merged[seq] = merged
-                parents = (parent, self.head(merged.branch, merged.seq))
-            self._parents[seq], self._lines[seq] = parents, line
+            self._read[seq], self._lines[seq] = (parent, decided), line
 
     def between(self, commit: int, base: int) -> Between:
         """What lies between a commit and one of its ancestors.
