@@ -40,7 +40,7 @@ ORDER = bytes.fromhex(
     "00000008 0000000000000513" "00000008 189328db1ad74000"
 )  # fmt: skip
 """The row (1001, 42, 'paid', 1299, TIMESTAMP '2026-02-11 10:00:00')."""
-VALUES = [1001, 42, "paid", 1299, 1770804000 * 10**9]
+VALUES: list[Any] = [1001, 42, "paid", 1299, 1770804000 * 10**9]
 
 
 def is_same(left: Any, right: Any) -> bool:
