@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from graph_requests import Reads, Requests, counting
 from graph_support import TYPES, Customer, Order, Placed, customers
+from listings import listings
 
 from ontolake.graph import Graph
 from ontolake.objects import open_store
@@ -215,6 +216,27 @@ def test_small_commits_cost_the_same_in_tables_of_any_size(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("branch", ["main", "try"])
+def test_reads_and_commits_list_no_versions(tmp_path: Path, branch: str) -> None:
+    """There is one more with every commit."""
+    with Graph.init(f"{tmp_path}/graph/", TYPES) as graph:
+        graph.load(Customer, customers(*(f"k{number}" for number in range(400))))
+        if branch != "main":
+            graph.branches.create(branch)
+        for number in range(3):
+            commit(graph, number, branch)
+        versions = sorted(tmp_path.rglob("_versions"))
+        with listings(versions) as counts:
+            for number in range(3, 6):
+                commit(graph, number, branch)
+                assert graph.snapshot(branch=branch).get(Order, -1 - 5 * number) is not None
+            assert not counts.taken()
+            for folder in versions:
+                list(folder.iterdir())
+            assert counts.taken().keys() == set(versions)  # it does count
+
+
+@pytest.mark.slow
 def test_small_commits_and_upkeep_cost_the_same_after_any_history(tmp_path: Path) -> None:
     with Graph.init(f"{tmp_path}/graph/", TYPES) as graph:
         graph.load(Customer, customers(*(f"k{number}" for number in range(20_000))))
@@ -225,7 +247,9 @@ def test_small_commits_and_upkeep_cost_the_same_after_any_history(tmp_path: Path
                 commit(graph, 64 * window + number)
             costs.append(settled(graph) - begun)
     first, last = costs[0], costs[-1]
-    for name in ("syscr", "syscw"):
-        assert last[name] <= 1.4 * first[name], (name, costs)
-    for name in ("rchar", "wchar"):  # Lance keeps of every row which version wrote it: some bytes for each commit
-        assert last[name] - first[name] <= 64 * 256 * 200, (name, costs)
+    for name, times in (("syscr", 1.4), ("syscw", 1.2)):  # a row is read again whenever its table has doubled
+        assert last[name] <= times * first[name], (name, costs)
+    # Of every row Lance keeps which version wrote it and which changed it: for each earlier commit two runs of up to 16
+    # bytes in what every commit writes of its three tables and the manifest. Upkeep writes some more, and reads it.
+    for name, size in (("rchar", 200), ("wchar", 150)):
+        assert last[name] - first[name] <= 64 * 256 * size, (name, costs)

@@ -286,7 +286,7 @@ class Manifest:
         identity = self.identity(branch)
         known = self._known.get(branch)
         try:
-            if known is not None and known.identity == identity and known.dataset.latest_version == known.version:
+            if known is not None and known.identity == identity and self._is_newest(known):
                 return known
             dataset = self._main.checkout_version((None if branch == MAIN else branch, None))
             state = self._read(branch, identity, dataset)
@@ -296,6 +296,14 @@ class Manifest:
             raise DamagedGraphError(f"the manifest of branch {branch!r} cannot be read: {in_short(error)}") from error
         self._known[branch] = state
         return state
+
+    def _is_newest(self, state: State) -> bool:
+        """Whether nothing was published after a state. Versions follow each other without a gap, so on a local disk it
+        is enough to look for the next one; Lance would list them all."""
+        line = None if state.branch == MAIN else state.branch
+        if self.place.local and self.place.has_version(MANIFEST, line, state.version):
+            return not self.place.has_version(MANIFEST, line, state.version + 1)
+        return bool(state.dataset.latest_version == state.version)
 
     def _read(self, branch: str, identity: str, dataset: LanceDataset) -> State:
         rows = dataset.to_table(
