@@ -80,10 +80,14 @@ def _key(graph: Graph, table: str, parts: list[str], branch: str) -> Any:
     values = []
     for name, text in zip(kind.keys, parts, strict=False):
         try:
-            values.append(int(text) if kind.by_name[name].type == "int" else text)
+            values.append(int(text) if _is_whole(kind.by_name[name]) else text)
         except ValueError:
             raise typer.BadParameter(f"{text!r} is no number", param_hint="KEY") from None
     return values[0] if kind.kind == "node" and len(parts) == 1 else (*values, *parts[len(values):])
+
+
+def _is_whole(field: Any) -> bool:
+    return field.scalar is not None and bool(field.scalar.sqlite == "INTEGER")
 
 
 def _renames(given: list[str] | None) -> dict[str, dict[str, str]]:

@@ -22,8 +22,6 @@ from ontolake.ontology.plain import plain, plain_key, record
 if TYPE_CHECKING:
     from ontolake.ontology.question import Question
 
-_NUMBERS = ("int", "float", "Decimal")
-
 
 @contextmanager
 def redirected(output: str | None) -> Iterator[None]:
@@ -70,7 +68,7 @@ def write_rows(question: Question, format: Format, output: str | None, diagnosti
             writer.writerow([*(column.stored for column in info.all_columns), "commit_id"])
             writer.writerows([*_values(info, row), row[-1]] for row in rows)
         else:
-            titles = [Shown(column.stored, right=column.scalar in _NUMBERS) for column in info.all_columns]
+            titles = [Shown(column.stored, right=column.type.numeric) for column in info.all_columns]
             cells = ([*_cells(info, row), row[-1]] for row in rows)
             out = Out(False)
             columns = [*titles, Shown("commit", right=True)]

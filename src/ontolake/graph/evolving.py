@@ -104,7 +104,8 @@ def _column_steps(old: GraphType, new: GraphType, renames: Mapping[str, str], ro
             filled = f"filled with {field.default!r}" if field.default is not None else "empty"
             steps.append(SchemaStep("add_column", new.table, field.name, filled))
         elif stored.arrow_type != field.arrow_type or stored.type != field.type:
-            if (stored.type, field.type) != ("int", "float") or field.name in new.keys:
+            widened = stored.scalar is not None and field.type in stored.scalar.widens
+            if not widened or field.name in new.keys:
                 raise GraphSchemaError(f"{new.table}.{field.name} cannot become {field.type}: it is {stored.type}",
                                        hint="int may become float; otherwise add another column")
             steps.append(SchemaStep("widen_column", new.table, field.name, f"{stored.type} becomes {field.type}"))

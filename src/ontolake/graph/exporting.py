@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +13,7 @@ from ontolake.errors import Invalid
 from ontolake.folders import obstacle
 from ontolake.graph.snapshot import Snapshot, TableView
 from ontolake.graph.types import GraphType
+from ontolake.model import scalars
 
 if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
@@ -53,20 +51,17 @@ def export(snapshot: Snapshot, folder: str | Path, format: str) -> dict[str, int
 
 
 def _rows(view: TableView, names: list[str]) -> Iterator[dict[str, Any]]:
+    plain = {field.name: jsonable if field.scalar is None or field.digits is not None else field.scalar.lance_json
+             for field in view.kind.fields}
     for batch in view.batches(columns=names):
         for row in batch.to_pylist():
-            yield {name: jsonable(value) for name, value in view.plain(row).items()}
+            yield {name: None if value is None else plain[name](value) for name, value in view.plain(row).items()}
 
 
 def jsonable(value: Any) -> Any:
     """A value as JSON has it: moments and dates in ISO form, bytes in base64, decimals as text."""
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, Decimal):
-        return str(value)
-    return value
+    scalar = scalars.of_value(value)
+    return value if scalar is None else scalar.lance_json(value)
 
 
 def types_in(folder: str | Path) -> tuple[list[GraphType], str]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.graph.errors import in_short, reading
 from ontolake.graph.types import GraphType
-from ontolake.model import type_info
+from ontolake.model import scalars, type_info
 from ontolake.model.filters import Compare, Condition, Junction, Match, Member, Negation, Ref, Shape, Test, balanced
 
 _TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL", "is_true": "IS TRUE", "is_false": "IS FALSE"}
@@ -52,21 +50,13 @@ def literal(value: Any) -> str:
         value = value.value
     if value is None:
         return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo is None else value.astimezone(UTC)
-        return f"timestamp '{moment.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
-    if isinstance(value, date):
-        return f"date '{value.isoformat()}'"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, str | UUID | Decimal):
-        text = str(value).replace("'", "''")
-        return f"'{text}'"
-    raise Invalid(f"{value!r} cannot stand in a filter")
+    scalar = scalars.of_value(value)
+    if scalar is None:
+        raise Invalid(f"{value!r} cannot stand in a filter")
+    try:
+        return scalar.lance_literal(value)
+    except ValueError as error:
+        raise Invalid(f"{value!r} cannot stand in a filter: {error}") from None
 
 
 def _column(ref: Any) -> str:
@@ -121,7 +111,7 @@ class _Number(NamedTuple):
 
 def _is_decimal(ref: Any) -> bool:
     plain = isinstance(ref, Ref) and not ref.side and not ref.path and ref.any_path is None
-    return plain and type_info(ref.owner).by_name[ref.name].scalar == "Decimal"
+    return plain and type_info(ref.owner).by_name[ref.name].type.fixed_point
 
 
 def _decimal_column(ref: Any) -> _Number:

@@ -49,7 +49,7 @@ def check_index(kind: GraphType, column: Any, index: Any) -> None:
         raise Invalid(f"{kind.table} has no column {column!r}", hint=f"it has {', '.join(kind.by_name)}")
     if index not in INDEX_KINDS:
         raise Invalid(f"the index {index!r} is not known", hint=f"choose one of {', '.join(INDEX_KINDS)}")
-    fits = {"text": field.type == "str", "vector": field.type == "vector",
+    fits = {"text": field.scalar is not None and field.scalar.textual, "vector": field.type == "vector",
             "btree": field.type not in ("vector", "blob", "json")}[index]
     if not fits:
         raise Invalid(f"{kind.table}.{column} is of the type {field.type}, which takes no {index} index")

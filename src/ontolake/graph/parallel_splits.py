@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,6 @@ from ontolake.parallel import BATCH, Filter, Mode, past_schema, with_past
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "UUID": (str,), "int": (int,), "float": (int, float), "date": (date,), "datetime": (datetime,),
-    "bool": (bool,)}  # fmt: skip
 _SIGNS = {"==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 
@@ -31,8 +28,8 @@ def public_schema(kind: GraphType, mode: Mode) -> pa.Schema:
     """The columns that reading gives. Vectors are lists, as Spark has them; JSON is text."""
     import pyarrow as pa
 
-    plain = {"vector": pa.list_(pa.float32()), "blob": pa.binary()}
-    return past_schema([pa.field(field.name, plain.get(field.type, field.arrow_type)) for field in kind.fields], mode)
+    return past_schema([pa.field(field.name, pa.list_(pa.float32()) if field.scalar is None
+                                 else field.scalar.parallel_type(field.digits)) for field in kind.fields], mode)
 
 
 @dataclass(frozen=True)
@@ -99,11 +96,12 @@ def _part(field: GraphField, one: Filter) -> str | None:
     values = list(one.value) if one.op == "in" else [one.value]
     if not values or len(values) > 1000 or not all(_comparable(field, value) for value in values):
         return None
-    if field.type == "float" and (one.op in (">", ">=") or any(value != value or value == 0 for value in values)):
+    floats = field.scalar is not None and field.scalar.sqlite == "REAL"
+    if floats and (one.op in (">", ">=") or any(value != value or value == 0 for value in values)):
         return None  # Spark knows one zero, and holds what is not a number to be greater than all others
     texts = [_literal(field, value) for value in values]
     if one.op == "startswith":
-        return f"starts_with({name}, {texts[0]})" if field.type == "str" else None
+        return f"starts_with({name}, {texts[0]})" if field.scalar is not None and field.scalar.textual else None
     if one.op == "in":
         return f"{name} IN ({', '.join(texts)})"
     return f"{name} {_SIGNS[one.op]} {texts[0]}" if one.op in _SIGNS else None
@@ -112,9 +110,12 @@ def _part(field: GraphField, one: Filter) -> str | None:
 def _comparable(field: GraphField, value: Any) -> bool:
     if field.digits is not None:
         return isinstance(value, Decimal | int) and not isinstance(value, bool)
-    allowed = _TYPES.get(field.type, ())
+    scalar = field.scalar
+    if scalar is None or scalar.fixed_point:
+        return False
+    allowed = (str,) if str(field.arrow_type) == "string" else scalar.filter_types
     return isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool)) and (
-        field.type != "date" or not isinstance(value, datetime))  # fmt: skip
+        datetime in allowed or not isinstance(value, datetime))  # fmt: skip
 
 
 def _literal(field: GraphField, value: Any) -> str:

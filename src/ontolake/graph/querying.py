@@ -49,7 +49,7 @@ def _with_decimals(view: TableView) -> pa.Table:
     """All rows, with decimals that are stored as text as numbers."""
     table = view.to_arrow()
     for field in view.kind.fields:
-        if field.type == "Decimal" and field.digits is None:
+        if field.scalar is not None and field.scalar.fixed_point and field.digits is None:
             place = table.schema.get_field_index(field.name)
             table = table.set_column(place, field.name, as_decimals(table.column(place)))
     return table

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import binascii
 import enum
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,10 @@ import pyarrow.compute as pc
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError, in_short
 from ontolake.graph.keys import are_distinct, repeated
 from ontolake.graph.types import GraphField, GraphType
-from ontolake.model.codecs import failure, json_text
+from ontolake.model import scalars
+from ontolake.model.codecs import failure
 from ontolake.model.columns import Column, Factory
+from ontolake.model.scalars import Scalar
 
 Declared = Mapping[str, Column]
 
@@ -144,24 +145,15 @@ def _from_object(kind: GraphType, row: Any, number: int) -> Mapping[str, Any]:
 
 def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
     """Plain values as a column. Raises `RowError` for one that does not fit."""
-    convert = _decimal if field.digits is not None else _CONVERT.get(field.type)
-    if convert is not None or any(isinstance(value, enum.Enum) for value in values):
-        step = convert or _enum
-        with suppress(TypeError, ValueError):  # told below, with the row
-            values = [None if value is None else step(value) for value in values]
-    wanted = field.arrow_type
-    if field.type in _EXACT:
-        exact = _EXACT[field.type]
-        for number, value in enumerate(values):
-            if value is not None and type(value) not in exact:
+    scalar, wanted = field.scalar, field.arrow_type
+    if field.digits is not None:
+        values = _converted(kind, field, values, _decimal)
+    elif scalar is None or not {*map(type, values)} <= {*scalar.lance_exact, type(None)}:
+        values = _converted(kind, field, values, _enum if scalar is None else scalar.lance_value)
+        for number, value in enumerate(values if scalar is not None and scalar.lance_exact else ()):
+            if value is not None and type(value) not in scalar.lance_exact:  # type: ignore[union-attr]
                 raise RowError(kind.table, f"{value!r} is not of the type {field.type}", row=number, column=field.name)
-    if field.type in _FORMS and field.digits is None:
         _check_form(kind, field, values)
-    if field.type in ("bytes", "blob"):
-        for number, value in enumerate(values):
-            if isinstance(value, str) and not _is_base64(value):
-                raise RowError(kind.table, f"{value[:40]!r} is no base64", row=number, column=field.name,
-                               hint="give bytes, or text in base64")
     try:
         return pa.array(values, wanted)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -174,15 +166,28 @@ def array_of(kind: GraphType, field: GraphField, values: list[Any]) -> pa.Array:
         raise
 
 
-_FORMS = {"Decimal": re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"),
-          "UUID": re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")}  # fmt: skip
-"""What text must look like that stands for a value."""
+def _converted(kind: GraphType, field: GraphField, values: list[Any], step: Callable[[Any], Any]) -> list[Any]:
+    """Values as Arrow takes them. Raises `RowError` for one that cannot be converted."""
+    try:
+        return [None if value is None else step(value) for value in values]
+    except (TypeError, ValueError, ArithmeticError):
+        for number, value in enumerate(values):
+            try:
+                step(value)
+            except (TypeError, ValueError, ArithmeticError) as error:
+                if isinstance(error, binascii.Error):
+                    raise RowError(kind.table, f"{value[:40]!r} is no base64", row=number, column=field.name,
+                                   hint="give bytes, or text in base64") from None
+                raise RowError(kind.table, f"{value!r} does not fit {_said(field)}: {in_short(error)}", row=number,
+                               column=field.name) from None
+        raise
 
 
 def _check_form(kind: GraphType, field: GraphField, values: Iterable[Any]) -> None:
-    form = _FORMS[field.type]
-    for number, value in enumerate(values):
-        if value is not None and not (isinstance(value, str) and form.fullmatch(value)):
+    """That text which stands for a value looks like one. Raises `RowError`."""
+    form = field.scalar.lance_form if field.scalar is not None and field.digits is None else None
+    for number, value in enumerate(values if form is not None else ()):
+        if value is not None and not (isinstance(value, str) and form.fullmatch(value)):  # type: ignore[union-attr]
             raise RowError(kind.table, f"{value!r} is not of the type {field.type}", row=number, column=field.name)
 
 
@@ -194,60 +199,12 @@ def _enum(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _text(value: Any) -> str:
-    value = _enum(value)
-    return value if isinstance(value, str) else str(value)
-
-
 def _decimal(value: Any) -> Any:
-    from decimal import Decimal
-
     return Decimal(value) if isinstance(value, str) else value
 
 
-def _moment(value: Any) -> Any:
-    from datetime import UTC, datetime
-
-    if isinstance(value, str):
-        value = datetime.fromisoformat(value)
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
-def _date(value: Any) -> Any:
-    from datetime import date
-
-    return date.fromisoformat(value) if isinstance(value, str) else value
-
-
-_STANDARD = str.maketrans("-_", "+/")
-
-
-def _bytes(value: Any) -> Any:
-    from base64 import b64decode
-
-    # In either alphabet: rows are exported with the first, models write the second.
-    return b64decode(value.translate(_STANDARD), validate=True) if isinstance(value, str) else value
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        _bytes(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _json(value: Any) -> str:
-    from pydantic_core import to_jsonable_python
-
-    return json_text(to_jsonable_python(value, bytes_mode="base64"))
-
-
-_CONVERT: dict[str, Callable[[Any], Any]] = {
-    "UUID": _text, "Decimal": _text, "datetime": _moment, "date": _date, "bytes": _bytes, "blob": _bytes,
-    "json": _json, "float": lambda value: float(value) if type(value) is int else _enum(value),
-}  # fmt: skip
-_EXACT: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float,)}
+    return str(scalars.JSON.lance_value(value))
 
 
 def _missing(kind: GraphType, field: GraphField, size: int, make: Callable[[], Any] | None) -> pa.Array:
@@ -262,23 +219,29 @@ def _missing(kind: GraphType, field: GraphField, size: int, make: Callable[[], A
 def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> Any:
     """A column of Arrow as the column of a field. Raises `RowError` for one that does not fit."""
     wanted = field.arrow_type
-    if field.type in _FORMS and field.digits is None and _textual(values.type):
+    scalar = field.scalar
+    if _textual(values.type) and scalar is not None and scalar.lance_form is not None:
         _check_form(kind, field, values.to_pylist())
     if values.type == wanted:
         return values
     if field.type == "json" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return pa.array([None if value is None else _json(value) for value in values.to_pylist()], wanted)
-    if pa.types.is_boolean(values.type) != (field.type == "bool") and not pa.types.is_null(values.type):
+    if scalar is not None and not _castable(scalar, values.type):
         raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
-    if field.type == "str" and not _textual(values.type):
-        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
-    if field.type in ("int", "float") and _textual(values.type):
-        raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
+    if scalar is not None and scalar.lance_by_value and not pa.types.is_null(values.type):
+        return array_of(kind, field, values.to_pylist())
     try:
         return values.cast(wanted)
     except pa.ArrowException as error:
         raise RowError(kind.table, f"{values.type} does not fit {_said(field)}: {in_short(error)}",
                        column=field.name) from error
+
+
+def _castable(scalar: Scalar, kind: pa.DataType) -> bool:
+    """Whether a column may be cast: no truth becomes a number, no number text, no text a number."""
+    if pa.types.is_boolean(kind) != scalar.truth and not pa.types.is_null(kind):
+        return False
+    return not (scalar.textual and not _textual(kind)) and not (scalar.family == "number" and _textual(kind))
 
 
 def defaults(kind: GraphType, field: GraphField, size: int) -> pa.Array:
@@ -311,12 +274,12 @@ def check_values(kind: GraphType, table: pa.Table) -> None:
         for name, compare, words in _RANGES:
             bound = getattr(field, name)
             if bound is not None and field.type not in ("json", "vector"):
-                numbers = _numbers(values) if field.type == "Decimal" else values
+                numbers = _numbers(values) if field.scalar is not None and field.scalar.fixed_point else values
                 wrong = compare(numbers, _limit(field, bound, numbers.type))
                 _refuse(kind, table, field, "range", wrong, f"the value must be {words} {bound}")
         if field.min_length is not None or field.max_length is not None:
             _check_length(kind, table, field, values)
-        if field.pattern is not None and field.type == "str":
+        if field.pattern is not None and field.scalar is not None and field.scalar.textual:
             wrong = pc.invert(pc.match_substring_regex(values, field.pattern))
             _refuse(kind, table, field, "pattern", wrong, f"the value must match {field.pattern}")
         if field.values is not None:
@@ -360,11 +323,13 @@ def _numbers(values: Any) -> Any:
 
 def _limit(field: GraphField, bound: Any, kind: pa.DataType) -> pa.Scalar:
     """A bound that values of a type can be compared with, whatever number it was written as."""
+    if field.scalar is not None and field.scalar.lance_by_value:
+        return pa.scalar(field.scalar.lance_value(bound), kind)
     if pa.types.is_decimal(kind):
         return pa.scalar(Decimal(str(bound)))
-    limit = pa.scalar(bound)
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return limit if number or field.type == "UUID" else limit.cast(kind)
+    if isinstance(bound, int | float):
+        return pa.scalar(bound)
+    return pa.scalar(bound if field.scalar is None else field.scalar.lance_value(bound), kind)
 
 
 def _check_length(kind: GraphType, table: pa.Table, field: GraphField, values: Any) -> None:

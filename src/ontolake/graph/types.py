@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from ontolake.graph.errors import GraphSchemaError, UnknownTableError
-from ontolake.model import type_info
+from ontolake.model import scalars, type_info
 from ontolake.model.columns import Column, Factory
 from ontolake.model.field import UNSET, value_type
+from ontolake.model.scalars import Scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,18 +85,19 @@ class GraphField:
     """What JSON must be: `list`, `dict`, or None for anything, and for columns of older releases."""
 
     @property
+    def scalar(self) -> Scalar | None:
+        """The scalar of the values, which is bytes for blobs and `scalars.JSON` for JSON; None for vectors."""
+        return None if self.type == "vector" else scalars.of(bytes) if self.type == "blob" else scalars.get(self.type)
+
+    @property
     def arrow_type(self) -> pa.DataType:
         import pyarrow as pa
 
-        if self.type == "vector":
-            return pa.list_(pa.float32(), self.length)
         if self.digits is not None:
             return pa.decimal128(*self.digits)
-        plain: dict[str, pa.DataType] = {
-            "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "datetime": pa.timestamp("us", tz="UTC"),
-            "date": pa.date32(), "bytes": pa.binary(), "blob": pa.large_binary(),
-        }  # fmt: skip
-        return plain.get(self.type, pa.string())
+        if self.scalar is None:
+            return pa.list_(pa.float32(), self.length)
+        return pa.large_binary() if self.type == "blob" else self.scalar.lance_type()
 
     def to_arrow(self) -> pa.Field:
         import pyarrow as pa
@@ -249,7 +251,7 @@ def _marks(annotation: Any) -> Iterator[Any]:
 def _field(cls: Any, type_name: str, column: Column) -> GraphField:
     info = cls.model_fields[column.name]
     marks = list(_marks(value_type(info.annotation))) + list(info.metadata)
-    kind, length = column.scalar or "json", None
+    kind, length = column.type.name, None
     for mark in marks:
         if isinstance(mark, Dimension):
             kind, length = "vector", mark.length
@@ -272,7 +274,7 @@ def _field(cls: Any, type_name: str, column: Column) -> GraphField:
 
         plain = json_text(plain)
     return GraphField(
-        column.stored, kind, nullable, length, column.decimal if kind == "Decimal" else None, Unique in marks,
+        column.stored, kind, nullable, length, column.decimal if kind == column.scalar else None, Unique in marks,
         column.indexed, plain, given and (plain is not None or nullable),
         tuple(value for value in values if value is not None) if values and column.scalar else None,
         shape=_shape(column) if kind == "json" else None, **bounds,
@@ -298,7 +300,7 @@ def _plain(value: Any) -> Any:
     """A bound or a default as JSON can hold it."""
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, bytes_mode="base64")
+    return to_jsonable_python(value, bytes_mode="base64", fallback=scalars.jsonable)
 
 
 def resolve_table(name: Any, keys: Iterable[str]) -> str:

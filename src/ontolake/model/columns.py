@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ontolake.model import scalars
 from ontolake.model.codecs import Codec, codec_for, failure
 from ontolake.model.errors import SchemaValidationError
 from ontolake.model.field import UNSET, Field
+from ontolake.model.scalars import Scalar
 from ontolake.model.typespec import Spec, build_type_spec, column_kind, scalar_of
 
 if TYPE_CHECKING:
@@ -20,14 +21,6 @@ RELATION_COLUMNS = ("left_key", "right_key", "instance_key", "commit_id", "schem
 ROWID_NAMES = ("rowid", "oid", "_rowid_", "row_id")
 """What SQLite and we call the place of a row; a column of that name would hide it."""
 
-_SQLITE = {
-    "str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "datetime": "TEXT", "date": "TEXT",
-    "bytes": "BLOB", "Decimal": "TEXT", "UUID": "TEXT",
-}  # fmt: skip
-_PARQUET = {
-    "str": "UTF8", "int": "INT64", "float": "DOUBLE", "bool": "BOOLEAN", "datetime": "TIMESTAMP(us, tz=UTC)",
-    "date": "DATE", "bytes": "BYTE_ARRAY", "Decimal": "UTF8", "UUID": "UTF8",
-}  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -53,22 +46,21 @@ class Column(NamedTuple):
         return "json" if self.scalar is None else "typed"
 
     @property
+    def type(self) -> Scalar:
+        """The scalar of the values; `scalars.JSON` for a column of JSON."""
+        return scalars.get(self.scalar)
+
+    @property
     def sqlite_type(self) -> str:
-        return sqlite_type(self.spec)
+        return self.type.sqlite
 
     @property
     def parquet_type(self) -> str:
-        if self.decimal is not None:
-            return "DECIMAL({}, {})".format(*self.decimal)
-        return parquet_type(self.spec)
+        return self.type.parquet_type(self.decimal)
 
     @property
     def arrow_type(self) -> pa.DataType:
-        if self.decimal is not None:
-            import pyarrow as pa
-
-            return pa.decimal128(*self.decimal)
-        return arrow_type(self.spec)
+        return self.type.arrow_type(self.decimal)
 
     def encode(self, value: Any, type_name: str, key: Any = None) -> Any:
         """The value as SQLite holds it. Raises `SchemaValidationError` for one that is not of the field's type."""
@@ -111,7 +103,8 @@ def build_column(name: str, annotation: Any, option: Field[Any] | None, column: 
     make: Any = declared.default_factory
     default = Factory(make) if make is not None else declared.default
     digits, places = given.constraints.get("max_digits"), given.constraints.get("decimal_places")
-    decimal = (digits, places) if scalar == Decimal.__name__ and digits is not None and places is not None else None
+    fixed = scalars.get(scalar).fixed_point and digits is not None and places is not None
+    decimal = (int(digits), int(places)) if fixed else None  # type: ignore[arg-type]
     return Column(name, given.name or name, column, spec, scalar, nullable, codec_for(annotation, spec),
                   given.index, default, decimal)
 
@@ -138,23 +131,17 @@ def physical_names(stored: Iterable[str], taken: Iterable[str]) -> dict[str, str
 
 def sqlite_type(spec: Spec) -> str:
     """The type of a SQLite column for a field: `TEXT`, `INTEGER`, `REAL` or `BLOB`."""
-    return _SQLITE[scalar_of(spec)[0] or "str"]
+    return scalars.get(scalar_of(spec)[0]).sqlite
 
 
 def parquet_type(spec: Spec) -> str:
     """The type of a Parquet column for a field, in the words of the format."""
-    return _PARQUET[scalar_of(spec)[0] or "str"]
+    return scalars.get(scalar_of(spec)[0]).parquet_type()
 
 
 def arrow_type(spec: Spec) -> pa.DataType:
     """The Arrow type of a field. JSON, UUIDs and decimals without declared digits are text."""
-    import pyarrow as pa
-
-    types: dict[str | None, pa.DataType] = {
-        "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "datetime": pa.timestamp("us", tz="UTC"),
-        "date": pa.date32(), "bytes": pa.binary(),
-    }  # fmt: skip
-    return types.get(scalar_of(spec)[0], pa.string())
+    return scalars.get(scalar_of(spec)[0]).arrow_type()
 
 
 __all__ = [

@@ -11,27 +11,22 @@ import enum
 import keyword
 import re
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
-from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
 from types import new_class
 from typing import Any, Literal, NotRequired
-from uuid import UUID
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from ontolake.model import scalars
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.field import Field
 from ontolake.model.schema import Schema
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.model.typespec import Spec, scalar_of
 
-_TYPES: dict[str, Any] = {
-    "str": str, "int": int, "float": float, "bool": bool, "datetime": datetime, "date": date, "bytes": bytes,
-    "Decimal": Decimal, "UUID": UUID, "NoneType": None, "Any": Any,
-}  # fmt: skip
+_TYPES: dict[str, Any] = {"NoneType": None, "Any": Any}
 _CONTAINERS: dict[str, Any] = {"set": set, "frozenset": frozenset, "list": list}
 
 
@@ -113,7 +108,8 @@ def annotation_of(spec: Spec) -> Any:
     """A type that a spec could have been made of."""
     kind = spec["kind"]
     if kind == "primitive":
-        return _TYPES[spec["name"]]
+        name = spec["name"]
+        return _TYPES[name] if name in _TYPES else scalars.get(name).python
     if kind == "union":
         return reduce(or_, [_member(part) for part in spec["members"]])
     if kind == "literal":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import keyword
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ontolake.model import scalars
 from ontolake.model.restoring import attribute
 from ontolake.model.schema import Schema
 from ontolake.model.typespec import Spec
@@ -14,17 +15,15 @@ from ontolake.model.typespec import Spec
 _HEAD = '''"""Types of {title}, as they are stored."""
 
 import enum
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any, Literal, NotRequired
-from uuid import UUID
+{standard}
 
 from typing_extensions import TypedDict
 
 from ontolake.model import Entity, Field, Relation
-'''
-_IMPORTED = ("Any", "Decimal", "Entity", "Field", "Literal", "NotRequired", "Relation", "TypedDict", "UUID", "date",
-             "datetime", "enum")
+{others}'''
+_STANDARD = {"datetime": ("date", "datetime"), "decimal": ("Decimal",), "typing": ("Any", "Literal", "NotRequired"),
+             "uuid": ("UUID",)}  # fmt: skip
+_IMPORTED = ("Entity", "Field", "Relation", "TypedDict", "enum")
 
 
 def python_source(schemas: Iterable[Schema], title: str) -> str:
@@ -38,11 +37,15 @@ class _Writer:
         self._blocks: list[str] = []
         self._names: dict[str, str] = {}
         """What is defined, by its definition."""
-        self._taken: set[str] = set(_IMPORTED)
+        self._imports = {module: set(names) for module, names in _STANDARD.items()}
+        self._taken: set[str] = set()
 
     def module(self, schemas: list[Schema]) -> str:
         names = {schema["name"] for schema in schemas}
-        self._taken |= names
+        for scalar in map(scalars.get, sorted(_scalars(schemas))):
+            if scalar.python.__module__ != "builtins":
+                self._imports.setdefault(scalar.python.__module__, set()).add(scalar.python.__name__)
+        self._taken |= names | self._imported()
         known = {schema["name"] for schema in schemas if schema["kind"] == "entity"}
         for schema in schemas:
             for side in ("left", "right") if schema["kind"] == "relation" else ():
@@ -52,12 +55,17 @@ class _Writer:
                     self._type({"kind": "entity", "name": end, "keys": ["key"],
                                 "fields": {"key": schema["fields"][f"{side}_key"]}})  # fmt: skip
             self._type(schema)
-        return _HEAD.format(title=self._title) + "".join(f"\n\n{block}" for block in self._blocks)
+        standard, others = ("\n".join(f"from {module} import {', '.join(sorted(given))}"
+                                      for module, given in sorted(self._imports.items())
+                                      if (module in _STANDARD) == known) for known in (True, False))
+        others = f"{others}\n" if others else ""
+        head = _HEAD.format(title=self._title, standard=standard, others=others)
+        return head + "".join(f"\n\n{block}" for block in self._blocks)
 
     def _type(self, schema: Schema) -> None:
         relation = schema["kind"] == "relation"
         base = f"Relation[{schema['left']}, {schema['right']}]" if relation else "Entity"
-        lines, taken = [], dict[str, Any].fromkeys(_IMPORTED)
+        lines, taken = [], dict[str, Any].fromkeys(self._imported())
         keys = schema["keys"]
         for stored in [*keys, *(name for name in schema["fields"] if name not in keys)]:
             spec = schema["fields"][stored]
@@ -75,10 +83,14 @@ class _Writer:
         body = "\n".join(lines) or "    pass"
         self._blocks.append(f"class {schema['name']}({base}):\n{body}\n")
 
+    def _imported(self) -> set[str]:
+        return {*_IMPORTED, *(name for names in self._imports.values() for name in names)}
+
     def _annotation(self, spec: Spec, inside: tuple[str, ...]) -> str:
         kind = spec["kind"]
         if kind == "primitive":
-            return "None" if spec["name"] == "NoneType" else str(spec["name"])
+            name = str(spec["name"])
+            return {"NoneType": "None", "Any": "Any"}.get(name) or scalars.get(name).python.__name__
         if kind == "union":
             parts = sorted(spec["members"], key=lambda part: part.get("name") == "NoneType")
             return " | ".join(self._annotation(part, inside) for part in parts)
@@ -129,6 +141,18 @@ class _Writer:
             return f"class {name}(TypedDict):\n{body}"
         pairs = ", ".join(f"{key!r}: {_forward(part)}" for key, part in shown.items())
         return f"{name} = TypedDict({spec['name']!r}, {{{pairs}}})\n"
+
+
+def _scalars(part: Any) -> Iterator[str]:
+    """The names of all scalars in schemas."""
+    if isinstance(part, dict):
+        if part.get("kind") == "primitive" and part["name"] not in ("NoneType", "Any"):
+            yield part["name"]
+        for one in part.values():
+            yield from _scalars(one)
+    elif isinstance(part, list):
+        for one in part:
+            yield from _scalars(one)
 
 
 def _plain(name: Any) -> bool:

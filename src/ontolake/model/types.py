@@ -7,6 +7,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
+from ontolake.model import scalars
 from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, build_column, physical_names
 from ontolake.model.errors import SchemaValidationError, names
 from ontolake.model.field import Field, value_type
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ontolake.model.entity import Entity, Relation
 
 Kind = Literal["entity", "relation"]
-_KEY_SCALARS = ("str", "int", "UUID", "date", "datetime")
 
 
 class TypeInfo:
@@ -48,11 +48,11 @@ class TypeInfo:
         self.all_columns = tuple(built.values())
         self.by_name = built
         for column in self.keys:
-            if column.nullable or column.scalar not in _KEY_SCALARS:
-                raise SchemaValidationError(
-                    f"a key must be one of {', '.join(_KEY_SCALARS)} and never None", type_name=self.name,
-                    field=column.name)  # fmt: skip
-        if len(self.keys) == 3 and self.keys[2].scalar != "str":
+            if column.nullable or not column.type.key:
+                known = ", ".join(one.name for one in scalars.every() if one.key)
+                raise SchemaValidationError(f"a key must be one of {known} and never None", type_name=self.name,
+                                            field=column.name)
+        if len(self.keys) == 3 and not self.keys[2].type.textual:
             raise SchemaValidationError("an instance key must be a str", type_name=self.name, field=self.keys[2].name)
         self._values: Callable[[Any], Any] = itemgetter(*keys, *rest)
         self._encoders = self.keys + self.columns

@@ -11,23 +11,15 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Annotated, Any, ForwardRef, Literal, NotRequired, Required, Union, get_args, get_origin
-from uuid import UUID
 
 from pydantic import BaseModel
 from typing_extensions import TypeAliasType, is_typeddict
 
+from ontolake.model import scalars
 from ontolake.model.errors import SchemaValidationError
 
 Spec = dict[str, Any]
-
-SCALARS: dict[type, str] = {
-    str: "str", int: "int", float: "float", bool: "bool", datetime: "datetime", date: "date", bytes: "bytes",
-    Decimal: "Decimal", UUID: "UUID",
-}  # fmt: skip
-"""The types of which a value is one scalar, and what a spec calls them."""
 
 _LISTS: dict[Any, str] = {
     list: "list", Sequence: "list", tuple: "tuple", set: "set", frozenset: "frozenset", AbstractSet: "set"
@@ -92,8 +84,9 @@ def _list(annotation: Any, origin: Any, inside: tuple[Any, ...]) -> Spec:
 
 
 def _class(cls: type, inside: tuple[Any, ...]) -> Spec:
-    if cls in SCALARS:
-        return {"kind": "primitive", "name": SCALARS[cls]}
+    scalar = scalars.of(cls)
+    if scalar is not None and scalar.python is cls:
+        return {"kind": "primitive", "name": scalar.name}
     if issubclass(cls, enum.Enum):
         return {"kind": "enum", "name": cls.__name__, "values": [_plain(member.value, cls) for member in cls]}
     if any(cls is outer for outer in inside):
@@ -106,9 +99,8 @@ def _class(cls: type, inside: tuple[Any, ...]) -> Spec:
     if issubclass(cls, BaseModel):
         fields = {name: _spec(info.annotation, (*inside, cls)) for name, info in sorted(cls.model_fields.items())}
         return {"kind": "typed_dict", "name": cls.__name__, "fields": fields, "required": sorted(fields)}
-    for scalar, name in SCALARS.items():
-        if issubclass(cls, scalar):
-            return {"kind": "primitive", "name": name}
+    if scalar is not None:
+        return {"kind": "primitive", "name": scalar.name}
     raise SchemaValidationError(f"the type {cls.__qualname__} cannot be stored",
                                 hint="use scalars, enums, lists, dicts, TypedDicts or pydantic models")
 

@@ -76,7 +76,7 @@ def columns_from_arrow(info: TypeInfo, table: Any) -> ArrowRows | None:
             return None
         arrays[column.name] = found
     for column in info.keys:
-        if column.scalar == "str":
+        if column.type.textual:
             empty = pc.index(arrays[column.name], text_scalar("")).as_py()
             if empty >= 0:
                 raise refused(info, column, empty, "a key must not be empty")

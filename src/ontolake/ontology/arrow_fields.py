@@ -6,13 +6,12 @@ through the field's type, as those of objects do, all in one call.
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import FailFast, TypeAdapter, ValidationError
 
-from ontolake.model.codecs import NAN, failure
+from ontolake.model.codecs import failure
 from ontolake.model.columns import Column
 from ontolake.model.entity import Entity
 from ontolake.model.field import value_type
@@ -22,8 +21,6 @@ from ontolake.ontology.errors import SchemaValidationError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_EXACT = frozenset({str, int, float, bool, date, datetime, bytes})
 
 
 def validates_itself(info: TypeInfo) -> bool:
@@ -40,10 +37,9 @@ def validates_itself(info: TypeInfo) -> bool:
 def is_plain(info: TypeInfo, column: Column) -> bool:
     """Whether the field takes every value of its scalar type, and nothing is done to them but what the codec does."""
     parts = column.spec["members"] if column.spec["kind"] == "union" else [column.spec]
-    if column.scalar not in ("str", "int", "float", "bool", "date", "datetime", "bytes"):
+    if not column.type.arrow_checked or column.codec.types != column.type.codec.types:
         return False
-    exact = column.codec.types is not None and column.codec.types <= _EXACT and len(column.codec.types) == 1
-    return exact and all(part["kind"] == "primitive" for part in parts) and not _metadata(info, column)
+    return all(part["kind"] == "primitive" for part in parts) and not _metadata(info, column)
 
 
 def _metadata(info: TypeInfo, column: Column) -> list[Any]:
@@ -66,11 +62,9 @@ def typed(info: TypeInfo, column: Column, values: pa.ChunkedArray) -> pa.Chunked
         return None
     try:
         found = values if values.type == wanted else values.cast(wanted)
-        if column.scalar == "str":
-            found.validate(full=True)
+        return found if column.type.arrow_valid(found) else None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    return found if column.scalar not in ("date", "datetime") or _within_years(found) else None
 
 
 def _target(column: Column, kind: pa.DataType) -> pa.DataType | None:
@@ -80,53 +74,14 @@ def _target(column: Column, kind: pa.DataType) -> pa.DataType | None:
     is_ = pa.types
     if is_.is_null(kind):
         return column.arrow_type
-    small = is_.is_integer(kind) and kind != pa.int64() and kind != pa.uint64()
-    fits = {
-        "str": is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind),
-        "int": is_.is_integer(kind),
-        "float": kind in (pa.float32(), pa.float64()) or small,
-        "bool": is_.is_boolean(kind),
-        "date": kind == pa.date32(),
-        "datetime": is_.is_timestamp(kind),
-        "bytes": is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind)
-        or is_.is_fixed_size_binary(kind),
-    }  # fmt: skip
-    if not fits[column.scalar or ""]:
+    if not column.type.arrow_fits(kind):
         return None
     return pa.timestamp("us") if is_.is_timestamp(kind) and kind.tz is None else column.arrow_type
 
 
-def _within_years(values: pa.ChunkedArray) -> bool:
-    """Whether Python has dates for all values: years 1 to 9999."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    plain = values.cast(pa.int32() if values.type == pa.date32() else pa.int64())
-    ends = pc.min_max(plain)
-    if not ends["min"].is_valid:
-        return True
-    scale = 1 if values.type == pa.date32() else 86_400_000_000
-    low, high = (date.min.toordinal() - _EPOCH) * scale, (date.max.toordinal() - _EPOCH + 1) * scale
-    return bool(low <= ends["min"].as_py() and ends["max"].as_py() < high)
-
-
-_EPOCH = date(1970, 1, 1).toordinal()
-
-
 def encoded(column: Column, values: pa.ChunkedArray) -> list[Any]:
     """What `typed` found, as rows have it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if column.scalar == "datetime":
-        zone = "" if values.type.tz is None else "+00:00"
-        return list(pc.strftime(values, format=f"%Y-%m-%dT%H:%M:%S{zone}").to_pylist())
-    if column.scalar == "date":
-        return list(values.cast(pa.string()).to_pylist())
-    plain: list[Any] = values.to_pylist()
-    if column.scalar == "float" and pc.any(pc.is_nan(values)).as_py():
-        return [NAN if value != value else value for value in plain]
-    return plain
+    return column.type.from_arrow(values)
 
 
 def by_value(info: TypeInfo, column: Column, values: pa.ChunkedArray) -> list[Any]:

@@ -91,15 +91,10 @@ def _before(repository: Repository, info: TypeInfo, after: pa.Table, since: int)
     changed = pc.unique(after.column(key.stored))
     plan, values = Plan(info.cls, as_of=True), Values(as_of=since)
     if since and len(changed) <= repository.config.sizes.looked_up_keys:
-        given = tuple(key.decode(_encoded(key.scalar, value)) for value in changed.to_pylist())
+        given = tuple(map(key.decode, key.type.from_arrow(changed)))
         plan = plan._replace(where=Member("in", Ref(info.cls, key.name), len(given)))
         values = values._replace(where=given)
     return repository.run_arrow(plan, values)
-
-
-def _encoded(scalar: str | None, value: Any) -> Any:
-    """A key out of Arrow as columns hold it."""
-    return value.isoformat() if scalar in ("date", "datetime") else value
 
 
 def _codes(table: pa.Table, names: list[str]) -> Any:

@@ -43,7 +43,7 @@ def hydrator(cls: Any) -> Hydrate:
         if column.codec.decode is not None:
             scope[f"decode_{name}"] = column.codec.decode
             part = f"None if {name} is None else decode_{name}({name})"
-            if column.scalar == "float":
+            if column.sqlite_type == "REAL":
                 part = f"{name} if {name}.__class__ is float else ({part})"
         parts.append(f"{column.name!r}: {part}")
     required = " or ".join(f"{name} is None" for name, column in zip(names, columns, strict=True)

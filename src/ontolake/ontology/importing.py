@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from decimal import Decimal
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -161,6 +160,6 @@ def _same(info: TypeInfo, old: Row, new: Row) -> bool:
     if old == new:
         return True
     return all(
-        one == two or (column.scalar == "Decimal" and None not in (one, two) and Decimal(one) == Decimal(two))
+        column.type.same(one, two)
         for column, one, two in zip((*info.keys, *info.columns), old, new, strict=True)
     )

@@ -285,7 +285,7 @@ def _retyped(info: TypeInfo, old: Column, new: Column, value: Any) -> Any:
     """The key of an end as one of the type that the key of its entity has now."""
     text = _text(old, value)
     try:
-        return int(text) if new.scalar == "int" else new.decode(text)
+        return int(text) if new.sqlite_type == "INTEGER" else new.decode(text)
     except ValueError as error:
         raise MigrationError(f"{new.name} {value!r} of {info.name} is no {new.scalar}, as the key of its end is now"
                              ) from error
@@ -301,7 +301,7 @@ def _retyped_ends(info: TypeInfo, stored: StoredType, before: pa.Table, after: A
         at = after.schema.get_field_index(new.stored)
         if at >= 0 and after.schema.field(at).type == before.schema.field(old.name).type:
             values = [_retyped(info, old, new, value) for value in after.column(at).to_pylist()]
-            plain = values if new.scalar in ("int", "date", "datetime") else map(str, values)
+            plain = map(str, values) if new.arrow_type == pa.string() else values
             after = after.set_column(at, new.stored, pa.array(list(plain), new.arrow_type))
     return after
 

@@ -68,6 +68,8 @@ def public_schema(info: TypeInfo, mode: Mode) -> pa.Schema:
     import pyarrow as pa
 
     fields = [pa.field(one.name, one.type) for one in arrow_schema(info.all_columns)]
+    for place, column in enumerate(info.all_columns):
+        fields[place] = fields[place].with_type(column.type.parallel_type(column.decimal))
     if mode != "changes":
         return pa.schema(fields)
     return pa.schema([pa.field(change_name(info), pa.string()), *fields])
@@ -181,11 +183,9 @@ class KeyRange:
 
 
 def _array(column: Column, values: Sequence[Any]) -> pa.Array:
-    import pyarrow as pa
-
-    if column.scalar == "bool":  # a number or a truth, depending on who keeps it
-        return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
-    return typed_array(column, values)
+    found = typed_array(column, values)
+    wanted = column.type.parallel_type(column.decimal)
+    return found if found.type == wanted else found.cast(wanted)
 
 
 def _with_change(batch: pa.RecordBatch, name: str, kinds: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:

@@ -111,7 +111,7 @@ def shape_of(repository: Any, info: TypeInfo) -> Shape | None:
     names = {place(column) for column in info.all_columns}
     if not stays_columns(info) or names & {*_OURS}:
         return None
-    if info.keys[0].scalar == "datetime":  # a manifest does not say where such keys begin and end
+    if info.keys[0].type.zoned:  # a manifest does not say where such keys begin and end
         return None
     with repository.reading():
         version = repository.current_version(info)

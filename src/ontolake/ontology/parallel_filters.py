@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ontolake.errors import OntolakeError
@@ -17,9 +16,6 @@ from ontolake.parallel import Filter
 
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (int, float), "date": (date,), "datetime": (datetime,),
-    "Decimal": (Decimal, int), "bool": (bool,)}
 
 
 def column_of(info: TypeInfo, name: str) -> Column | None:
@@ -43,16 +39,16 @@ def _condition(field: FieldRef[Any], column: Column, one: Filter) -> Condition |
     values = list(one.value) if one.op == "in" else [one.value]
     if not values or not usable(column, values):
         return None
-    if column.scalar == "bool":
+    if column.type.truth:
         if one.op != "==":
             return None
         return field.is_true() if one.value else field.is_false()
-    if column.scalar == "datetime":
+    if column.type.zoned:
         return _moment(field, one)
-    if column.scalar == "float" and (one.op in (">", ">=") or any(value != value for value in values)):
+    if column.sqlite_type == "REAL" and (one.op in (">", ">=") or any(value != value for value in values)):
         return None  # not a number is greater than all others to Spark
     if one.op == "startswith":
-        return field.startswith(one.value) if column.scalar == "str" else None
+        return field.startswith(one.value) if column.type.textual else None
     try:
         for value in values:
             comparand(column)(value)
@@ -66,8 +62,8 @@ def _condition(field: FieldRef[Any], column: Column, one: Filter) -> Condition |
 
 def usable(column: Column, values: Iterable[Any]) -> bool:
     """Whether a column can be compared with these values."""
-    allowed = _TYPES.get(column.scalar or "")
-    if allowed is None or (column.scalar == "Decimal" and column.decimal is None):
+    allowed = column.type.filter_types
+    if not allowed or (column.type.fixed_point and column.decimal is None):
         return False
     return all(isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool)) for value in values)
 

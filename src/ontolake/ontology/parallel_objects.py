@@ -63,6 +63,9 @@ class FileParts(KeyRange):
             table = self._rows(repository, info, wanted)
             shown = public_table(wanted, table)
             shown = shown.rename_columns([*shown.column_names[:-1], schema.names[-1]])
+            for at, name in enumerate(shown.column_names):
+                if shown.field(at).type != schema.field(name).type:
+                    shown = shown.set_column(at, schema.field(name), shown.column(at).cast(schema.field(name).type))
             if self.view.mode == "changes":
                 kinds = self._kinds(repository, info, table)
                 for batch, kind in zip(_batches(shown.select(names)), _pieces(kinds), strict=True):
@@ -133,7 +136,7 @@ def in_range(info: Type, table: pa.Table, low: Any, high: Any) -> pa.Table:
     for bound, keep in ((low, pc.greater_equal), (high, pc.less)):
         if bound is not None:
             keys = table.column(place(info.keys[0]))
-            value = info.keys[0].decode(bound) if info.keys[0].scalar == "date" else bound
+            value = info.keys[0].decode(bound) if info.keys[0].type.encodes_arrow() else bound
             table = table.filter(keep(keys, pa.scalar(value, keys.type)))
     return table
 
@@ -222,7 +225,7 @@ def cuts_of(repository: S3Repository, info: Type, files: Sequence[DataFile], par
         if not ranges.low:
             return []
         starts += [(low, repository.files.statistics(file).row_group(n).num_rows) for n, low in enumerate(ranges.low)]
-    if any(low is None for low, _ in starts) or info.keys[0].scalar == "datetime":
+    if any(low is None for low, _ in starts) or info.keys[0].type.zoned:
         return []
     starts.sort()
     cuts: list[Any] = []
@@ -260,7 +263,7 @@ def _kept(
     kept = set(range(meta.num_row_groups))
     for one in filters:
         column = column_of(info, one.column)
-        if column is None or place(column) not in names or column.scalar not in ("int", "str", "date", "datetime"):
+        if column is None or place(column) not in names or not column.type.ranged:
             continue
         values = list(one.value) if one.op == "in" else [one.value]
         if one.op not in ("==", "<", "<=", ">", ">=", "in") or not usable(column, values):

@@ -6,46 +6,21 @@ lacks, NaN and the infinities, is written as Python's json module writes it: NaN
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ontolake.model.codecs import NAN
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-
-_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def plain(column: Column, value: Any) -> Any:
     """An encoded value as what a JSON document would hold."""
-    if value is None:
-        return None
-    if column.scalar is None:
-        return json.loads(value)
-    if column.scalar == "bool":
-        return bool(value)
-    if column.scalar == "float":
-        return float(value)
-    if column.scalar == "bytes":
-        return base64.b64encode(value).decode()
-    return value
+    return None if value is None else column.type.to_json(value)
 
 
 def text_of(column: Column) -> Callable[[Any], str]:
     """A function that writes encoded values of a column as JSON."""
-    if column.scalar is None:
-        return lambda value: "null" if value is None else value
-    if column.scalar == "bool":
-        return lambda value: "null" if value is None else "true" if value else "false"
-    if column.scalar == "float":
-        return lambda value: "NaN" if value == NAN else _dump(value)
-    if column.scalar == "bytes":
-        return lambda value: "null" if value is None else f'"{base64.b64encode(value).decode()}"'
-    if column.scalar == "int":
-        return lambda value: "null" if value is None else str(value)
-    return _dump
+    return column.type.json_writer()
 
 
 def record(info: TypeInfo, row: Sequence[Any]) -> dict[str, Any]:

@@ -360,9 +360,7 @@ def decode_measure(measure: Measure, value: Any) -> Any:
     column = _column(measure.ref)
     if column is None or column.scalar is None:
         return value
-    if measure.op in ("min", "max"):
-        return column.decode(value)
-    return column.decode(value) if column.scalar in ("Decimal", "float") else value
+    return column.decode(value) if measure.op in ("min", "max") else column.type.measured(measure.op, value)
 
 
 def _column(ref: Any) -> Any:

@@ -25,10 +25,6 @@ from ontolake.ontology.repository.protocol import Repository, SchemaVersion
 
 _BATCH = 20_000
 _NAMED = 5
-_PYTHON: dict[str | None, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (float,), "bool": (int, bool), "datetime": (str,), "date": (str,),
-    "bytes": (bytes,), "Decimal": (str,), "UUID": (str,), None: (str,),
-}  # fmt: skip
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -121,7 +117,7 @@ class _Checks:
                 if row[-1] not in commits:
                     yield from self._damage(row, "", f"there is no commit {row[-1]}")
         for number, (column, values) in enumerate(zip(self._stored.all_columns, columns, strict=True)):
-            allowed = {*_PYTHON[column.scalar], *((type(None),) if column.nullable else ())}
+            allowed = {*column.type.stored, *((type(None),) if column.nullable else ())}
             decode = self._decoders[number]
             if set(map(type, values)) <= allowed and (decode is None or _readable(decode, values)):
                 continue
@@ -148,11 +144,11 @@ def _decoder(column: Column) -> Callable[[Any], Any] | None:
     """What reads a value of a column, where not every value of its Python type can be one."""
     from ontolake.model.codecs import codec_for
 
-    if column.scalar in ("str", "int", "bytes") and column.spec["kind"] == "primitive":
+    if column.type.codec.decode is None and column.spec["kind"] == "primitive":
         return None
-    if column.scalar == "bool":
+    if column.type.truth:
         return lambda value: {0: False, 1: True}[value]
-    if column.scalar == "float":
+    if column.sqlite_type == "REAL":
         return None
     allowed = _allowed(column)
     if allowed is not None:
@@ -181,7 +177,7 @@ def _readable(decode: Callable[[Any], Any], values: tuple[Any, ...]) -> bool:
 def _problem(column: Column, value: Any, allowed: set[type], decode: Callable[[Any], Any] | None) -> str | None:
     if value is None:
         return None if column.nullable else "a value is missing"
-    if column.scalar == "float" and value == NAN:
+    if column.sqlite_type == "REAL" and value == NAN:
         return None
     if type(value) not in allowed:
         return f"not of the type {column.scalar or 'JSON'}: {value!r}"

@@ -7,17 +7,12 @@ letters, digits and _ - stands in quotes. Values are read as what the field is; 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 import difflib
 import json
 import re
 from collections.abc import Callable
-from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
-from uuid import UUID
 
 from ontolake.model.columns import Column
 from ontolake.model.errors import SchemaValidationError
@@ -35,10 +30,6 @@ _COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
     "=": lambda field, value: field == value, "!=": lambda field, value: field != value,
     "<": lambda field, value: field < value, "<=": lambda field, value: field <= value,
     ">": lambda field, value: field > value, ">=": lambda field, value: field >= value,
-}  # fmt: skip
-_READ: dict[str, Callable[[str], Any]] = {
-    "int": int, "float": float, "datetime": datetime.fromisoformat, "date": date.fromisoformat, "Decimal": Decimal,
-    "UUID": UUID, "bytes": lambda text: base64.b64decode(text, validate=True),
 }  # fmt: skip
 
 
@@ -152,15 +143,13 @@ def _value(text: str, column: Column | None, given: str) -> Any:
             return json.loads(given)
         except ValueError:
             return given
-    if column.scalar == "bool":
+    if column.type.truth:
         if given.lower() not in ("true", "false"):
             raise QueryError(f"{text!r}: {column.stored} is true or false, not {given!r}")
         return given.lower() == "true"
-    if column.scalar == "str":
-        return _unquoted(given)
     try:
-        return _READ[column.scalar](_unquoted(given))
-    except (ValueError, InvalidOperation, binascii.Error):
+        return column.type.parse(_unquoted(given))
+    except (ValueError, ArithmeticError):
         raise QueryError(f"{text!r}: {column.stored} is a {column.scalar}, and {given!r} cannot be one") from None
 
 

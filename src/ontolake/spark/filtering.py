@@ -17,6 +17,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 
 from ontolake.errors import Invalid, NotFound
+from ontolake.model import scalars
+from ontolake.model.scalars.times import parse_duration
 from ontolake.parallel import Filter
 from ontolake.spark.types import named
 
@@ -38,15 +40,14 @@ def encoded(filters: Iterable[Given]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, (set, frozenset)):
         return list(value)
-    raise Invalid(f"a filter cannot compare with {value!r}")
+    scalar = scalars.of_value(value)
+    if scalar is None:
+        raise Invalid(f"a filter cannot compare with {value!r}")
+    return scalar.lance_json(scalar.lance_value(value))
 
 
 def decoded(text: str, schema: pa.Schema) -> list[Filter]:
@@ -91,6 +92,8 @@ def _value(raw: Any, type: pa.DataType, name: str) -> Any:
             return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         if pa.types.is_date(type):
             return date.fromisoformat(raw)
+        if pa.types.is_duration(type):
+            return parse_duration(raw)
         if pa.types.is_decimal(type):
             return Decimal(str(raw))
         if pa.types.is_binary(type) or pa.types.is_large_binary(type):

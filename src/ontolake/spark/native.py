@@ -13,7 +13,7 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.parallel import TypedParallel
 from ontolake.ontology.repository.s3.base import S3Repository
 from ontolake.ontology.repository.s3.layout import DataFile
-from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, physical_type, place
+from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, place
 from ontolake.ontology.repository.s3.scan import Span, relevant
 from ontolake.parallel import Parallel, View
 from ontolake.spark.types import named, spark_schema
@@ -53,6 +53,8 @@ def native_frame(
         return None
     names = {column.stored.lower() for column in info.all_columns}
     if len(names) < len(info.all_columns):  # which Spark's own reader cannot tell from each other
+        return None
+    if any(column.type.native_type() is None for column in info.all_columns):
         return None
     with repository.reading():
         if not store.splits(table, view, columns, parts=1):  # knows when there is nothing
@@ -101,7 +103,7 @@ class _Files:
         self._spark = spark
         self._folder = folder
         self.keys = [place(column) for column in info.keys]
-        fields = [pa.field(place(column), physical_type(column)) for column in (*info.keys, *info.columns)]
+        fields = [pa.field(place(column), column.type.native_type()) for column in (*info.keys, *info.columns)]
         self._schema = spark_schema(pa.schema([*fields, pa.field(COMMIT, pa.int64()), pa.field(ROW, pa.int64())]))
 
     def read(self, files: Sequence[DataFile], until: int | None = None) -> DataFrame:

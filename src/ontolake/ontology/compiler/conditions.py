@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 from ontolake.model.codecs import encode_float, failure, inside_json
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, balanced
-from ontolake.ontology.compiler.functions import DECIMAL, VALUES
+from ontolake.model.scalars import UNFIT
+from ontolake.ontology.compiler.functions import VALUES
 from ontolake.ontology.compiler.latest import literal, quoted
 from ontolake.ontology.errors import QueryError
 
@@ -19,7 +20,6 @@ Encode = Callable[[Any], Any]
 _OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SORTS = ("WHEN 'text' THEN 'text' WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' WHEN 'array' THEN 'many' "
           "WHEN 'object' THEN 'many' ELSE 'truth'")
-_NUMERIC = ("int", "float")
 LISTED = 250
 """More values of a list than these are bound as one value; SQLite allows for 32,766 in a statement."""
 
@@ -42,7 +42,7 @@ class Operand(NamedTuple):
         if self.json_type is not None:
             return f"CASE {self.json_type} {_SORTS} END"
         assert self.column is not None
-        found = {"str": "text", "int": "number", "float": "number", "bool": "truth"}.get(self.column.scalar or "")
+        found = self.column.type.json_sort
         if found is None:
             raise QueryError(f"{self.column.name} is a {self.column.scalar}: JSON has no such values")
         return f"'{found}'"
@@ -55,9 +55,8 @@ class Operand(NamedTuple):
     @property
     def ordered(self) -> str:
         """The text for comparing and grouping."""
-        if self.column is not None and self.column.scalar == "Decimal":
-            return f"{self.sql} COLLATE {DECIMAL}"
-        return self.sql
+        collation = None if self.column is None else self.column.type.collation
+        return self.sql if collation is None else f"{self.sql} COLLATE {collation}"
 
 
 class Resolver(Protocol):
@@ -130,7 +129,7 @@ def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
     truth = shape.op == "is_true"
     if left.json_type is not None:
         return f"({left.json_type} = '{'true' if truth else 'false'}')"
-    if left.column is None or left.column.scalar != "bool":
+    if left.column is None or not left.column.type.truth:
         raise QueryError(f"{_name(left)} is not a bool", hint="is_true() and is_false() are for bools")
     return f"({left.sql} = {int(truth)})"
 
@@ -233,18 +232,20 @@ def _fields(op: str, left: Operand, right: Operand) -> str:
         return _alike(op, left.value, left.sort, right.value, right.sort)
     assert left.column is not None
     assert right.column is not None
-    one, two = left.column.scalar, right.column.scalar
-    if one == two or (one in _NUMERIC and two in _NUMERIC):
+    one, two = left.column.type, right.column.type
+    if one is two or (one.family is not None and one.family == two.family):
         return f"({left.ordered} {_OPERATORS[op]} {right.ordered})"
-    if {one, two} == {"int", "Decimal"}:
-        texts = [f"CAST({side.sql} AS TEXT) COLLATE {DECIMAL}" for side in (left, right)]
-        return f"({texts[0]} {_OPERATORS[op]} {texts[1]})"
-    raise QueryError(f"{left.column.name} is a {one} and {right.column.name} a {two}: they cannot be compared")
+    for scalar, other in ((one, two), (two, one)):
+        if other.name in scalar.compares_with:
+            texts = [f"CAST({side.sql} AS TEXT) COLLATE {scalar.collation}" for side in (left, right)]
+            return f"({texts[0]} {_OPERATORS[op]} {texts[1]})"
+    raise QueryError(f"{left.column.name} is a {one.name} and {right.column.name} a {two.name}: "
+                     "they cannot be compared")
 
 
 def _match(op: str, left: Operand, to: Resolver) -> str:
     if left.json_type is None:
-        if left.column is None or left.column.scalar != "str":
+        if left.column is None or not left.column.type.textual:
             raise QueryError(f"{_name(left)} is not text", hint=f"{op}() is for str, or for a path inside JSON")
         return f"({_matched(op, left.sql, to)})"
     matched = _matched(op, left.value, to)
@@ -279,7 +280,7 @@ def comparand(column: Column | None) -> Encode:
         return _inside
     if column.scalar is None:
         return lambda value: _inside(json.loads(_value(value, column)))
-    if column.scalar in ("int", "float") and column.codec.types in (frozenset({int}), frozenset({float})):
+    if column.type.family == "number" and column.codec.types == column.type.codec.types:
         return lambda value: _number(value, column)
     return lambda value: _value(value, column)
 
@@ -327,12 +328,14 @@ def _value(value: Any, column: Column) -> Any:
     if types is not None and type(value) not in types:
         if any(issubclass(kind, enum.Enum) for kind in types) and not isinstance(value, enum.Enum):
             return _member(value, column)
-        if isinstance(value, str) and column.scalar == "UUID":
-            return _text_of_uuid(value, column)
-        if isinstance(value, int) and not isinstance(value, bool) and column.scalar == "Decimal":
-            return str(value)
+        try:
+            found = column.type.comparand(value)
+        except (ValueError, TypeError) as error:
+            raise QueryError(f"{column.name} cannot be compared with {value!r}: {failure(error)}") from error
+        if found is not UNFIT:
+            return found
         wrong = f"{column.name} is a {column.scalar} and cannot be compared with {value!r}"
-        raise QueryError(wrong, hint=None if column.scalar != "str" else "compare it with text")
+        raise QueryError(wrong, hint="compare it with text" if column.type.textual else None)
     try:
         return value if column.codec.encode is None else column.codec.encode(value)
     except (ValueError, KeyError, TypeError) as error:
@@ -346,13 +349,6 @@ def _member(value: Any, column: Column) -> Any:
     except (ValueError, KeyError, TypeError) as error:
         raise QueryError(f"{column.name} cannot be compared with {value!r}: {failure(error)}") from error
     return value
-
-
-def _text_of_uuid(value: str, column: Column) -> str:
-    try:
-        return str(column.decode(value))
-    except ValueError as error:
-        raise QueryError(f"{column.name} cannot be compared with {value!r}: {error}") from error
 
 
 def _name(left: Operand) -> str:

@@ -1,27 +1,30 @@
-"""What SQLite lacks and typed columns need: the order and the sums of decimals, and lists of any length as values."""
+"""What SQLite lacks and typed columns need: the order and the sums of scalars, and lists of any length as values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal, localcontext
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import apsw
 import apsw.ext
 
+from ontolake.model import scalars
+
 VALUES = "ontolake_values"
 """A table of the values of a list, which is bound to a statement as one value: `value`, and `sort` of pairs."""
-
-DECIMAL = "ontolake_decimal"
-"""A collation under which texts of decimals compare as numbers."""
 
 
 def install(db: apsw.Connection) -> None:
     """Give a connection our functions."""
-    db.create_collation(DECIMAL, _compare)
     apsw.ext.make_virtual_module(db, VALUES, _TABLE)
-    for name, end in (("sum", _total), ("avg", _average)):
-        db.create_aggregate_function(f"ontolake_decimal_{name}", _aggregate(end), 1)
+    for scalar in scalars.every():
+        if scalar.collation is not None:
+            db.create_collation(scalar.collation, scalar.compare)
+        for op in ("sum", "avg"):
+            name = scalar.aggregate(op)
+            if name is not None:
+                db.create_aggregate_function(name, _aggregate(partial(scalar.total, op)), 1)
 
 
 def given_list(values: Iterable[Any]) -> Any:
@@ -38,29 +41,10 @@ _TABLE.columns = ("value", "sort")
 _TABLE.column_access = apsw.ext.VTColumnAccess.By_Index
 
 
-def _aggregate(end: Callable[[list[Decimal]], str | None]) -> Any:
+def _aggregate(end: Any) -> Any:
     return lambda: ([], _collect, end)
 
 
-def _compare(left: str, right: str) -> int:
-    try:
-        one, two = Decimal(left), Decimal(right)
-    except ArithmeticError:
-        return (left > right) - (left < right)
-    return (one > two) - (one < two)
-
-
-def _collect(values: list[Decimal], text: Any) -> None:
-    if text is not None:
-        values.append(Decimal(text))
-
-
-def _total(values: list[Decimal]) -> str | None:
-    with localcontext(prec=60):
-        return str(sum(values, Decimal(0))) if values else None
-
-
-def _average(values: list[Decimal]) -> str | None:
-    with localcontext(prec=60):
-        total = sum(values, Decimal(0))
-    return str(total / len(values)) if values else None
+def _collect(values: list[Any], value: Any) -> None:
+    if value is not None:
+        values.append(value)

@@ -40,7 +40,7 @@ class Loaded:
         more = ["instance_key"] if info.kind == "relation" and len(info.keys) < 3 else []
         # Beside their types columns have no constraints, as the rows were checked when they were written. Floats have
         # no type: a REAL column would turn -0.0 into 0.0.
-        typed = [f"{quoted(column.column)} {'' if column.scalar == 'float' else column.sqlite_type}"
+        typed = [f"{quoted(column.column)} {'' if column.sqlite_type == 'REAL' else column.sqlite_type}"
                  for column in columns]
         typed += [f"{key} TEXT DEFAULT ''" for key in more]
         self._db.execute(f"CREATE TABLE {name} ({', '.join([*typed, 'commit_id INTEGER', 'row_id INTEGER'])})")

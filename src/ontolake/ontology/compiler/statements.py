@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from ontolake.model import scalars
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape, balanced
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.compiler.conditions import Encode, Operand, comparand, condition, number, operand
-from ontolake.ontology.compiler.functions import DECIMAL, given_list
+from ontolake.ontology.compiler.functions import given_list
 from ontolake.ontology.compiler.latest import newest_of, quoted
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.plan import Plan, Values
@@ -121,7 +122,7 @@ class _Compiler:
     def exact(self, ref: Ref) -> str | None:
         row = self._row_of(ref)
         column = row.info.by_name.get(ref.name)
-        if column is None or column not in row.info.keys or column.scalar != "int":
+        if column is None or column not in row.info.keys or column.sqlite_type != "INTEGER":
             return None
         indexed = self._sources.key_column(column.column)
         return self._sources.key(row.alias, column.column) if indexed != column.column else None
@@ -159,22 +160,19 @@ class _Compiler:
         assert measure.ref is not None
         value = operand(measure.ref, self)
         column = value.column
-        scalar = column.scalar if column is not None else None
-        collated = f" COLLATE {DECIMAL}" if scalar == "Decimal" else ""
+        scalar = column.type if column is not None else scalars.JSON
+        collated = f" COLLATE {scalar.collation}" if scalar.collation is not None else ""
         if measure.op in ("min", "max"):
             _refuse_containers(column, measure.op)
             return f"{measure.op}({value.sortable}){collated}", comparand(column)
         if measure.op == "avg_len":
             return f"avg({_length(value)})", number
-        if column is not None and scalar not in ("int", "float", "Decimal", "bool"):
-            raise QueryError(f"{column.name} is not a number: there is no {measure.op} of it")
-        if scalar == "Decimal":
-            return f"ontolake_decimal_{measure.op}({value.sql}){collated}", comparand(column)
-        if scalar == "float":  # NaN is stored as text, and makes every sum NaN
-            return f"CASE WHEN max(typeof({value.sql}) = 'text') THEN 'NaN' ELSE {measure.op}({value.sql}) END", number
         if column is None:  # inside JSON there may be anything
             return f"{measure.op}(CASE WHEN {value.sort} = 'number' THEN {value.sql} END)", number
-        return f"{measure.op}({value.sql})", number
+        if scalar.sums is None:
+            raise QueryError(f"{column.name} is not a number: there is no {measure.op} of it")
+        sql = f"{scalar.measure_sql(measure.op, value.sql)}{collated}"
+        return sql, comparand(column) if scalar.sums == "value" else number
 
     # the statement
     def statement(self) -> Statement:
@@ -300,7 +298,7 @@ def _refuse_containers(column: Column | None, op: str) -> None:
 def _length(value: Operand) -> str:
     """How long text is, or how many elements a list or an object has."""
     if value.json_type is None:
-        if value.column is None or value.column.scalar not in ("str", "bytes"):
+        if value.column is None or not value.column.type.sized:
             raise QueryError(f"{value.column.name if value.column else 'the value'} has no length",
                              hint="avg_len is for text, bytes, lists and dicts")
         return f"length({value.sql})"

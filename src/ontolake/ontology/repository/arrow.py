@@ -51,29 +51,4 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 def typed_array(column: Column, values: Sequence[Any]) -> pa.Array:
     """Encoded values of a column as an Arrow array of its type."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if column.scalar == "float":
-        return _floats(values)
-    if column.scalar == "bool":
-        return pa.array(values, pa.int64()).cast(pa.bool_())
-    if column.scalar == "date":
-        return pa.array(values, pa.string()).cast(pa.date32())
-    if column.scalar == "datetime":
-        # Fixed width up to the microseconds; what follows can only be +00:00.
-        return pc.assume_timezone(
-            pc.utf8_slice_codeunits(pa.array(values, pa.string()), 0, 26).cast(pa.timestamp("us")), "UTC"
-        )
-    if column.decimal is not None:
-        return pa.array([column.decode(value) for value in values], column.arrow_type)
-    return pa.array(values, column.arrow_type)
-
-
-def _floats(values: Sequence[Any]) -> pa.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values, pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # NaN is stored as text
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    return column.type.to_arrow(values, column.decimal)

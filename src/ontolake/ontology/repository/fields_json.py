@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from ontolake.model.codecs import json_text
+from ontolake.model import scalars
 from ontolake.model.columns import Column, Factory
 from ontolake.model.field import UNSET
 from ontolake.ontology.errors import SchemaValidationError
@@ -24,19 +26,15 @@ def encoded_default(column: Column) -> Any:
         return UNSET
 
 
+@cache
+def _writer(scalar: str) -> Callable[[Any], str]:
+    return scalars.get(scalar).to_fields
+
+
 def fields_text(*parts: Any) -> str:
     """The JSON of a row from (name, type, encoded value) triples."""
     members = []
     for name, scalar, value in sorted(zip(parts[::3], parts[1::3], parts[2::3], strict=True)):
-        if value is None:
-            text = "null"
-        elif scalar == "json":
-            text = value
-        elif scalar == "bool":
-            text = "true" if value else "false"
-        elif scalar == "bytes":
-            text = f'"{value.hex()}"'
-        else:
-            text = json_text(value)
+        text = "null" if value is None else _writer(scalar)(value)
         members.append(f"{json.dumps(name, ensure_ascii=False)}:{text}")
     return "{" + ",".join(members) + "}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +10,6 @@ from ontolake.model.columns import Column
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import SchemaValidationError
-
-_FROM_TEXT = ("datetime", "date", "Decimal", "UUID")
 
 
 def raw_columns(schema: Schema, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,13 +47,8 @@ def written_twice(type_name: str, keys: Mapping[str, Any], commit_id: int) -> Sc
 
 def _encoded(column: Column, value: Any, type_name: str) -> Any:
     try:
-        if column.scalar == "bytes" and isinstance(value, str):
-            value = base64.b64decode(value, validate=True)
-        elif column.scalar in _FROM_TEXT and isinstance(value, str):
-            value = column.decode(value)
+        value = column.type.from_json(value)
     except (ValueError, ArithmeticError) as error:
         raise SchemaValidationError(f"{value!r} is not a {column.scalar}: {failure(error)}", type_name=type_name,
                                     field=column.name) from error
-    if column.scalar == "float" and type(value) is int:
-        value = float(value)
     return column.encode(value, type_name)

@@ -234,7 +234,7 @@ def _at_once(stored: StoredType, chain: Sequence[Upgrader], rows: pa.Table) -> b
     """Whether rows can stay a table: an upgrader asks for it, or there is none and no moment without a zone."""
     if chain:
         return any(one.arrow for one in chain)
-    names = {naive_place(column) for column in stored.all_columns if column.scalar == "datetime"}
+    names = {naive_place(column) for column in stored.all_columns if column.type.zoned}
     return names.isdisjoint(rows.column_names)
 
 

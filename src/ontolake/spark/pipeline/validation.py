@@ -8,44 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
-from decimal import Decimal
 from enum import Enum
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import BinaryType, DataType, StringType
 
+from ontolake.model import scalars
 from ontolake.model.columns import Column, Factory
 from ontolake.model.field import UNSET
 from ontolake.model.types import TypeInfo
 from ontolake.model.typespec import Spec
 from ontolake.spark.pipeline.reasons import about
 
-# Not by lower(): before Spark makes the first text of a session small, it works seconds on tables for all languages.
-_TRUE, _FALSE = r"^(?i:true|t|1|yes|y|on)\z", r"^(?i:false|f|0|no|n|off)\z"
-_UUID = "^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
-_MOMENT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?\s*(Z|[+-]\d{2}:?\d{2})?)?$"
-_DECIMAL = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
-_NUMBER = rf"{_DECIMAL}|^[+-]?(?i:nan|inf|infinity)$"
 _SHAPES = {"dict": "OBJECT", "typed_dict": "OBJECT", "list": "ARRAY"}
-_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 class Field(NamedTuple):
@@ -73,7 +50,7 @@ def field_of(info: TypeInfo, column: Column, given: Expression | None, kind: Dat
     for text, holds in _constraints(info, column, value):
         problem = F.coalesce(problem, F.when(value.isNotNull() & ~F.coalesce(holds, F.lit(False)),
                                              _told(given, kind, text)))
-    if column in info.keys and column.scalar == "str":
+    if column in info.keys and column.type.textual:
         problem = F.coalesce(problem, F.when(value == "", F.lit("a key must not be empty")))
     return Field(column, value, F.concat(F.lit(f"{column.stored}: "), problem))  # which is null where nothing is wrong
 
@@ -95,29 +72,19 @@ def _literal(column: Column, value: Any) -> Expression:
         return F.lit(json.dumps(json.loads(column.encode(value, ""))))
     if isinstance(value, Enum):
         value = value.value
-    if column.scalar in ("UUID", "Decimal"):
-        value = str(value)
-    return F.lit(value).cast(kind)
+    return F.lit(column.type.spark_literal(value)).cast(kind)
 
 
 def spark_type(column: Column) -> str:
     """The Spark type of a field."""
-    if column.decimal is not None:
-        return "decimal({}, {})".format(*column.decimal)
-    types = {"int": "bigint", "float": "double", "bool": "boolean", "datetime": "timestamp", "date": "date",
-             "bytes": "binary"}
-    return types.get(column.scalar or "", "string")
+    return column.type.spark_type(column.decimal)
 
 
 def _wanted(column: Column) -> str:
     if column.decimal is not None:
         return "is not a number with up to {} digits, {} of them behind the point".format(*column.decimal)
-    words = {"int": "is not a whole number of 64 bits", "float": "is not a number", "bool": "is not true or false",
-             "datetime": "is not a moment such as 2024-01-31T12:00:00Z", "date": "is not a date such as 2024-01-31",
-             "bytes": "is not base64", "Decimal": "is not a decimal number", "UUID": "is not a UUID",
-             "str": "is not text"}
     if column.scalar is not None:
-        return words[column.scalar]
+        return column.type.wanted
     kinds = {_SHAPES.get(part["kind"], "") for part in _parts(column.spec) if part.get("name") != "NoneType"}
     return {frozenset({"OBJECT"}): "is not a JSON object", frozenset({"ARRAY"}): "is not a JSON list"}.get(
         frozenset(kinds), "is not JSON")
@@ -130,72 +97,12 @@ def _told(given: Expression, kind: DataType, what: str) -> Expression:
 
 def _typed(column: Column, given: Expression, kind: DataType) -> tuple[Expression, Expression]:
     """The value of a field, and whether it can be one."""
-    scalar = column.scalar
-    if scalar is None:
+    if column.scalar is None:
         return _json(column, given, kind)
     if isinstance(kind, StringType):
-        return _from_text(column, given)
-    yes, no = F.lit(True), F.lit(False)
-    if scalar == "int" and isinstance(kind, _WHOLE):
-        return given.cast("bigint"), yes
-    if scalar == "float" and isinstance(kind, (FloatType, DoubleType, *_WHOLE)):
-        return given.cast("double"), yes
-    if scalar == "bool" and isinstance(kind, BooleanType):
-        return given, yes
-    if scalar == "date" and isinstance(kind, DateType):
-        return given, yes
-    if scalar == "datetime" and isinstance(kind, TimestampType | TimestampNTZType):
-        return given.cast("timestamp"), yes
-    if scalar == "bytes" and isinstance(kind, BinaryType):
-        return given, yes
-    if scalar == "Decimal" and isinstance(kind, (DecimalType, *_WHOLE)):
-        if column.decimal is None:
-            return given.cast("string"), yes
-        digits, places = column.decimal
-        value = given.try_cast(f"decimal({digits}, {places})")
-        if not isinstance(kind, DecimalType) or kind.scale <= places:
-            return value, value.isNotNull()
-        return value, value.try_cast(kind) == given  # nothing may be rounded away
-    if scalar == "int" and isinstance(kind, DecimalType | DoubleType | FloatType):
-        whole = given.try_cast("bigint")
-        return whole, whole.isNotNull() & (whole.cast("double") == given.cast("double"))
-    if scalar == "str" and isinstance(kind, _WHOLE):
-        return given.cast("string"), yes
-    return F.lit(None).cast(spark_type(column)), no
-
-
-def _from_text(column: Column, text: Expression) -> tuple[Expression, Expression]:
-    scalar, plain = column.scalar, F.trim(text)
-    if scalar == "str":
-        return text, F.lit(True)
-    if scalar == "int":
-        value = plain.try_cast("bigint")
-        return value, plain.rlike(r"^[+-]?\d{1,19}$") & value.isNotNull()
-    if scalar == "float":
-        value = plain.try_cast("double")
-        return value, value.isNotNull() & plain.rlike(_NUMBER)
-    if scalar == "bool":
-        value = F.when(plain.rlike(_TRUE), F.lit(True)).when(plain.rlike(_FALSE), F.lit(False))
-        return value, value.isNotNull()
-    if scalar == "date":
-        value = plain.try_cast("date")
-        return value, value.isNotNull() & plain.rlike(r"^\d{4}-\d{2}-\d{2}$")
-    if scalar == "datetime":
-        value = plain.try_cast("timestamp")
-        return value, value.isNotNull() & plain.rlike(_MOMENT)
-    if scalar == "bytes":
-        value = F.try_to_binary(plain, F.lit("base64"))
-        return value, value.isNotNull()
-    if scalar == "UUID":
-        bare = F.translate(plain, "ABCDEF-", "abcdef")
-        parts = [F.substring(bare, start, size) for start, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))]
-        return F.when(plain.isNotNull(), F.concat_ws("-", *parts)), plain.rlike(_UUID)
-    if column.decimal is None:
-        return plain, plain.rlike(_DECIMAL)
-    digits, places = column.decimal
-    exact = rf"^[+-]?0*\d{{0,{digits - places}}}(\.\d{{0,{places}}}0*)?$"
-    value = plain.try_cast(f"decimal({digits}, {places})")
-    return value, value.isNotNull() & plain.rlike(exact) & plain.rlike(r"\d")
+        return column.type.spark_parse(given, column.decimal)
+    found = column.type.spark_value(given, kind, column.decimal)
+    return (F.lit(None).cast(spark_type(column)), F.lit(False)) if found is None else found
 
 
 def _json(column: Column, given: Expression, kind: DataType) -> tuple[Expression, Expression]:
@@ -229,7 +136,7 @@ def _constraints(info: TypeInfo, column: Column, value: Expression) -> Iterable[
         yield f"is more than {limits['le']}", value <= _limit(limits["le"])
     if "lt" in limits:
         yield f"is not less than {limits['lt']}", value < _limit(limits["lt"])
-    if column.scalar == "str":
+    if column.type.textual:
         if limits.get("min_length") is not None:
             yield f"is shorter than {limits['min_length']}", F.length(value) >= limits["min_length"]
         if limits.get("max_length") is not None:
@@ -239,7 +146,8 @@ def _constraints(info: TypeInfo, column: Column, value: Expression) -> Iterable[
 
 
 def _limit(value: Any) -> Any:
-    return F.lit(value) if isinstance(value, int | float | Decimal | date | datetime | str) else value
+    scalar = scalars.of_value(value)
+    return value if scalar is None else F.lit(scalar.spark_bound(value))
 
 
 def _parts(spec: Spec) -> list[Spec]:
@@ -250,7 +158,7 @@ def same(column: Column, one: Expression, two: Expression) -> Expression:
     """Whether two values of a field are the same."""
     if column.scalar is None:
         return F.to_json(F.try_parse_json(one)).eqNullSafe(F.to_json(F.try_parse_json(two)))
-    if column.scalar == "Decimal" and column.decimal is None:
+    if column.type.fixed_point and column.decimal is None:
         return one.eqNullSafe(two) | F.coalesce(
             one.try_cast("decimal(38, 18)") == two.try_cast("decimal(38, 18)"), F.lit(False))
     return one.eqNullSafe(two)

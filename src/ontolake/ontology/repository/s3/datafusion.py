@@ -5,7 +5,6 @@ Only what means the same as in SQLite is taken on; everything else is left to it
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test
+from ontolake.model.scalars import UNFIT
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.compiler.conditions import LISTED, comparand
 from ontolake.ontology.plan import Plan, Values
@@ -21,8 +21,6 @@ from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.s3.needs import needed, parts_of, plan_refs, slots
 from ontolake.ontology.repository.s3.rows import ROW, encoded, naive_place, place
 
-_SCALARS = ("str", "int", "float", "bool", "date", "datetime")
-_SAFE = 2**53
 WIDE = 200
 """Filters of more conditions than these are left to SQLite: DataFusion walks through them by recursion."""
 
@@ -50,9 +48,9 @@ def fits(plan: Plan) -> bool:
         column = info.by_name.get(ref.name)
         if ref.owner is not plan.root or ref.side or ref.path or ref.any_path is not None or column is None:
             return False
-        if column.scalar not in _SCALARS:
+        if not column.type.planned:
             return False
-    return all(measure.op != "sum" or _column(info, measure).scalar != "bool" for measure in plan.measures)
+    return all(measure.op != "sum" or not _column(info, measure).type.truth for measure in plan.measures)
 
 
 def chosen(plan: Plan, values: Values, table: pa.Table) -> pa.Table | None:
@@ -121,7 +119,7 @@ class _Answer:
         from datafusion import col
 
         found = col(self._names[place(column)])
-        return found + typed_literal(0.0, pa.float64()) if column.scalar == "float" else found  # -0.0 is 0.0
+        return found + typed_literal(0.0, pa.float64()) if _is_float(column) else found  # -0.0 is 0.0
 
     def _of(self, ref: Ref) -> Column:
         return self._info.by_name[ref.name]
@@ -131,23 +129,8 @@ class _Answer:
 
     def _comparand(self, column: Column, value: Any) -> Any:
         """A value to compare with a column, of its Arrow type."""
-        found = comparand(column)(value)
-        if column.scalar == "date":
-            return date.fromisoformat(found)
-        if column.scalar == "datetime":
-            moment = datetime.fromisoformat(found)
-            if moment.tzinfo is None:
-                raise Unfit
-            return moment
-        if column.scalar == "float":
-            if isinstance(found, int) and abs(found) > _SAFE:
-                raise Unfit
-            return float(found) + 0.0
-        if column.scalar == "int" and isinstance(found, float | str):
-            if isinstance(found, str) or not found.is_integer() or abs(found) > _SAFE:
-                raise Unfit
-            return int(found)
-        if not isinstance(found, str | int | bool):
+        found = column.type.arrow_comparand(comparand(column)(value))
+        if found is UNFIT:
             raise Unfit
         return found
 
@@ -157,7 +140,7 @@ class _Answer:
 
         wanted = pa.array([self._comparand(column, value) for value in values], column.arrow_type)
         held = self._table.column(place(column))
-        if column.scalar == "float":
+        if _is_float(column):
             held = pc.add(held, pa.scalar(0.0, pa.float64()))
         name = f"l{len(self._lists)}"
         self._lists[name] = pc.if_else(held.is_valid(), pc.is_in(held, value_set=wanted), pa.scalar(None, pa.bool_()))
@@ -180,7 +163,7 @@ class _Answer:
             return self._compare(shape, values)
         column = self._of(shape.ref)
         if isinstance(shape, Match):
-            if column.scalar != "str":
+            if not column.type.textual:
                 raise Unfit  # which is refused elsewhere
             matching = {"startswith": f.starts_with, "endswith": f.ends_with, "contains": f.contains}[shape.op]
             return matching(self._col(column), typed_literal(values[0], pa.string()))
@@ -195,7 +178,7 @@ class _Answer:
             return self._col(column).is_null()
         if shape.op == "is_not_null":
             return self._col(column).is_not_null()
-        if column.scalar != "bool":
+        if not column.type.truth:
             raise Unfit
         return self._col(column) == typed_literal(shape.op == "is_true", pa.bool_())
 
@@ -264,7 +247,7 @@ class _Answer:
         operand = self._col(column)
         self._check_numbers(measure.op, column)
         if measure.op == "avg_len":
-            if column.scalar != "str":
+            if not column.type.textual:
                 raise Unfit
             return f.avg(f.character_length(operand))
         found: Any = {"count": f.count, "sum": f.sum, "avg": f.avg, "min": f.min, "max": f.max}.get(measure.op)
@@ -276,16 +259,20 @@ class _Answer:
         """Sums that could leave 64 bits, and what is not finite, are treated with more care elsewhere."""
         values = self._table.column(place(column))
         if op in ("sum", "avg"):
-            if column.scalar not in ("int", "float"):
+            if not column.type.numeric:
                 raise Unfit
             ends = pc.min_max(values)
             most = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
-            if column.scalar == "int" and most * len(values) >= 2**62:
+            if column.sqlite_type == "INTEGER" and most * len(values) >= 2**62:
                 raise Unfit
-        if column.scalar == "float" and op in ("sum", "avg", "min", "max") and not pc.all(pc.is_finite(values)).as_py():
+        if _is_float(column) and op in ("sum", "avg", "min", "max") and not pc.all(pc.is_finite(values)).as_py():
             raise Unfit
-        if column.scalar == "bool" and op in ("min", "max"):
+        if column.type.truth and op in ("min", "max"):
             raise Unfit
+
+
+def _is_float(column: Column) -> bool:
+    return column.sqlite_type == "REAL"
 
 
 def _size(shape: Shape) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,17 +51,14 @@ def _same(info: Type, new: pa.Table, old: pa.Table) -> Mask:
 def _alike(column: Column, new: pa.Table, old: pa.Table) -> Mask:
     name = place(column)
     one, two = new.column(name), old.column(name)
-    same = pc.equal(one, two)
+    same = column.type.arrow_equal(one, two)
     if one.null_count or two.null_count:
         same = pc.or_kleene(pc.fill_null(same, False), pc.and_(one.is_null(), two.is_null()))
-    if column.scalar == "float":
-        same = pc.or_(pc.fill_null(same, False), pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(two)), False))
     found: Mask = numbers(same)
-    if column.scalar == "Decimal" and not found.all():
+    if column.type.compare is not None and not found.all():
         for row in np.flatnonzero(~found):
-            here, there = one[row].as_py(), two[row].as_py()
-            found[row] = None not in (here, there) and Decimal(here) == Decimal(there)
-    if column.scalar == "datetime":
+            found[row] = column.type.same(one[row].as_py(), two[row].as_py())
+    if column.type.zoned:
         zones = [_flags(table, naive_place(column)) for table in (new, old)]
         found = found & (zones[0] == zones[1])
     return found.astype(bool)

@@ -133,7 +133,7 @@ def _keys(plan: Plan, values: Values) -> list[Any] | None:
 def _as_key(column: Column, value: Any) -> Any:
     """A value to compare with a key, encoded; None for a number that no key can be."""
     found = comparand(column)(value)
-    if column.scalar != "int":
+    if column.sqlite_type != "INTEGER":
         return found if isinstance(found, int | str) else None
     if isinstance(found, float) and found.is_integer():
         found = int(found)

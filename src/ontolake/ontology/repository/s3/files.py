@@ -42,10 +42,6 @@ from ontolake.ontology.sizes import DEFAULT, Sizes
 BATCH = 8192
 """Values that Arrow hands to Parquet at a time: with fewer it takes longer."""
 
-_TOLD = ("int", "date", "datetime")
-"""Columns whose least and greatest values are kept for filters to look at, beside keys and what is indexed: of other
-text it takes long, and seldom tells row groups apart."""
-
 
 class Ranges(NamedTuple):
     """The first and last leading key of every row group of a file; what is not known is None."""
@@ -61,10 +57,11 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
         table = by_key(info, table)
     if VERSION not in table.column_names:
         table = table.append_column(VERSION, pa.array(np.full(len(table), version, np.int64)))
-    # What is indexed only a class says; without one all text may be.
-    scalars = (*_TOLD, "str") if isinstance(info, StoredType) else _TOLD
-    told = [place(column) for column in (*info.keys, *info.columns)
-            if column.scalar in scalars or column.indexed or column in info.keys]  # fmt: skip
+    # Least and greatest values are kept for filters to look at, of keys and what is indexed always: of other text it
+    # takes long, and seldom tells row groups apart. What is indexed only a class says; without one all text may be.
+    any_text = isinstance(info, StoredType)
+    told = [place(column) for column in (*info.keys, *info.columns) if column.type.statistics
+            or (any_text and column.type.textual) or column.indexed or column in info.keys]
     sink = pa.BufferOutputStream()
     # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
     split = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
@@ -80,7 +77,7 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
 def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
     """What a manifest says of a file that has these rows, in the order of their keys, but for its bytes."""
     low, high = encoded(info.keys[0], table.take(pa.array([0, len(table) - 1], pa.int64())))
-    if info.keys[0].scalar == "datetime":  # with and without a zone they sort otherwise as text
+    if info.keys[0].type.zoned:  # with and without a zone they sort otherwise as text
         low = high = None
     later = pc.max(table.column(SUPERSEDED)).as_py() if SUPERSEDED in table.column_names else None
     return DataFile(path, len(table), 0, version, *_bounds(table.column(COMMIT)), low=low, high=high, superseded=later)
@@ -166,8 +163,8 @@ class Files:
             at = self._opened(file).schema_arrow.names.index(place(info.keys[0]))
             stats = [meta.row_group(n).column(at).statistics for n in range(meta.num_row_groups)]
             known = all(one is not None and one.has_min_max for one in stats)
-            encode = info.keys[0].codec.encode if info.keys[0].scalar in ("date", "datetime") else None
-            if not known or info.keys[0].scalar == "datetime":
+            encode = info.keys[0].codec.encode if info.keys[0].type.encodes_arrow() else None
+            if not known or info.keys[0].type.zoned:
                 found = Ranges([], [])
             elif encode is None:
                 found = Ranges([one.min for one in stats], [one.max for one in stats])

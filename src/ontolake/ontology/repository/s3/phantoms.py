@@ -61,7 +61,7 @@ def _without_key(
     repository: S3Repository, state: TypeState, info: StoredType, version: int
 ) -> list[tuple[tuple[Any, ...], int]]:  # fmt: skip
     """The keys with `None` as a part among the rows of a version, with their commits, oldest first."""
-    texts = [column for column in info.keys if column.scalar == "str"]
+    texts = [column for column in info.keys if column.type.textual]
     names = [*(place(column) for column in info.keys), COMMIT]
     files = [file for file in (*state.past, *state.runs) if file.schema_version_id == version]
     if not files or not texts:

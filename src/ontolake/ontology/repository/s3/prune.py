@@ -36,9 +36,9 @@ def pruner(plan: Plan, values: Values) -> Prune | None:
         if not isinstance(shape.ref, Ref) or shape.ref != Ref(plan.root, shape.ref.name):
             continue
         column = info.by_name.get(shape.ref.name)
-        if column is not None and column.scalar in ("int", "str"):
+        if column is not None and column.type.prunes:
             value = comparand(column)(given[0])
-            if isinstance(value, str) == (column.scalar == "str"):
+            if isinstance(value, str) == (column.sqlite_type == "TEXT"):
                 tests.append((place(column), _KEPT[shape.op], value))
     if not tests:
         return None

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_values import numbers, text_scalar
-from ontolake.model.codecs import NAN
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.arrow_columns import ArrowRows
-from ontolake.ontology.repository.arrow import arrow_schema, typed_array
+from ontolake.ontology.repository.arrow import arrow_schema
 from ontolake.ontology.repository.protocol import Row
 
 COMMIT, VERSION, ROW = "commit_id", "schema_version_id", "row_id"
@@ -49,13 +48,13 @@ def naive_place(column: Column) -> str:
 
 
 def physical_type(column: Column) -> pa.DataType:
-    return pa.string() if column.scalar == "Decimal" else column.arrow_type
+    return column.type.physical_type()
 
 
 def places(columns: Sequence[Column]) -> list[str]:
     """The names of these columns in files, with those that go along."""
     found = [place(column) for column in columns]
-    return found + [naive_place(column) for column in columns if column.scalar == "datetime"]
+    return found + [naive_place(column) for column in columns if column.type.zoned]
 
 
 def table_of(info: Type, rows: Collection[Row]) -> pa.Table:
@@ -64,15 +63,8 @@ def table_of(info: Type, rows: Collection[Row]) -> pa.Table:
     parts: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     found: dict[str, pa.Array] = {}
     for column, values in zip(columns, parts, strict=True):
-        if column.scalar == "Decimal":
-            found[place(column)] = pa.array(values, pa.string())
-            continue
-        if column.scalar == "bool":  # SQLite has numbers for them
-            values = [None if value is None else bool(value) for value in values]
-            found[place(column)] = pa.array(values, pa.bool_())
-            continue
-        found[place(column)] = typed_array(column, values)
-        if column.scalar == "datetime" and any(value is not None and len(value) < _ZONED for value in values):
+        found[place(column)] = _physical(column, column.type.to_arrow(values))
+        if column.type.zoned and any(value is not None and len(value) < _ZONED for value in values):
             found[naive_place(column)] = pa.array([value is not None and len(value) < _ZONED for value in values],
                                                   pa.bool_())
     return pa.table(found)
@@ -87,28 +79,24 @@ def declared_table(info: Type, rows: Collection[Row]) -> pa.Table:
                 found[place(column)] = pc.assume_timezone(values, "UTC")
                 found[naive_place(column)] = values.is_valid()
             else:
-                found[place(column)] = values
+                found[place(column)] = _physical(column, values)
         return pa.table(found)
     return table_of(info, rows)
+
+
+def _physical(column: Column, values: Any) -> Any:
+    wanted = column.type.physical_type()
+    return values if values.type == wanted else values.cast(wanted)
 
 
 def encoded(column: Column, table: pa.Table) -> list[Any]:
     """The values of a column as rows have them."""
     values = table.column(place(column))
-    scalar = column.scalar
-    if scalar == "datetime":
-        texts: list[Any] = pc.strftime(values, format="%Y-%m-%dT%H:%M:%S+00:00").to_pylist()
-        name = naive_place(column)
-        if name in table.column_names:
-            flags = table.column(name).to_pylist()
-            return [text[:26] if flag and text else text for text, flag in zip(texts, flags, strict=True)]
-        return texts
-    if scalar == "date":
-        return list(values.cast(pa.string()).to_pylist())
-    plain: list[Any] = values.to_pylist()
-    if scalar == "float" and pc.any(pc.is_nan(values)).as_py():
-        return [NAN if value != value else value for value in plain]
-    return plain
+    found = column.type.from_arrow(values)
+    if column.type.zoned and naive_place(column) in table.column_names:
+        flags = table.column(naive_place(column)).to_pylist()
+        return [text[:26] if flag and text else text for text, flag in zip(found, flags, strict=True)]
+    return found
 
 
 def rows_of(columns: Sequence[Column], table: pa.Table) -> Iterator[Row]:
@@ -156,8 +144,8 @@ def key_texts(info: Type, table: pa.Table) -> pa.Array:
 
 
 def _key_values(column: Column, table: pa.Table) -> pa.Array:
-    if column.scalar in ("date", "datetime"):
-        return pa.array(encoded(column, table), pa.string())
+    if column.type.encodes_arrow():
+        return pa.array(encoded(column, table), pa.int64() if column.sqlite_type == "INTEGER" else pa.string())
     values = table.column(place(column))
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 

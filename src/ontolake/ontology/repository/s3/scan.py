@@ -93,7 +93,7 @@ class Scanner:
         else:
             found = self._latest(info, state, runs, names, prune, keys is not None)
         if keys is not None:
-            found = found.filter(pc.is_in(_leading(info, found), value_set=pa.array(keys, _leading_type(info))))
+            found = found.filter(pc.is_in(_leading(info, found), value_set=pa.array(keys, leading_type(info))))
         return by_row(_completed(found, wanted))
 
     def _only(self, info: Type, keys: Sequence[Any]) -> Prune:
@@ -292,15 +292,16 @@ def _completed(table: pa.Table, columns: Collection[Column]) -> pa.Table:
     return table
 
 
-def _leading_type(info: Type) -> pa.DataType:
-    return pa.int64() if info.keys[0].scalar == "int" else pa.string()
+def leading_type(info: Type) -> pa.DataType:
+    """The Arrow type of encoded first keys."""
+    return pa.int64() if info.keys[0].sqlite_type == "INTEGER" else pa.string()
 
 
 def _leading(info: Type, table: pa.Table) -> pa.Array:
     """The first keys of rows, encoded."""
     column = info.keys[0]
-    if column.scalar in ("date", "datetime"):
-        return pa.array(encoded(column, table), pa.string())
+    if column.type.encodes_arrow():
+        return pa.array(encoded(column, table), leading_type(info))
     return table.column(place(column)).combine_chunks()
 
 
@@ -316,4 +317,4 @@ def _le(one: Any, two: Any) -> bool:
         return True
 
 
-__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "relevant", "same_keys", "within"]
+__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "leading_type", "relevant", "same_keys", "within"]

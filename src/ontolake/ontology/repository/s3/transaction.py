@@ -40,6 +40,7 @@ from ontolake.ontology.repository.s3.layout import (
 from ontolake.ontology.repository.s3.merge import level_of, tidy
 from ontolake.ontology.repository.s3.moment import Moment
 from ontolake.ontology.repository.s3.rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
+from ontolake.ontology.repository.s3.scan import leading_type
 from ontolake.ontology.repository.times import now_text
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class S3Transaction:
         if info in self._declared:
             there = keys & set(encoded(info.keys[0], self._declared[info]))
         rest = [*(keys - there)]
-        kind = pa.int64() if info.keys[0].scalar == "int" else pa.string()
+        kind = leading_type(info)
         state = self._state(info) if self._repository.current_version(info) is not None else None
         found = self._repository.scanner.find(info, state, pa.array(rest, kind), rest)
         return there | set(encoded(info.keys[0], found))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from ontolake.model.codecs import json_text
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.stored import StoredType
@@ -30,11 +29,6 @@ from ontolake.ontology.repository.s3.rows import (
 )
 from ontolake.ontology.repository.s3.scan import Adapt
 
-_PYTHON: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "datetime": (str,), "date": (str,),
-    "bytes": (str,), "Decimal": (str,), "UUID": (str,),
-}  # fmt: skip
-
 
 class S3RepositoryV1(S3Repository):
     """A typed store on objects in which versions of a type lie side by side."""
@@ -48,7 +42,7 @@ class S3RepositoryV1(S3Repository):
     def physical(self, info: Type, version: int, rows: pa.Table) -> pa.Table:
         columns = (*info.keys, *info.columns)
         parts = [encoded(column, rows) for column in columns]
-        marks = [(column.stored, column.scalar or "json") for column in columns]
+        marks = [(column.stored, column.type.name) for column in columns]
         texts = [fields_text(*(item for (name, scalar), value in zip(marks, row, strict=True)
                                for item in (name, scalar, value))) for row in zip(*parts, strict=True)]
         rows = rows.append_column(_own(info, "type"), pa.array([info.name] * len(rows), pa.string()))
@@ -68,7 +62,7 @@ class S3RepositoryV1(S3Repository):
         for column in info.columns:
             default = encoded_default(column)
             parts.append([(None if default is UNSET else default) if (value := row.get(column.stored)) is None
-                          else _stored(column, value) for row in values])
+                          else column.type.from_fields(value) for row in values])
         found = table_of(info, list(zip(*parts, strict=True)))
         for column in columns:
             if found.column(place(column)).type != physical_type(column):
@@ -107,15 +101,6 @@ def _own(info: Type, name: str) -> str:
 
 def _key(column: Column, value: Any) -> Any:
     """A key, which stays the same text whatever its type was."""
-    return int(value) if column.scalar == "int" else str(value)
+    return int(value) if column.sqlite_type == "INTEGER" else str(value)
 
 
-def _stored(column: Column, value: Any) -> Any:
-    """A value out of the JSON as a column holds it; None for one that is of another type."""
-    if column.scalar is None:
-        return json_text(value)
-    if isinstance(value, bool) != (column.scalar == "bool") or not isinstance(value, _PYTHON[column.scalar]):
-        return None
-    if column.scalar == "bytes":
-        return bytes.fromhex(str(value))
-    return float(value) if column.scalar == "float" and isinstance(value, int) else value

@@ -10,7 +10,6 @@ import apsw
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.compiler.functions import DECIMAL
 from ontolake.ontology.compiler.latest import OLD, quoted
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.raw import written_twice
@@ -58,7 +57,8 @@ def discard_unchanged(db: apsw.Connection, info: TypeInfo, source: str, table: s
 
 def _compared(column: Column) -> str:
     name = f"old.{quoted(column.column)}"
-    return f"{name} COLLATE {DECIMAL}" if column.scalar == "Decimal" else name
+    collation = column.type.collation
+    return name if collation is None else f"{name} COLLATE {collation}"
 
 
 def refuse_twice(db: apsw.Connection, table: str, type_name: str, where: Mapping[str, Any], commit_id: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
@@ -160,6 +159,5 @@ def _same(info: TypeInfo, old: Row, new: Row) -> bool:
     if old == new:
         return True
     return all(
-        one == two or (column.scalar == "Decimal" and None not in (one, two) and Decimal(one) == Decimal(two))
-        for column, one, two in zip(info.columns, old, new, strict=True)
+        column.type.same(one, two) for column, one, two in zip(info.columns, old, new, strict=True)
     )

@@ -132,7 +132,7 @@ class SqliteRepositoryV1(SqliteRepository):
         keys = key_columns(info)
         parts: list[str] = []
         for column in (*info.keys, *info.columns):
-            parts += [literal(column.stored), literal(column.scalar or "json"), f"new.{quoted(column.column)}"]
+            parts += [literal(column.stored), literal(column.type.name), f"new.{quoted(column.column)}"]
         self.db.execute(
             f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, commit_id, "
             f"schema_version_id) SELECT {literal(info.name)}, {', '.join(staged_key(info, key) for key in keys)}, "
@@ -141,7 +141,7 @@ class SqliteRepositoryV1(SqliteRepository):
         return self.db.changes()
 
     def insert_one(self, info: TypeInfo, version: int) -> InsertOne:
-        columns = [(column.stored, column.scalar or "json") for column in (*info.keys, *info.columns)]
+        columns = [(column.stored, column.type.name) for column in (*info.keys, *info.columns)]
         keys, width = key_columns(info), len(info.keys)
         padding = ("",) * (len(keys) - width)
         sql = (f"INSERT INTO {info.kind}_history ({info.kind}_type, {', '.join(keys)}, fields_json, commit_id, "
@@ -200,18 +200,14 @@ def activations(repository: SqliteRepository, kind: Kind, name: str) -> Mapping[
     return found
 
 
-_STORED: dict[str, Any] = {"str": str, "int": int, "bool": int, "bytes": bytes}
-"""What SQLite gives for fields that nothing is done to, or that take whatever is there."""
-
-
 def _of_their_types(shown: Sequence[TypeInfo], rows: Iterator[Row]) -> Iterator[Row]:
     """Rows of the past, some of which may be of older schemas: what would be misread is an error instead."""
     checks: list[tuple[int, Any, TypeInfo, Column, int]] = []
     start = 0
     for info in shown:
         commit = start + len(info.all_columns)
-        checks += [(start + n, _STORED[column.scalar], info, column, commit)
-                   for n, column in enumerate(info.all_columns) if column.scalar in _STORED]  # fmt: skip
+        checks += [(start + n, column.type.stored, info, column, commit)
+                   for n, column in enumerate(info.all_columns) if _takes_anything(column)]
         start = commit + 1
     for row in rows:
         for place, kind, info, column, commit in checks:
@@ -223,10 +219,15 @@ def _of_their_types(shown: Sequence[TypeInfo], rows: Iterator[Row]) -> Iterator[
         yield row
 
 
+def _takes_anything(column: Column) -> bool:
+    """Whether nothing is done to encoded values of a column, or the decoder takes whatever is there."""
+    return column.type.codec.decode is None or column.sqlite_type in ("INTEGER", "BLOB")
+
+
 def _key(info: TypeInfo | StoredType, key: str) -> str:
     """A key column, as the type that the field has: v1 holds all keys as text."""
-    scalar = next((column.scalar for column in info.keys if column.column == key), "str")
-    return f"CAST({key} AS INTEGER) AS {key}" if scalar == "int" else key
+    whole = any(column.column == key and column.sqlite_type == "INTEGER" for column in info.keys)
+    return f"CAST({key} AS INTEGER) AS {key}" if whole else key
 
 
 def _value(column: Column) -> str:
@@ -237,12 +238,7 @@ def _value(column: Column) -> str:
         odd = "instr(fields_json, 'NaN') OR instr(fields_json, 'Infinity')"
         return (f"nullif(CASE WHEN {odd} THEN ontolake_member(fields_json, {literal(column.stored)}) "
                 f"ELSE fields_json -> {path} END, 'null')")
-    value = f"fields_json ->> {path}"
-    if column.scalar == "bytes":
-        return f"unhex({value})"
-    if column.scalar == "float":
-        return f"CASE json_type(fields_json, {path}) WHEN 'integer' THEN CAST({value} AS REAL) ELSE {value} END"
-    return value
+    return column.type.fields_sql(f"fields_json ->> {path}", f"json_type(fields_json, {path})")
 
 
 def _filled(column: Column, value: str) -> str:

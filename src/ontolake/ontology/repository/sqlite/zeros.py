@@ -24,7 +24,7 @@ MARK = '"~negative"'
 
 def floats(info: TypeInfo | StoredType) -> list[Column]:
     """The fields that are floats, in the order of their numbers, which is the same for every class of a schema."""
-    return sorted((column for column in info.columns if column.scalar == "float"), key=lambda column: column.column)
+    return sorted((column for column in info.columns if column.sqlite_type == "REAL"), key=lambda column: column.column)
 
 
 def is_marked(db: apsw.Connection, table: str) -> bool:

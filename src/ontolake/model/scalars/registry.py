@@ -1,0 +1,108 @@
+"""The table of scalars, by name and by Python type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+from ontolake.model.errors import SchemaValidationError
+from ontolake.model.scalars.base import Scalar
+from ontolake.model.scalars.numbers import Fixed, Float, Truth, Whole
+from ontolake.model.scalars.texts import Bytes, Identifier, Json, Text
+from ontolake.model.scalars.times import Day, Moment
+
+GROUP = "ontolake.scalars"
+"""The group of entry points that are loaded when a schema has a scalar that is not registered."""
+
+JSON = Json()
+_RESERVED = ("Any", "NoneType", "blob", "json", "ref", "vector")
+_lock = Lock()
+_named: dict[str, Scalar] = {}
+_typed: dict[type, Scalar] = {}
+
+
+def register(scalar: Scalar) -> Scalar:
+    """Add a scalar to the table and return it. The same object may be registered again.
+
+    Raises `SchemaValidationError` if its name or its Python type is taken, or it cannot be what it says.
+    """
+    with _lock:
+        if _named.get(scalar.name) is scalar:
+            return scalar
+        if scalar.name in _named or scalar.name in _RESERVED or not scalar.name.isidentifier():
+            raise SchemaValidationError(f"a scalar cannot be called {scalar.name!r}",
+                                        hint="choose an identifier that no other scalar has")
+        if scalar.python in _typed:
+            taken = _typed[scalar.python].name
+            raise SchemaValidationError(f"{scalar.python.__qualname__} is the scalar {taken} already",
+                                        hint="register a type of its own, for instance a subclass")
+        if scalar.key and scalar.sqlite not in ("TEXT", "INTEGER"):
+            raise SchemaValidationError(f"the scalar {scalar.name} cannot be a key: it is stored as {scalar.sqlite}",
+                                        hint="encode it as text or an integer, or leave key = False")
+        if scalar.compare is not None and scalar.sqlite != "TEXT":
+            raise SchemaValidationError(f"the scalar {scalar.name} has an order of its own, but is stored as "
+                                        f"{scalar.sqlite}", hint="compare is for scalars that are encoded as text")
+        _named[scalar.name] = scalar
+        _typed[scalar.python] = scalar
+    return scalar
+
+
+def get(name: str | None) -> Scalar:
+    """The scalar of a name; the one of JSON columns for None and `json`.
+
+    Raises `SchemaValidationError` if there is none, after loading the entry points of the group `ontolake.scalars`.
+    """
+    if name is None or name == JSON.name:
+        return JSON
+    found = _named.get(name)
+    if found is None:
+        _load(name)
+        found = _named.get(name)
+    if found is None:
+        raise SchemaValidationError(f"the scalar {name!r} is not registered",
+                                    hint="import the module that registers it, or name the module in an entry point of "
+                                    f"the group {GROUP}")  # fmt: skip
+    return found
+
+
+def _load(name: str) -> None:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        if name not in _named:
+            point.load()
+
+
+def of(python: type) -> Scalar | None:
+    """The scalar of a Python type, or of the nearest of its bases; None if there is none."""
+    return next((_typed[base] for base in python.__mro__ if base in _typed), None)
+
+
+def of_value(value: Any) -> Scalar | None:
+    """The scalar that a Python value is of; None if there is none."""
+    return of(type(value))
+
+
+def jsonable(value: Any) -> Any:
+    """A Python value as JSON has it. Raises `ValueError` if it is not of a scalar, or cannot be stored."""
+    found = of_value(value)
+    if found is None:
+        raise ValueError(f"{value!r} is not a scalar")
+    return found.to_json(found.encode(value))
+
+
+def every() -> Iterable[Scalar]:
+    """All that are registered, in the order of registration."""
+    return tuple(_named.values())
+
+
+TEXT = register(Text())
+WHOLE = register(Whole())
+FLOAT = register(Float())
+TRUTH = register(Truth())
+MOMENT = register(Moment())
+DAY = register(Day())
+BYTES = register(Bytes())
+DECIMAL = register(Fixed())
+IDENTIFIER = register(Identifier())
