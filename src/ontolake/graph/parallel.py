@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.errors import Conflict, Invalid, NotFound
@@ -19,6 +20,7 @@ from ontolake.graph.manifest import MAIN, CommitRecord
 from ontolake.graph.parallel_splits import CommitRange, FragmentRows, condition, public_schema
 from ontolake.graph.types import GraphType
 from ontolake.history import Commit
+from ontolake.model import scalars
 from ontolake.parallel import (
     PARTS,
     Filter,
@@ -131,14 +133,16 @@ class GraphParallel:
         kind = self.kind(table, record)
         wanted = tuple(chosen(public_schema(kind, view.mode), columns, filters, table))
         told = json.dumps(kind.to_json(), separators=(",", ":"))
+        needed = scalars.carried([{"kind": "primitive", "name": field.scalar.name} for field in kind.fields
+                                  if field.scalar is not None and field.scalar is not scalars.JSON])
         if view.mode != "latest":
-            return self._commit_ranges(kind, told, view, wanted, parts)
+            return [replace(one, scalars=needed) for one in self._commit_ranges(kind, told, view, wanted, parts)]
         pin, where = record.pins[kind.key], condition(kind, filters)
         if not pin.rows:
             return []
         fragments = [(one.fragment_id, one.count_rows()) for one in self._graph._tables.at(kind, pin).get_fragments()]
         share = max(1, -(-pin.rows // parts))
-        found: list[Split] = []
+        found: list[FragmentRows] = []
         waiting: list[tuple[int, int]] = []
         for number, rows in fragments:
             if where is None and rows >= 2 * share and rows >= 2 * _LEAST:  # with a filter offsets mean other rows
@@ -151,7 +155,8 @@ class GraphParallel:
             if sum(count for _, count in waiting) >= share:
                 found.append(self._together(told, pin, wanted, where, waiting))
                 waiting = []
-        return [*found, *([self._together(told, pin, wanted, where, waiting)] if waiting else [])]
+        found += [self._together(told, pin, wanted, where, waiting)] if waiting else []
+        return [replace(one, scalars=needed) for one in found]
 
     def _together(self, told: str, pin: Any, wanted: tuple[str, ...], where: str | None,
                   some: Sequence[tuple[int, int]]) -> FragmentRows:  # fmt: skip
@@ -160,7 +165,7 @@ class GraphParallel:
 
     def _commit_ranges(
         self, kind: GraphType, told: str, view: View, wanted: tuple[str, ...], parts: int
-    ) -> Sequence[Split]:  # fmt: skip
+    ) -> Sequence[CommitRange]:  # fmt: skip
         since = view.since if view.mode == "changes" else -1
         steps = []
         before = self._at(since).pins.get(kind.key) if since >= 0 else None

@@ -15,6 +15,7 @@ from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
 from ontolake.graph.tables import Tables
 from ontolake.graph.types import GraphField, GraphType
+from ontolake.model.scalars import Scalar
 from ontolake.parallel import BATCH, Filter, Mode, past_schema, with_past
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class FragmentRows:
     rows: int
     start: int = 0
     stop: int | None = None
+    scalars: tuple[Scalar, ...] = ()
+    """Those of the type that are not the library's own."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -134,6 +137,7 @@ class CommitRange:
     mode: Mode
     columns: tuple[str, ...]
     rows: int
+    scalars: tuple[Scalar, ...] = ()
 
     def read(self) -> Iterator[pa.RecordBatch]:
         kind = GraphType.from_json(json.loads(self.kind))

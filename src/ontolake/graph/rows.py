@@ -173,7 +173,7 @@ def _converted(kind: GraphType, field: GraphField, values: list[Any], step: Call
     except (TypeError, ValueError, ArithmeticError):
         for number, value in enumerate(values):
             try:
-                step(value)
+                _ = None if value is None else step(value)
             except (TypeError, ValueError, ArithmeticError) as error:
                 if isinstance(error, binascii.Error):
                     raise RowError(kind.table, f"{value[:40]!r} is no base64", row=number, column=field.name,
@@ -228,7 +228,8 @@ def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> An
         return pa.array([None if value is None else _json(value) for value in values.to_pylist()], wanted)
     if scalar is not None and not _castable(scalar, values.type):
         raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
-    if scalar is not None and scalar.lance_by_value and not pa.types.is_null(values.type):
+    by_value = scalar is not None and not (scalar.lance_reads if _textual(values.type) else scalar.lance_casts)
+    if by_value and not pa.types.is_null(values.type):
         return array_of(kind, field, values.to_pylist())
     try:
         return values.cast(wanted)
@@ -323,7 +324,7 @@ def _numbers(values: Any) -> Any:
 
 def _limit(field: GraphField, bound: Any, kind: pa.DataType) -> pa.Scalar:
     """A bound that values of a type can be compared with, whatever number it was written as."""
-    if field.scalar is not None and field.scalar.lance_by_value:
+    if field.scalar is not None and not field.scalar.lance_casts:
         return pa.scalar(field.scalar.lance_value(bound), kind)
     if pa.types.is_decimal(kind):
         return pa.scalar(Decimal(str(bound)))

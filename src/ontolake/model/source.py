@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import keyword
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ontolake.model import scalars
 from ontolake.model.restoring import attribute
+from ontolake.model.scalars.registry import names_in
 from ontolake.model.schema import Schema
 from ontolake.model.typespec import Spec
 
@@ -42,7 +43,7 @@ class _Writer:
 
     def module(self, schemas: list[Schema]) -> str:
         names = {schema["name"] for schema in schemas}
-        for scalar in map(scalars.get, sorted(_scalars(schemas))):
+        for scalar in map(scalars.get, sorted(set(names_in(schemas)))):
             if scalar.python.__module__ != "builtins":
                 self._imports.setdefault(scalar.python.__module__, set()).add(scalar.python.__name__)
         self._taken |= names | self._imported()
@@ -141,18 +142,6 @@ class _Writer:
             return f"class {name}(TypedDict):\n{body}"
         pairs = ", ".join(f"{key!r}: {_forward(part)}" for key, part in shown.items())
         return f"{name} = TypedDict({spec['name']!r}, {{{pairs}}})\n"
-
-
-def _scalars(part: Any) -> Iterator[str]:
-    """The names of all scalars in schemas."""
-    if isinstance(part, dict):
-        if part.get("kind") == "primitive" and part["name"] not in ("NoneType", "Any"):
-            yield part["name"]
-        for one in part.values():
-            yield from _scalars(one)
-    elif isinstance(part, list):
-        for one in part:
-            yield from _scalars(one)
 
 
 def _plain(name: Any) -> bool:

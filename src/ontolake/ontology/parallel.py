@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ontolake.errors import NotFound
 from ontolake.history import Commit
+from ontolake.model import scalars
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.filters import Condition, FieldRef, Ref
 from ontolake.model.restoring import restore
+from ontolake.model.scalars import Scalar
 from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.compiler.latest import quoted
@@ -98,6 +100,8 @@ class KeyRange:
     """Decimals of which the digits are known, which the stored schema does not tell."""
     version: int | None = None
     """The schema version, if it is one of the past."""
+    scalars: tuple[Scalar, ...] = ()
+    """Those of the schema that are not the library's own."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         return (_with_digits(batch, self.digits) for batch in self._read_all())
@@ -301,7 +305,7 @@ class TypedParallel:
         digits = tuple((column.stored, *column.decimal) for column in info.all_columns if column.decimal)
         schema = known.schema if info.version is None else schema_of(info.cls)
         whole = KeyRange(self.url, self.branch, schema, schema_hash(schema), view, wanted, tuple(filters), 0,
-                         digits=digits, version=info.version)
+                         digits=digits, version=info.version, scalars=scalars.carried(schema))
         if isinstance(self.repository, SqliteRepository):
             count, cuts = self._cuts(self.repository, info, view, parts)
             edges = [None, *cuts, None]

@@ -26,6 +26,7 @@ from ontolake.ontology.repository.s3.rows import (
     concat,
     empty_table,
     key_texts,
+    physical,
     physical_type,
     place,
     places,
@@ -130,14 +131,12 @@ class FileParts(KeyRange):
 
 def in_range(info: Type, table: pa.Table, low: Any, high: Any) -> pa.Table:
     """The rows whose leading keys lie in `[low, high)`; None is no bound."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     for bound, keep in ((low, pc.greater_equal), (high, pc.less)):
         if bound is not None:
             keys = table.column(place(info.keys[0]))
-            value = info.keys[0].decode(bound) if info.keys[0].type.encodes_arrow() else bound
-            table = table.filter(keep(keys, pa.scalar(value, keys.type)))
+            table = table.filter(keep(keys, physical(info.keys[0], info.keys[0].type.to_arrow([bound]))[0]))
     return table
 
 
@@ -202,7 +201,8 @@ def object_splits(
                            sum(repository.files.statistics(file).row_group(n).num_rows for n in groups)
                            for file, groups in chosen)
                 found.append(FileParts(whole.url, whole.branch, whole.schema, whole.schema_hash, view, whole.columns,
-                                       filters, rows, low, high, whole.digits, whole.version, tuple(chosen), earlier))
+                                       filters, rows, low, high, whole.digits, whole.version, whole.scalars,
+                                       tuple(chosen), earlier))
         return found
 
 

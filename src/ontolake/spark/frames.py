@@ -34,6 +34,7 @@ from ontolake.parallel import (
 from ontolake.spark.asking import accepted, check_since
 from ontolake.spark.filtering import Given, condition, decoded, encoded
 from ontolake.spark.native import is_new, native_frame, one_machine
+from ontolake.spark.options import scalar_names
 from ontolake.spark.starting import register
 from ontolake.spark.types import named, quoted, spark_schema
 
@@ -90,6 +91,8 @@ def _by_python(
     reader = spark.read.format("ontolake").schema(pruned).option("url", store.url).option("table", name)
     reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts or 0).option(
         "filters", filters)
+    if scalar_names():
+        reader = reader.option("scalars", scalar_names())
     if view.mode == "changes":
         reader = reader.option("since", view.since)
     return (reader if branch is None else reader.option("branch", branch)).load()

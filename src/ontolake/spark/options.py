@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ontolake.errors import Invalid
+from ontolake.model import scalars
+from ontolake.model.scalars.registry import known
 from ontolake.parallel import MODES, Mode, Parallel, open_parallel
 
-_EVERY = ("url", "table", "branch", "models")
+_EVERY = ("url", "table", "branch", "models", "scalars")
 READ = (*_EVERY, "as_of", "mode", "since", "parts", "filters")
 WRITE = _EVERY
 FOLLOW = (*_EVERY, "mode", "since", "parts", "filters", "max_commits", "max_rows")
 SINK = (*_EVERY, "stream")
 OPTIONS = tuple(dict.fromkeys((*READ, *FOLLOW, *SINK)))
 _SPARKS = {"path", "checkpointlocation"}
+
+
+def scalar_names() -> str:
+    """The registered scalars that are not the library's own, as the text of an option: `module:Class`, with commas."""
+    return ",".join(f"{type(one).__module__}:{type(one).__qualname__}" for one in scalars.others())
+
+
+def register_named(names: str) -> None:
+    """Register the scalars of an option. Raises `Invalid` for one that cannot be imported."""
+    for name in filter(None, names.split(",")):
+        try:
+            known(pkgutil.resolve_name(name))
+        except (ImportError, AttributeError, ValueError) as error:
+            raise Invalid(f"the scalar {name!r} cannot be imported where Spark works: {error}",
+                          hint="install its module there, or hand it over with spark.addArtifact or addPyFile"
+                          ) from None  # fmt: skip
 
 
 class Options:
@@ -27,6 +46,7 @@ class Options:
                           hint="CREATE TEMPORARY VIEW … USING ontolake OPTIONS (…) keeps them")
         self._given.setdefault("table", self._given.get("path", ""))
         self.only(OPTIONS, 'format("ontolake")')
+        register_named(self._given.get("scalars", ""))
         self.url = self._given.get("url", "")
         self.table = self._given["table"]
         if not self.url or not self.table:

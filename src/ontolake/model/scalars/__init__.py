@@ -5,6 +5,9 @@ ours; `registry` has the table. Nothing else in the library knows a scalar by it
 """
 
 from ontolake.model.scalars.base import UNFIT, Codec, Digits, Scalar
-from ontolake.model.scalars.registry import JSON, every, get, jsonable, of, of_value, register
+from ontolake.model.scalars.registry import JSON, carried, every, get, jsonable, of, of_value, others, register
 
-__all__ = ["JSON", "UNFIT", "Codec", "Digits", "Scalar", "every", "get", "jsonable", "of", "of_value", "register"]
+__all__ = [
+    "JSON", "UNFIT", "Codec", "Digits", "Scalar", "carried", "every", "get", "jsonable", "of", "of_value", "others",
+    "register",
+]  # fmt: skip

@@ -56,7 +56,8 @@ def json_text(value: Any) -> str:
 class Scalar:
     """One scalar type. Register an instance with `ontolake.model.scalars.register` before opening a store that has it.
 
-    The Python type must be one that pydantic can validate, and its values must be hashable.
+    The Python type must be one that pydantic can validate, and its values must be hashable. Subclasses take no
+    arguments: an instance is pickled as its class.
     """
 
     # what it is
@@ -116,6 +117,12 @@ class Scalar:
 
     def __repr__(self) -> str:
         return f"<scalar {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Whoever unpickles a scalar has it registered: work for other processes carries the scalars that it needs."""
+        from ontolake.model.scalars.registry import known
+
+        return known, (type(self),)
 
     # Python values and encoded values
     def encode(self, value: Any) -> Any:
@@ -269,9 +276,8 @@ class Scalar:
 
     def spark_parse(self, text: Expression, digits: Digits) -> tuple[Expression, Expression]:
         """The same from text. What Spark does not refuse, the store checks when it loads."""
-        from pyspark.sql import functions as F
-
-        return text.try_cast(self.spark_type(digits)), F.lit(True)
+        value = text.try_cast(self.spark_type(digits))
+        return value, value.isNotNull()
 
     def spark_literal(self, value: Any) -> Any:
         """A Python value that Spark makes a literal of."""
@@ -286,8 +292,10 @@ class Scalar:
     """The Python types that values must have; nothing if Arrow may tell."""
     lance_form: re.Pattern[str] | None = None
     """What text must look like that stands for a value."""
-    lance_by_value: bool = True
-    """Whether Arrow columns of other types than `lance_type` go through `lance_value`; else Arrow casts them."""
+    lance_casts: bool = False
+    """Whether Arrow casts columns of other types to `lance_type`; else their values go through `lance_value`."""
+    lance_reads: bool = False
+    """Whether that cast also reads text."""
 
     def lance_type(self) -> pa.DataType:
         """The type of columns of a graph."""

@@ -46,7 +46,7 @@ def _value(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-class Whole(Scalar):
+class IntScalar(Scalar):
     name, python, codec = "int", int, Codec(encode_int, None, frozenset({int}))
     wanted = "is not a whole number of 64 bits"
     sqlite, spark = "INTEGER", "bigint"
@@ -56,7 +56,7 @@ class Whole(Scalar):
     widens = ("float",)
     filter_types = (int,)
     lance_exact = (int,)
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def parse(self, text: str) -> Any:
         return int(text)
@@ -104,7 +104,7 @@ class Whole(Scalar):
         return sql_literal(value)
 
 
-class Float(Scalar):
+class FloatScalar(Scalar):
     name, python, codec = "float", float, Codec(encode_float, float, frozenset({float}))
     wanted = "is not a number"
     sqlite, spark = "REAL", "double"
@@ -113,7 +113,7 @@ class Float(Scalar):
     sums = "number"
     filter_types = (int, float)
     lance_exact = (float,)
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def measured(self, op: str, value: Any) -> Any:
         return float(value)
@@ -195,7 +195,7 @@ class Float(Scalar):
         return sql_literal(value)
 
 
-class Truth(Scalar):
+class BoolScalar(Scalar):
     name, python, codec = "bool", bool, Codec(None, bool, frozenset({bool}))
     wanted = "is not true or false"
     sqlite, spark = "INTEGER", "boolean"
@@ -205,7 +205,7 @@ class Truth(Scalar):
     filter_types = (bool,)
     lance_exact = (bool,)
 
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     @property
     def stored(self) -> tuple[type, ...]:
@@ -280,7 +280,7 @@ def _compare(left: str, right: str) -> int:
     return (one > two) - (one < two)
 
 
-class Fixed(Scalar):
+class DecimalScalar(Scalar):
     name, python, codec = "Decimal", Decimal, Codec(encode_decimal, Decimal, frozenset({Decimal}))
     wanted = "is not a decimal number"
     numeric = fixed_point = True
@@ -289,7 +289,7 @@ class Fixed(Scalar):
     compares_with = ("int",)
     filter_types = (Decimal, int)
     lance_form = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def comparand(self, value: Any) -> Any:
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else UNFIT

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Any
 
 from ontolake.model.errors import SchemaValidationError
 from ontolake.model.scalars.base import Scalar
-from ontolake.model.scalars.numbers import Fixed, Float, Truth, Whole
-from ontolake.model.scalars.texts import Bytes, Identifier, Json, Text
-from ontolake.model.scalars.times import Day, Moment
+from ontolake.model.scalars.numbers import BoolScalar, DecimalScalar, FloatScalar, IntScalar
+from ontolake.model.scalars.texts import BytesScalar, JsonScalar, StrScalar, UuidScalar
+from ontolake.model.scalars.times import DateScalar, DatetimeScalar, TimedeltaScalar, TimeScalar
 
 GROUP = "ontolake.scalars"
 """The group of entry points that are loaded when a schema has a scalar that is not registered."""
 
-JSON = Json()
+JSON = JsonScalar()
 _RESERVED = ("Any", "NoneType", "blob", "json", "ref", "vector")
 _lock = Lock()
 _named: dict[str, Scalar] = {}
@@ -46,6 +46,36 @@ def register(scalar: Scalar) -> Scalar:
         _named[scalar.name] = scalar
         _typed[scalar.python] = scalar
     return scalar
+
+
+def known(kind: type[Scalar]) -> Scalar:
+    """The registered scalar of a class, registered now if it is not yet."""
+    found = _named.get(kind.name) if kind.name != JSON.name else JSON
+    return found if type(found) is kind else register(kind())
+
+
+def others() -> tuple[Scalar, ...]:
+    """Those that are not the library's own: other processes have to be told of them."""
+    own = __name__.partition(".")[0]
+    return tuple(one for one in every() if type(one).__module__.partition(".")[0] != own)
+
+
+def carried(part: Any) -> tuple[Scalar, ...]:
+    """Those of them that are in a schema or a part of one: work for other processes takes them along."""
+    names = set(names_in(part))
+    return tuple(one for one in others() if one.name in names)
+
+
+def names_in(part: Any) -> Iterator[str]:
+    """The names of all scalars in a schema or a part of one."""
+    if isinstance(part, dict):
+        if part.get("kind") == "primitive" and part["name"] not in ("NoneType", "Any"):
+            yield part["name"]
+        for one in part.values():
+            yield from names_in(one)
+    elif isinstance(part, list):
+        for one in part:
+            yield from names_in(one)
 
 
 def get(name: str | None) -> Scalar:
@@ -97,12 +127,6 @@ def every() -> Iterable[Scalar]:
     return tuple(_named.values())
 
 
-TEXT = register(Text())
-WHOLE = register(Whole())
-FLOAT = register(Float())
-TRUTH = register(Truth())
-MOMENT = register(Moment())
-DAY = register(Day())
-BYTES = register(Bytes())
-DECIMAL = register(Fixed())
-IDENTIFIER = register(Identifier())
+for _one in (StrScalar(), IntScalar(), FloatScalar(), BoolScalar(), DatetimeScalar(), DateScalar(), TimeScalar(),
+             TimedeltaScalar(), BytesScalar(), DecimalScalar(), UuidScalar()):  # fmt: skip
+    register(_one)

@@ -27,14 +27,14 @@ def plain_text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-class Text(Scalar):
+class StrScalar(Scalar):
     name, python, codec = "str", str, Codec(None, None, frozenset({str}))
     wanted = "is not text"
     key = textual = sized = prunes = ranged = planned = arrow_checked = True
     json_sort = "text"
     filter_types = (str,)
     lance_exact = (str,)
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def json_writer(self) -> Callable[[Any], str]:
         return dump
@@ -69,13 +69,13 @@ WHOLE = ("byte", "short", "integer", "long")
 """What Spark calls its whole numbers."""
 
 
-class Bytes(Scalar):
+class BytesScalar(Scalar):
     name, python, codec = "bytes", bytes, Codec(None, None, frozenset({bytes}))
     wanted = "is not base64"
     sqlite = "BLOB"
     sized = arrow_checked = True
     spark = "binary"
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def to_json(self, value: Any) -> Any:
         return base64.b64encode(value).decode()
@@ -121,12 +121,12 @@ class Bytes(Scalar):
         return sql_literal(value)
 
 
-class Identifier(Scalar):
+class UuidScalar(Scalar):
     name, python, codec = "UUID", UUID, Codec(str, UUID, frozenset({UUID}))
     wanted = "is not a UUID"
     key = True
     lance_form = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def comparand(self, value: Any) -> Any:
         return str(UUID(value)) if isinstance(value, str) else UNFIT
@@ -158,12 +158,12 @@ class Identifier(Scalar):
         return sql_literal(value)
 
 
-class Json(Scalar):
+class JsonScalar(Scalar):
     """What a column holds whose values are of no one scalar. Fields have codecs of their own, made of their types."""
 
     name, python, codec = "json", object, Codec(json_text, json.loads, None)
     wanted = "is not JSON"
-    lance_by_value = False
+    lance_casts = lance_reads = True
 
     def to_json(self, value: Any) -> Any:
         return json.loads(value)

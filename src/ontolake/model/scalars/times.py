@@ -96,21 +96,27 @@ def _within_years(values: Any) -> bool:
 
 
 class _Temporal(Scalar):
-    lance_by_value = False
-
     def spark_literal(self, value: Any) -> Any:
         return value
 
     def lance_value(self, value: Any) -> Any:
         return self.parse(value) if isinstance(value, str) else value
 
+    def _exact(self, value: Any) -> Any:
+        """The same where Arrow would take numbers."""
+        found = _Temporal.lance_value(self, value)
+        if not isinstance(found, self.python):
+            raise ValueError(f"{value!r} is not of the type {self.name}")
+        return found
 
-class Moment(_Temporal):
+
+class DatetimeScalar(_Temporal):
     name, python, codec = "datetime", datetime, Codec(encode_datetime, datetime.fromisoformat, frozenset({datetime}))
     wanted = "is not a moment such as 2024-01-31T12:00:00Z"
     spark = "timestamp"
     key = zoned = statistics = ranged = planned = arrow_checked = True
     filter_types = (datetime,)
+    lance_casts = lance_reads = True
 
     def json_writer(self) -> Callable[[Any], str]:
         return dump
@@ -173,12 +179,13 @@ class Moment(_Temporal):
         return f"timestamp '{moment.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
 
 
-class Day(_Temporal):
+class DateScalar(_Temporal):
     name, python, codec = "date", date, Codec(date.isoformat, date.fromisoformat, frozenset({date}))
     wanted = "is not a date such as 2024-01-31"
     spark = "date"
     key = statistics = ranged = planned = arrow_checked = True
     filter_types = (date,)
+    lance_casts = lance_reads = True
 
     def json_writer(self) -> Callable[[Any], str]:
         return dump
@@ -221,12 +228,13 @@ class Day(_Temporal):
         return f"date '{value.isoformat()}'"
 
 
-class Clock(_Temporal):
+class TimeScalar(_Temporal):
     """Times of day without a zone: text with microseconds in SQLite, `time64[us]` in Arrow, text in Spark."""
 
     name, python, codec = "time", time, Codec(encode_time, time.fromisoformat, frozenset({time}))
     wanted = "is not a time of day such as 12:30:00"
     arrow_checked = True
+    lance_casts = True
 
     def json_writer(self) -> Callable[[Any], str]:
         return dump
@@ -241,8 +249,12 @@ class Clock(_Temporal):
 
     def to_arrow(self, values: Sequence[Any], digits: Digits = None) -> pa.Array:
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        return pa.array(values, pa.string()).cast(pa.time64("us"))
+        # Arrow has no cast from text, but one from moments.
+        texts = pc.binary_join_element_wise(pa.scalar("1970-01-01T", pa.string()), pa.array(values, pa.string()),
+                                            pa.scalar("", pa.string()))
+        return texts.cast(pa.timestamp("us")).cast(pa.time64("us"))
 
     def from_arrow(self, values: Any) -> list[Any]:
         import pyarrow as pa
@@ -272,6 +284,9 @@ class Clock(_Temporal):
     def spark_literal(self, value: Any) -> Any:
         return encode_time(value)
 
+    def lance_value(self, value: Any) -> Any:
+        return self._exact(value)
+
     def lance_json(self, value: Any) -> Any:
         return value.isoformat()
 
@@ -279,7 +294,7 @@ class Clock(_Temporal):
         return f"arrow_cast('{encode_time(value)}', 'Time64(Microsecond)')"
 
 
-class Duration(_Temporal):
+class TimedeltaScalar(_Temporal):
     """Durations: microseconds in SQLite and Parquet, `duration[us]` in Arrow and Lance, ISO 8601 in JSON."""
 
     name, python = "timedelta", timedelta
@@ -290,6 +305,7 @@ class Duration(_Temporal):
     sums = "value"
     statistics = prunes = arrow_checked = True
     filter_types = (timedelta,)
+    lance_casts = True
 
     def parse(self, text: str) -> Any:
         return parse_duration(text)
@@ -331,6 +347,9 @@ class Duration(_Temporal):
                                    F.coalesce(seconds, zero.cast("decimal(18, 6)")))
         value = F.when(plain.startswith("-"), -found).otherwise(found)
         return value, plain.rlike(_DURATION) & plain.rlike(r"\d")
+
+    def lance_value(self, value: Any) -> Any:
+        return self._exact(value)
 
     def lance_json(self, value: Any) -> Any:
         return duration_text(encode_timedelta(value))

@@ -163,13 +163,15 @@ class Files:
             at = self._opened(file).schema_arrow.names.index(place(info.keys[0]))
             stats = [meta.row_group(n).column(at).statistics for n in range(meta.num_row_groups)]
             known = all(one is not None and one.has_min_max for one in stats)
-            encode = info.keys[0].codec.encode if info.keys[0].type.encodes_arrow() else None
-            if not known or info.keys[0].type.zoned:
+            scalar = info.keys[0].type
+            if not known or scalar.zoned:
                 found = Ranges([], [])
-            elif encode is None:
+            elif not scalar.encodes_arrow():
                 found = Ranges([one.min for one in stats], [one.max for one in stats])
             else:
-                found = Ranges([encode(one.min) for one in stats], [encode(one.max) for one in stats])
+                kind = scalar.physical_type()
+                found = Ranges(scalar.from_arrow(pa.array([one.min for one in stats], kind)),
+                               scalar.from_arrow(pa.array([one.max for one in stats], kind)))
             self._keep((file.path, "ranges"), found, 200 * len(stats))
         return found
 

@@ -63,7 +63,7 @@ def table_of(info: Type, rows: Collection[Row]) -> pa.Table:
     parts: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     found: dict[str, pa.Array] = {}
     for column, values in zip(columns, parts, strict=True):
-        found[place(column)] = _physical(column, column.type.to_arrow(values))
+        found[place(column)] = physical(column, column.type.to_arrow(values))
         if column.type.zoned and any(value is not None and len(value) < _ZONED for value in values):
             found[naive_place(column)] = pa.array([value is not None and len(value) < _ZONED for value in values],
                                                   pa.bool_())
@@ -79,12 +79,13 @@ def declared_table(info: Type, rows: Collection[Row]) -> pa.Table:
                 found[place(column)] = pc.assume_timezone(values, "UTC")
                 found[naive_place(column)] = values.is_valid()
             else:
-                found[place(column)] = _physical(column, values)
+                found[place(column)] = physical(column, values)
         return pa.table(found)
     return table_of(info, rows)
 
 
-def _physical(column: Column, values: Any) -> Any:
+def physical(column: Column, values: Any) -> Any:
+    """Arrow values of a column as files hold them."""
     wanted = column.type.physical_type()
     return values if values.type == wanted else values.cast(wanted)
 
