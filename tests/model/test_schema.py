@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Literal, Optional, TypedDict, Union
 from uuid import UUID, uuid4
@@ -70,6 +70,8 @@ STORED = [
     (Level, "typed", "INTEGER", "INT64", pa.int64()),
     (Literal["a", "b"], "typed", "TEXT", "UTF8", pa.string()),
     (Literal[1, 2], "typed", "INTEGER", "INT64", pa.int64()),
+    (time, "typed", "TEXT", "TIME(us)", pa.time64("us")),
+    (timedelta | None, "typed", "INTEGER", "INT64", pa.duration("us")),
     (Optional[str], "typed", "TEXT", "UTF8", pa.string()),  # noqa: UP045
     (int | None, "typed", "INTEGER", "INT64", pa.int64()),
     (Colour | None, "typed", "TEXT", "UTF8", pa.string()),
@@ -106,7 +108,7 @@ def test_a_type_within_itself_is_a_ref() -> None:
     assert build_type_spec(Tree)["fields"]["children"]["item"] == {"kind": "ref", "name": "Tree"}
 
 
-@pytest.mark.parametrize("annotation", [object(), timedelta, complex])
+@pytest.mark.parametrize("annotation", [object(), range, complex])
 def test_a_type_that_cannot_be_stored_is_refused(annotation: Any) -> None:
     with pytest.raises(SchemaValidationError, match="cannot be stored"):
         build_type_spec(annotation)

@@ -192,7 +192,7 @@ class Scalar:
     # layouts that hold fields as JSON (v1)
     def to_fields(self, value: Any) -> str:
         """An encoded value as the JSON of a row has it."""
-        return json_text(value)
+        return _canonical.encode(value)
 
     def from_fields(self, value: Any) -> Any:
         """What the JSON of a row has as an encoded value; None for a value of another type."""
