@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lance.optimize import Compaction
 
 from ontolake.errors import Invalid
-from ontolake.graph import ExpectedVersionMismatch, Graph, MergeConflictError, background, indexes, upkeep
+from ontolake.graph import ExpectedVersionMismatch, Graph, MergeConflictError, indexes, upkeep
 from ontolake.graph.tiers import FRAGMENT_ROWS, rows_to_merge
 from ontolake.graph.together import Turns
 
@@ -89,10 +89,8 @@ def test_closing_ends_it_and_nonsense_is_refused(graph: Graph) -> None:
 @pytest.fixture
 def low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thresholds at which few rows go through everything that upkeep does."""
-    for module in (indexes, background, upkeep):
-        monkeypatch.setattr(module, "INDEX_ROWS", 8)
+    monkeypatch.setattr(indexes, "INDEX_ROWS", 8)
     monkeypatch.setattr(upkeep, "SEGMENT_ROWS", 6)
-    monkeypatch.setattr(background, "SEGMENT_ROWS", 6)
 
 
 def answers(graph: Graph, branch: str) -> dict[str, Any]:

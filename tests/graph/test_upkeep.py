@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lowered import lower
 from marking import slow_after
 
-from ontolake.graph import Graph, Hop, Vector, finding, indexes, known, manifest, tables, tiers
+from ontolake.graph import Graph, Hop, Vector
 from ontolake.model import Entity, Field, Relation
 
 WORDS = ("ash", "oak", "elm")
@@ -28,12 +29,7 @@ class Cites(Relation[Note, Note]):
 
 @pytest.fixture(autouse=True)
 def low_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "INDEX_ROWS", 3)
-    monkeypatch.setattr(manifest, "COMPACT_AFTER", 3)
-    monkeypatch.setattr(tables, "FEW_KEYS", 3)
-    monkeypatch.setattr(finding, "_FIRST", 1)
-    monkeypatch.setattr(known, "READ_ROWS", 4)
-    monkeypatch.setattr(tiers, "FEW", 1)
+    lower(monkeypatch, "graph")
 
 
 def answers(graph: Graph, since: str) -> dict[str, Any]:

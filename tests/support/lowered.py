@@ -1,4 +1,4 @@
-"""Thresholds of SQL tables, the engine and the page seam, so low that few rows and pages go through all of them."""
+"""Thresholds of graphs, SQL tables, the engine and the page seam, so low that few rows and pages pass all of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLAC
 """Pages fetched ahead, places in trees that are remembered, pages that are kept."""
 STORAGE = {"index.PART_ENTRIES": 4, "index.MERGE_RATIO": 2, "maintenance._LAYER_PAGES": 3}
 """Entries of a part of an index, how runs grow, pages of a layer."""
+GRAPH = {
+    "tiers.FRAGMENT_ROWS": 6, "tiers.FEW": 1, "staging.STEP_ROWS": 12, "staging.STAGED_ROWS": 4,
+    "indexes.INDEX_ROWS": 3, "indexes.PARTITION_ROWS": 4, "upkeep.SEGMENT_ROWS": 4, "upkeep.AT_ONCE_ROWS": 5,
+    "background.EVERY": 2, "background._MANIFEST_FRAGMENTS": 2, "manifest.COMPACT_AFTER": 3, "tables.FEW_KEYS": 3,
+    "tables._BATCH": 4, "tables._CACHED": 4, "finding._FIRST": 1, "finding.KEPT_BYTES": 4096, "finding._KEPT": 1,
+    "known.READ_ROWS": 4, "known._FIRST": 1, "known.SINGLE_ROWS": 32, "known.KEPT_ROWS": 16, "known._KEPT_LINES": 3,
+    "differ._CHUNK": 2,
+}  # fmt: skip
+"""Rows of files and parts of indexes, fragments before upkeep, keys that are looked up and kept, rows of a batch."""
 KNOBS = {"index_every": 3, "index_bytes": 20_000, "compact_bytes": 40_000, "batch_read_max": 3, "cached_parts": 2,
          "cache_bytes": 20_000, "gc_grace_ms": 0, "maintenance": "inline"}  # fmt: skip
 """The same by options of `open_storage`: when a tail is indexed and compacted, what is read and kept at once."""
@@ -26,7 +35,7 @@ KNOBS = {"index_every": 3, "index_bytes": 20_000, "compact_bytes": 40_000, "batc
 def lower(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Set the thresholds of these packages low until the test ends."""
     for package in packages:
-        for name, value in {"sql": SQL, "engine": ENGINE, "storage": STORAGE}[package].items():
+        for name, value in {"graph": GRAPH, "sql": SQL, "engine": ENGINE, "storage": STORAGE}[package].items():
             module, _, constant = name.rpartition(".")
             found = import_module(f"ontolake.{package}.{module}")
             assert getattr(found, constant) > value, f"{package}.{name} is not lowered"

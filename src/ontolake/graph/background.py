@@ -13,9 +13,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ontolake import faults
-from ontolake.graph.indexes import INDEX_ROWS
+from ontolake.graph import indexes, upkeep
 from ontolake.graph.manifest import Pin, State
-from ontolake.graph.upkeep import SEGMENT_ROWS, Upkeep
+from ontolake.graph.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 class Background:
     """The thread of one open graph, started when there is something to do."""
 
-    def __init__(self, graph: Graph, every: int = EVERY) -> None:
+    def __init__(self, graph: Graph, every: int | None = None) -> None:
         self._graph = graph
-        self._every = every
+        self._every = every if every is not None else EVERY
         self._tended: dict[tuple[str, str | None], tuple[int, int]] = {}
         """Fragments and rows of tables by key and line, when they were tended last."""
         self._due: dict[str, None] = {}
@@ -61,7 +61,7 @@ class Background:
             pin = state.pins.get(key)
             if pin is not None and pin.branch == state.line:
                 fragments, rows = self._tended.get((key, pin.branch), (0, 0))
-                step = SEGMENT_ROWS if rows >= INDEX_ROWS else INDEX_ROWS
+                step = upkeep.SEGMENT_ROWS if rows >= indexes.INDEX_ROWS else indexes.INDEX_ROWS
                 if self._count(state, key, pin) >= fragments + self._every or pin.rows >= rows + step:
                     return True
         return _pieces(state.dataset) > _MANIFEST_FRAGMENTS

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.graph import tables
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError, reading
 from ontolake.graph.keys import KeySet, are_distinct, contains, repeated
 from ontolake.graph.manifest import Pin
 from ontolake.graph.rows import key_at
-from ontolake.graph.tables import FEW_KEYS, Change, Tables, having
+from ontolake.graph.tables import Change, Tables, having
 from ontolake.graph.types import LEFT, RIGHT, GraphType
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Checker:
         dataset = self._dataset(node.key)
         if dataset is not None:
             given = pa.chunked_array([chunk for column in ends for chunk in column.chunks], ends[0].type)
-            if len(given) <= FEW_KEYS:
+            if len(given) <= tables.FEW_KEYS:
                 wanted = pc.unique(given)
                 if parts:
                     wanted = wanted.filter(pa.array(~KeySet(parts).has(wanted)))

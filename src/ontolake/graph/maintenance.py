@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
+from ontolake.graph import tiers
 from ontolake.graph.errors import (
     DamagedGraphError,
     ExpectedVersionMismatch,
@@ -21,7 +22,6 @@ from ontolake.graph.indexes import check_index, make_index, masked, missing_inde
 from ontolake.graph.lineage import Lineage, first_parents
 from ontolake.graph.manifest import MAIN, CommitRecord, Pin, State
 from ontolake.graph.sidecars import QUARANTINE
-from ontolake.graph.tiers import FRAGMENT_ROWS
 from ontolake.graph.transactions import UPKEEP
 from ontolake.graph.types import GraphType, resolve_table
 from ontolake.history import Damage, Garbage
@@ -50,11 +50,13 @@ Compacting = Callable[["LanceDataset"], None]
 
 def compact_here(dataset: LanceDataset) -> None:
     """Let Lance do it in this process."""
-    dataset.optimize.compact_files(**COMPACTION)
+    dataset.optimize.compact_files(**compaction())
 
 
-COMPACTION: Mapping[str, Any] = {"materialize_deletions": True, "materialize_deletions_threshold": 0.0,
-                                 "target_rows_per_fragment": FRAGMENT_ROWS}  # fmt: skip
+def compaction() -> dict[str, Any]:
+    """The options of Lance for a compaction that leaves full files and no deleted rows."""
+    return {"materialize_deletions": True, "materialize_deletions_threshold": 0.0,
+            "target_rows_per_fragment": tiers.FRAGMENT_ROWS}  # fmt: skip
 
 
 def optimize(
@@ -153,9 +155,9 @@ def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, 
             rework_one(graph, state, key, act, UPKEEP, "index", actor)
             return
         except (ExpectedVersionMismatch, PublishContendedError):
-            if attempt == TRIES - 1:
-                raise
             time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
+    raise PublishContendedError(f"branch {branch!r} is too busy: others moved the table while it was indexed",
+                                hint="no row was changed; try again")  # fmt: skip
 
 
 def rework_one(

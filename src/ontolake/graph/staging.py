@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ontolake.graph import tiers
 from ontolake.graph.manifest import Pin
 from ontolake.graph.place import Place
-from ontolake.graph.tiers import FRAGMENT_ROWS
 from ontolake.graph.together import begin, in_order
 from ontolake.graph.types import GraphType
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-STEP_ROWS = 2 * FRAGMENT_ROWS
+STEP_ROWS = 2 * tiers.FRAGMENT_ROWS
 """Rows that are written in one go, beside others; their files are made durable while the next ones are written."""
 STAGED_ROWS = 50_000
 """Rows from which on writing and checking overlap."""
@@ -41,7 +41,7 @@ def append(place: Place, base: LanceDataset, rows: pa.Table, told: Told | None =
 
     def write(start: int) -> Any:
         return write_fragments(rows.slice(start, STEP_ROWS), base, mode="append", storage_options=place.options,
-                               max_rows_per_file=FRAGMENT_ROWS)
+                               max_rows_per_file=tiers.FRAGMENT_ROWS)
 
     fragments: list[Any] = []
     for written in in_order([partial(write, start) for start in range(0, rows.num_rows, STEP_ROWS)]):

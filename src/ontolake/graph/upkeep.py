@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ontolake.graph.indexes import INDEX_ROWS, wanted_indexes
+from ontolake.graph import indexes
+from ontolake.graph.indexes import wanted_indexes
 from ontolake.graph.manifest import Pin
 from ontolake.graph.tables import Tables
 from ontolake.graph.tiers import rows_to_merge
@@ -80,7 +81,7 @@ def _build(dataset: LanceDataset, kind: GraphType, rows: int) -> list[Any]:
         index = there.get(name)
         if index is not None and "BTree" not in index.type_url:
             continue  # an index of another kind has the name
-        covered, least = (_covered(index), SEGMENT_ROWS) if index is not None else (set(), INDEX_ROWS)
+        covered, least = (_covered(index), SEGMENT_ROWS) if index is not None else (set(), indexes.INDEX_ROWS)
         missing = [id for id, size in fragments.items() if id not in covered and size >= least]
         if missing:
             found.append(dataset.create_index_uncommitted(column, "BTREE", name=name, replace=True,

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.errors import Conflict, Invalid
+from ontolake.graph import staging
 from ontolake.graph.arguments import check_flag, check_text
 from ontolake.graph.constraints import Checker
 from ontolake.graph.errors import (
@@ -31,7 +32,7 @@ from ontolake.graph.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
 from ontolake.graph.recovery import Recoverer
 from ontolake.graph.rows import array_of, column_of, key_at, refuse_duplicates, to_table
 from ontolake.graph.sidecars import Sidecar, Sidecars, TableMove
-from ontolake.graph.staging import STAGED_ROWS, Staged
+from ontolake.graph.staging import Staged
 from ontolake.graph.tables import Change, Tables
 from ontolake.graph.together import Turns, together
 from ontolake.graph.types import GraphType, declared, resolve_table
@@ -229,7 +230,7 @@ class Transaction:
         """Begin to write many rows that are all new, if they are fit for it, while they are checked."""
         pin = self._state.pins[kind.key]
         pending.discard()
-        if (rows.num_rows >= STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
+        if (rows.num_rows >= staging.STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
                 and pin.branch == self._state.line):  # fmt: skip
             pending.staged = Staged(self._tables, kind, pin, rows)
 

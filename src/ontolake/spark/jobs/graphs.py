@@ -11,7 +11,7 @@ from ontolake.faults import reach
 from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
 from ontolake.graph.indexes import wanted_indexes
-from ontolake.graph.maintenance import COMPACTION, optimize, rework_one, worth_it
+from ontolake.graph.maintenance import compaction, optimize, rework_one, worth_it
 from ontolake.graph.place import Place
 from ontolake.graph.snapshot import TableView
 from ontolake.graph.transactions import UPKEEP
@@ -99,7 +99,7 @@ def _plan(dataset: LanceDataset) -> list[Any]:
     """The fragments that Lance would make into fewer, a task each."""
     from lance.optimize import Compaction as Plan
 
-    settings: Any = dict(COMPACTION)
+    settings: Any = compaction()
     plan: Any = Plan.plan(dataset, settings)
     return list(plan.tasks)
 
