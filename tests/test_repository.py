@@ -109,3 +109,14 @@ def test_the_core_needs_no_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"imported: {done.stderr}"
+
+
+@pytest.mark.slow
+def test_imports_point_one_way() -> None:
+    """The contracts of pyproject.toml, which `make lint` checks too."""
+    assert "lint-imports" in (ROOT / "Makefile").read_text()
+    program = Path(sys.executable).with_name("lint-imports")
+    source = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([program, "--no-logo", "--no-cache"], cwd=ROOT, env=source, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

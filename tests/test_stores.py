@@ -134,6 +134,19 @@ def test_nothing_is_created(name: str, write: bool, tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("url", [Path("shop.db"), None, 3, "", "ftp://host/shop", "shop"])
+def test_what_is_no_url_is_refused(url: Any) -> None:
+    with pytest.raises(Invalid):
+        ontolake.open(url)
+
+
+@pytest.mark.parametrize("make", [lambda at: typed(f"{at}/shop.db"), lambda at: typed(f"{at}/shop/"),
+                                  lambda at: sql(f"{at}/shop.db")])  # fmt: skip
+def test_a_branch_where_there_can_be_none_is_refused(make: Callable[[Path], str], tmp_path: Path) -> None:
+    with pytest.raises(OntolakeError, match="branch"):
+        ontolake.open(make(tmp_path), branch="try")
+
+
 def test_the_stamp_counts_and_not_the_name(tmp_path: Path) -> None:
     """A page file under the URL of a native one and the other way round, a directory without its slash."""
     typed(f"file://{tmp_path}/pages.db")

@@ -205,7 +205,7 @@ def locate(url: str) -> Site:
 
     A directory is taken for one whether or not its name ends in a slash.
     """
-    if url and "://" not in url and Path(url).is_dir():
+    if isinstance(url, str) and url and "://" not in url and Path(url).is_dir():
         url = f"{url.rstrip('/')}/"
     location, stamp = urls.parse(url), urls.detect(url)
     if stamp is None:

@@ -352,13 +352,6 @@ class TypedParallel:
         return self._publish({self.info(name): _Staged(self.info(name), some) for name, some in by_table.items()},
                              metadata, expected)
 
-    def publish_tables(
-        self, tables: Mapping[str, pa.Table], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
-    ) -> Published:  # fmt: skip
-        """`publish` for rows that are at hand. Raises `SchemaValidationError` if a key is there twice."""
-        return self._publish({self.info(name): _Staged(self.info(name), (), table) for name, table in tables.items()},
-                             metadata, expected)
-
     def _publish(
         self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any] | None, expected: int | None
     ) -> Published:  # fmt: skip
@@ -428,10 +421,9 @@ def _fields_only(info: TypeInfo, table: pa.Table) -> pa.Table:
 class _Staged:
     """Rows of one type that are to be published. They are read once, and only if their files cannot be taken."""
 
-    def __init__(self, info: TypeInfo, fragments: Sequence[Fragment], table: pa.Table | None = None) -> None:
+    def __init__(self, info: TypeInfo, fragments: Sequence[Fragment]) -> None:
         self._info = info
         self._fragments = fragments
-        self._table = table
         self.ready = bool(fragments) and all(one.shaped for one in fragments)
         """Whether the files may be taken as they are."""
         self._rows: Collection[tuple[Any, ...]] | None = None
@@ -454,7 +446,7 @@ class _Staged:
         from ontolake.ontology.arrow_columns import columns_from_arrow
         from ontolake.ontology.arrow_rows import rows_from_arrow
 
-        info, table = self._info, _fields_only(self._info, self._read() if self._table is None else self._table)
+        info, table = self._info, _fields_only(self._info, self._read())
         rows: Collection[tuple[Any, ...]] | None = columns_from_arrow(info, table) if columns else None
         if rows is None:
             rows, unique = rows_from_arrow(info, table)
