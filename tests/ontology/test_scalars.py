@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -193,6 +194,28 @@ def test_migrations_fill_convert_and_keep(store: tuple[str, str]) -> None:
             (one.pay, one.bonus, one.starts, one.lasts) for one in given]
         assert {(one.extra, one.ends, one.rest) for one in found} == {(Money(500), time(17), None)}
         assert session.query().entities(Later).where(Later.extra == Money(500)).count() == 8
+
+
+def measured(number: int) -> Any:
+    class Reading(Entity):
+        id: Field[int] = Field(primary_key=True)
+        value: Field[float | None]
+        if number > 1:
+            note: Field[str] = Field(default="")
+
+    return Reading
+
+
+def test_what_is_no_number_stays_so_in_rows_of_an_older_schema(store: tuple[str, str]) -> None:
+    First, Second = measured(1), measured(2)
+    with opened(store, First) as session:
+        session.ensure([First(id=1, value=math.nan), First(id=2, value=math.inf), First(id=3, value=None)])
+    with opened(store, Second) as session:
+        session.migrate(dry_run=False, force=True)
+    with opened(store, Second) as session:
+        for query in (session.query().entities(Second), session.query().entities(Second).with_history()):
+            found = {(one.id, str(one.value)) for one in query.collect()}
+            assert found == {(1, "nan"), (2, "inf"), (3, "None")}
 
 
 def test_exports_imports_conversions_and_checks_agree(

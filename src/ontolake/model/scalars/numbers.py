@@ -134,7 +134,7 @@ class FloatScalar(Scalar):
         return lambda value: "NaN" if value == NAN else dump(value)
 
     def from_fields(self, value: Any) -> Any:
-        return float(value) if type(value) in (int, float) else None
+        return float(value) if type(value) in (int, float) else NAN if value == NAN else None
 
     def fields_sql(self, value: str, kind: str) -> str:
         return f"CASE {kind} WHEN 'integer' THEN CAST({value} AS REAL) ELSE {value} END"
