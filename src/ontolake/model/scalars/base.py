@@ -190,9 +190,9 @@ class Scalar:
         return None
 
     # layouts that hold fields as JSON (v1)
-    def to_fields(self, value: Any) -> str:
-        """An encoded value as the JSON of a row has it."""
-        return _canonical.encode(value)
+    def fields_writer(self) -> Callable[[Any], str]:
+        """A function that writes encoded values as the JSON of a row has them."""
+        return _canonical.encode
 
     def from_fields(self, value: Any) -> Any:
         """What the JSON of a row has as an encoded value; None for a value of another type."""

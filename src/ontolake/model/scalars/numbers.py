@@ -222,8 +222,8 @@ class BoolScalar(Scalar):
     def json_writer(self) -> Callable[[Any], str]:
         return lambda value: "null" if value is None else "true" if value else "false"
 
-    def to_fields(self, value: Any) -> str:
-        return "true" if value else "false"
+    def fields_writer(self) -> Callable[[Any], str]:
+        return lambda value: "true" if value else "false"
 
     def from_fields(self, value: Any) -> Any:
         return value if isinstance(value, bool) else None

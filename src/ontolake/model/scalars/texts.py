@@ -86,8 +86,8 @@ class BytesScalar(Scalar):
     def json_writer(self) -> Callable[[Any], str]:
         return lambda value: "null" if value is None else f'"{base64.b64encode(value).decode()}"'
 
-    def to_fields(self, value: Any) -> str:
-        return f'"{value.hex()}"'
+    def fields_writer(self) -> Callable[[Any], str]:
+        return lambda value: f'"{value.hex()}"'
 
     def from_fields(self, value: Any) -> Any:
         return bytes.fromhex(value) if isinstance(value, str) else None
@@ -174,8 +174,8 @@ class JsonScalar(Scalar):
     def json_writer(self) -> Callable[[Any], str]:
         return lambda value: "null" if value is None else value
 
-    def to_fields(self, value: Any) -> str:
-        return str(value)
+    def fields_writer(self) -> Callable[[Any], str]:
+        return str
 
     def from_fields(self, value: Any) -> Any:
         return json_text(value)

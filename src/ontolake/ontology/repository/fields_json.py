@@ -28,7 +28,7 @@ def encoded_default(column: Column) -> Any:
 
 @cache
 def _writer(scalar: str) -> Callable[[Any], str]:
-    return scalars.get(scalar).to_fields
+    return scalars.get(scalar).fields_writer()
 
 
 def fields_text(*parts: Any) -> str:
