@@ -152,6 +152,14 @@ def test_a_table_of_another_type_is_a_changed_one(graph: Graph) -> None:
     assert [found[:2] for found in conflicts(graph)] == [("schema", "node/A")]
 
 
+def test_a_table_goes_while_edges_lead_elsewhere(graph: Graph) -> None:
+    evolve(graph, "main", A, B, E, entity("C"))
+    graph.merge("main", "try")
+    evolve(graph, "try", A, B, E)
+    merge(graph)
+    assert list(held(graph)) == ["edge/E", "node/A", "node/B"]
+
+
 def test_a_table_that_both_dropped_is_gone(graph: Graph) -> None:
     for branch in ("main", "try"):
         evolve(graph, branch, A)
