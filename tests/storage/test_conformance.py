@@ -1,4 +1,4 @@
-"""Every backend against the one suite: a local file, a directory, memory, and two S3 servers."""
+"""Every backend against the one suite: a local file, a directory, memory, two S3 servers and one of Azure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from lowered import KNOBS, lower
 from ontolake.errors import StorageError
 from ontolake.storage import open_storage
 from ontolake.storage.conformance import RawFile, RawObjects, StorageConformance
+from ontolake.storage.conformance.base import Base
 from ontolake.storage.conformance.branches import Branches
+from ontolake.storage.conformance.fencing import Fencing
 from ontolake.storage.conformance.histories import Histories
+from ontolake.storage.conformance.inputs import Opening
 from ontolake.storage.conformance.requests import Requests
 from ontolake.storage.conformance.retention import Retention
 from ontolake.storage.conformance.snapshots import Snapshots
+from ontolake.storage.conformance.takeover import Takeover
 
 SWEEP = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
 """Index and compact within the append that made it due, often, and throw away at once what is not needed."""
@@ -100,7 +104,26 @@ class TestMemoryWithLowThresholds(WithLowThresholds):
         return lambda: f"memory://{name}/{next(numbers)}"
 
 
-class OnServer(RawObjects, StorageConformance):
+class Refusals(Base):
+    """What servers refuse is said."""
+
+    scheme = "s3"
+    credentials: tuple[str, ...] = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+    def test_a_bucket_that_does_not_exist_is_named(self, where: str) -> None:
+        with pytest.raises(StorageError) as refused:
+            open_storage(f"{self.scheme}://no-such-bucket-here/prefix")
+        assert "no-such-bucket-here" in str(refused.value)
+
+    def test_missing_credentials_are_named(self, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in self.credentials:
+            monkeypatch.delenv(name, raising=False)
+        with pytest.raises(StorageError) as refused:
+            open_storage(where)
+        assert self.credentials[0] in str(refused.value)
+
+
+class OnServer(Refusals, RawObjects, StorageConformance):
     """What holds for both S3 servers: every request counts, so checks read less."""
 
     sweep_knobs = SWEEP
@@ -113,18 +136,6 @@ class OnServer(RawObjects, StorageConformance):
     batches_per_thread = 6
     batches_per_process = 10
     busy_batches = 45
-
-    def test_a_bucket_that_does_not_exist_is_named(self, where: str) -> None:
-        with pytest.raises(StorageError) as refused:
-            open_storage("s3://no-such-bucket-here/prefix")
-        assert "no-such-bucket-here" in str(refused.value)
-
-    def test_missing_credentials_are_named(self, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-            monkeypatch.delenv(name, raising=False)
-        with pytest.raises(StorageError) as refused:
-            open_storage(where)
-        assert "AWS_ACCESS_KEY_ID" in str(refused.value)
 
 
 @pytest.mark.slow
@@ -147,3 +158,21 @@ class TestSeaweed(OnServer):
     def fresh(self, seaweed_url: str) -> Callable[[], str]:
         numbers = itertools.count()
         return lambda: f"{seaweed_url}/{next(numbers)}"
+
+
+@pytest.mark.slow
+class TestAzurite(Refusals, RawObjects, Fencing, Takeover, Snapshots, Requests, Opening):
+    """`az://…` on Azurite: what rests on conditional writes and on reading. `onto storage conformance` has the rest."""
+
+    sweep_knobs = SWEEP
+    busy_knobs = BUSY
+    reads = 3
+    racers = 3
+    flips = 20
+    scheme = "az"
+    credentials = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN")
+
+    @pytest.fixture
+    def fresh(self, azurite_url: str) -> Callable[[], str]:
+        numbers = itertools.count()
+        return lambda: f"{azurite_url}/{next(numbers)}"
