@@ -39,6 +39,15 @@ def test_there_is_one_extra_per_capability() -> None:
         "s3", "graph", "sql", "spark", "server", "dev", "bench", "mutants"}
 
 
+def test_only_scalars_know_the_names_of_scalars() -> None:
+    """A new scalar is one object: no other module compares names of scalars, or has a table by them."""
+    named = re.compile(r"""\bscalar (?:==|!=|in|not in) [("']|["'](?:UUID|Decimal|datetime|timedelta)["']:""")
+    found = [f"{path.relative_to(ROOT)}: {line.strip()}" for path in MODULES
+             if not {"scalars", "sql"} & {*path.parts} and path.name != "source.py"
+             for line in path.read_text().splitlines() if named.search(line)]  # fmt: skip
+    assert found == []
+
+
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
     unbounded = [str(r) for r in declared() if not {">=", "<"} <= {s.operator for s in r.specifier}]
     assert unbounded == []

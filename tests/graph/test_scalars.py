@@ -121,6 +121,10 @@ def test_what_does_not_fit_is_told_by_its_row(url: str) -> None:
             with pytest.raises(RowError) as refused:
                 graph.load(Shift, [good, good | {"id": 2} | wrong])
             assert refused.value.row == 1, wrong
+        late = pa.table({"id": [1], "pay": ["1"], "starts": pa.array([86_400], pa.int32()).cast(pa.time32("s"))})
+        for column in (late.column("starts"), late.column("starts").cast(pa.time64("us"))):
+            with pytest.raises(RowError, match="not of the type time"):
+                graph.load(Shift, late.set_column(2, "starts", column))
         with pytest.raises(ConstraintError, match="at most"):
             graph.load(Shift, [good | {"lasts": timedelta(days=3)}])
         assert rows(graph) == []

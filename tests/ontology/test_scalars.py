@@ -182,6 +182,26 @@ def test_arrow_goes_out_and_comes_in(store: tuple[str, str]) -> None:
             session.ensure_arrow(Shift, pa.table({"id": [1], "pay": ["0.001"]}))
 
 
+def test_times_and_durations_from_arrow_are_those_of_objects_or_refused(store: tuple[str, str]) -> None:
+    with opened(store, Shift) as session:
+        session.ensure(Shift(id=1, pay=Money(0), starts=time(8), lasts=timedelta(seconds=3)))
+        session.commit()
+        for kind, lasting in ((pa.time64("us"), "us"), (pa.time64("ns"), "ns"), (pa.time32("s"), "s")):
+            session.ensure_arrow(Shift, pa.table({
+                "id": [1], "pay": ["0"], "bonus": pa.nulls(1), "pauses": ["[]"], "starts": pa.array([time(8)], kind),
+                "lasts": pa.array([timedelta(seconds=3)], pa.duration(lasting))}))  # fmt: skip
+            assert session.commit() is None
+        for column, values, kind, reason in [
+            ("starts", [None, 86_400_000_000], pa.time64("us"), "row 1: the time of day is not within a day"),
+            ("starts", [None, -1], pa.time32("s"), "row 1: the time of day is not within a day"),
+            ("starts", [0, 1], pa.time64("ns"), "row 1: the time has nanoseconds"),
+            ("lasts", [1000, 1], pa.duration("ns"), "row 1: the duration has nanoseconds"),
+        ]:  # fmt: skip
+            given = pa.array(values, pa.int32() if kind == pa.time32("s") else pa.int64()).cast(kind)
+            with pytest.raises(SchemaValidationError, match=reason):
+                session.ensure_arrow(Shift, pa.table({"id": [5, 6], "pay": ["0", "0"], column: given}))
+
+
 def test_migrations_fill_convert_and_keep(store: tuple[str, str]) -> None:
     given = shifts(8)
     with opened(store, Shift) as session:

@@ -223,7 +223,7 @@ def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> An
     if _textual(values.type) and scalar is not None and scalar.lance_form is not None:
         _check_form(kind, field, values.to_pylist())
     if values.type == wanted:
-        return values
+        return _valid(kind, field, values)
     if field.type == "json" and not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return pa.array([None if value is None else _json(value) for value in values.to_pylist()], wanted)
     if scalar is not None and not _castable(scalar, values.type):
@@ -232,10 +232,17 @@ def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> An
     if by_value and not pa.types.is_null(values.type):
         return array_of(kind, field, values.to_pylist())
     try:
-        return values.cast(wanted)
+        return _valid(kind, field, values.cast(wanted))
     except pa.ArrowException as error:
         raise RowError(kind.table, f"{values.type} does not fit {_said(field)}: {in_short(error)}",
                        column=field.name) from error
+
+
+def _valid(kind: GraphType, field: GraphField, values: Any) -> Any:
+    """A column of the field's type, if Arrow holds no values in it that are none."""
+    if field.scalar is not None and not field.scalar.lance_reads and not field.scalar.arrow_valid(values):
+        raise RowError(kind.table, f"the column has values that are not of {_said(field)}", column=field.name)
+    return values
 
 
 def _castable(scalar: Scalar, kind: pa.DataType) -> bool:

@@ -132,14 +132,22 @@ def python_values(info: TypeInfo, column: Column, values: pa.ChunkedArray) -> li
     """The values as Python has them. Raises `SchemaValidationError` for one that it has not."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+    is_ = pa.types
+    if is_.is_temporal(values.type) and getattr(values.type, "unit", "") == "ns":
         # Python has microseconds; of pandas, if it is there, pyarrow would make other objects.
+        what, kind = (("moment", pa.timestamp("us", tz=values.type.tz)) if is_.is_timestamp(values.type) else
+                      ("time", pa.time64("us")) if is_.is_time(values.type) else ("duration", pa.duration("us")))
         try:
-            values = values.cast(pa.timestamp("us", tz=values.type.tz))
+            values = values.cast(kind)
         except pa.ArrowInvalid:
             wrong = next(row for row, value in enumerate(values.cast(pa.int64()).to_pylist())
                          if value is not None and value % 1000)
-            raise refused(info, column, wrong, "the moment has nanoseconds, which cannot be kept") from None
+            raise refused(info, column, wrong, f"the {what} has nanoseconds, which cannot be kept") from None
+    if is_.is_time(values.type):  # pyarrow would take the rest of a division by a day
+        plain = enumerate(values.cast(pa.time64("us")).cast(pa.int64()).to_pylist())
+        outside = next((row for row, one in plain if one is not None and not 0 <= one < 86_400_000_000), None)
+        if outside is not None:
+            raise refused(info, column, outside, "the time of day is not within a day")
     try:
         found: list[Any] = values.to_pylist()
         return found
