@@ -179,3 +179,17 @@ def test_verify_finds_rows_that_are_gone(graph: Graph, tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:20])
     with Graph.open(f"{tmp_path}/graph/") as again:
         assert [damage.where for damage in again.verify()] == ["node/Customer@main"]
+
+
+@pytest.mark.slow
+def test_an_optimized_branch_finds_rows_by_the_index_that_it_inherited(graph: Graph, url: str) -> None:
+    graph.load(Order, [{"id": id} for id in range(10_000)])
+    graph.optimize()
+    graph.branches.create("try")
+    graph.load(Order, [{"id": id} for id in range(10_000, 10_100)], branch="try")
+    graph.delete(Order, [3], branch="try")
+    graph.optimize(branch="try")
+    with Graph.open(url, read_only=True) as again:
+        for one in (graph, again):
+            found = [one.snapshot(branch="try").get(Order, id) is not None for id in (3, 5, 10_050)]
+            assert found == [False, True, True]

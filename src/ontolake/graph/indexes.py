@@ -77,13 +77,18 @@ Masked = dict[str, tuple[str, str, frozenset[int]]]
 """Text and vector indexes by name: their column, their kind, and the fragments in which searches mask deleted rows."""
 
 
-def masked(dataset: LanceDataset) -> Masked:
-    """The indexes that hold entries of deleted rows, which the deletion files of fragments mask."""
+def masked(dataset: LanceDataset, *, forked: bool = False) -> Masked:
+    """The indexes that hold entries of deleted rows, which the deletion files of fragments mask.
+
+    On the line of a branch these are all: when Lance compacts what an inherited index covers, it writes the new index
+    to the files of the branch and looks for it where the old one was.
+    """
     deleted = {fragment.fragment_id for fragment in dataset.get_fragments()
-               if fragment.metadata.deletion_file is not None}  # fmt: skip
+               if forked or fragment.metadata.deletion_file is not None}  # fmt: skip
+    kinds = {**_SEARCHED, "BTree": "btree"} if forked else _SEARCHED
     found: Masked = {}
     for index in dataset.describe_indices() if deleted else ():
-        kind = next((kind for sign, kind in _SEARCHED.items() if sign in index.type_url), None)
+        kind = next((kind for sign, kind in kinds.items() if sign in index.type_url), None)
         covered = {id for segment in index.segments for id in segment.fragment_ids} & deleted
         if kind is not None and covered:
             found[index.name] = (index.field_names[0], kind, frozenset(covered))

@@ -105,7 +105,7 @@ def _optimize_tables(
             before = len(graph._tables.at(kind, pin).get_fragments())
 
             def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
-                _optimize_one(dataset, kind, made, compacting)
+                _optimize_one(dataset, kind, made, compacting, forked=state.line is not None)
 
             moved = graph._tables.rework(kind, pin, state.line, operation, act, UPKEEP)
             if moved is None:
@@ -135,8 +135,10 @@ def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     return bool(missing_indexes(dataset, kind))
 
 
-def _optimize_one(dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting) -> None:
-    before = masked(dataset)
+def _optimize_one(
+    dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting, *, forked: bool
+) -> None:  # fmt: skip
+    before = masked(dataset, forked=forked)
     if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
         compacting(dataset)
     made += refresh_indexes(dataset, kind, before)
