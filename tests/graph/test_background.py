@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from lance.optimize import Compaction
 
 from ontolake.errors import Invalid
-from ontolake.graph import ExpectedVersionMismatch, Graph, MergeConflictError, indexes, upkeep
-from ontolake.graph.tiers import FRAGMENT_ROWS, rows_to_merge
-from ontolake.graph.together import Turns
+from ontolake.graph import ExpectedVersionMismatch, Graph, MergeConflictError
+from ontolake.graph.concurrency import Turns
+from ontolake.graph.tables import indexes
+from ontolake.graph.tables.tiers import FRAGMENT_ROWS, rows_to_merge
+from ontolake.graph.upkeep import table_upkeep
 
 
 @pytest.mark.slow
@@ -90,7 +92,7 @@ def test_closing_ends_it_and_nonsense_is_refused(graph: Graph) -> None:
 def low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thresholds at which few rows go through everything that upkeep does."""
     monkeypatch.setattr(indexes, "INDEX_ROWS", 8)
-    monkeypatch.setattr(upkeep, "SEGMENT_ROWS", 6)
+    monkeypatch.setattr(table_upkeep, "SEGMENT_ROWS", 6)
 
 
 def answers(graph: Graph, branch: str) -> dict[str, Any]:

@@ -33,12 +33,12 @@ from ontolake.graph import (
     UnknownTableError,
     Vector,
 )
-from ontolake.graph.branching import Branches
-from ontolake.graph.snapshot import Snapshot, TableView
-from ontolake.graph.tags import Tags
-from ontolake.graph.traversal import Hop
-from ontolake.graph.types import graph_type
-from ontolake.graph.writing import Transaction
+from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.tags import Tags
+from ontolake.graph.commit.transaction import Transaction
+from ontolake.graph.read.snapshot import Snapshot, TableView
+from ontolake.graph.read.traversal import Hop
+from ontolake.graph.tables.types import graph_type
 from ontolake.history import Ref
 from ontolake.model import Entity, Field, Relation
 

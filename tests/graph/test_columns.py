@@ -12,11 +12,11 @@ import pytest
 from graph_support import Customer, Order, Placed, entity
 
 from ontolake.graph import Graph
-from ontolake.graph.columns import Joined, join_types, rules_of, sources_since, translated, with_ids
-from ontolake.graph.manifest import Pin
+from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.merge.columns import Joined, join_types, rules_of, sources_since, translated, with_ids
 from ontolake.graph.place import Place
-from ontolake.graph.tables import Tables
-from ontolake.graph.types import GraphField, GraphType
+from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.types import GraphField, GraphType
 
 KEY = GraphField("id", "str")
 A = GraphField("a", "int")

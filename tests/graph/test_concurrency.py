@@ -18,7 +18,7 @@ from ontolake.graph import (
     PublishContendedError,
     UnknownBranchError,
 )
-from ontolake.graph.manifest import COMPACT_AFTER
+from ontolake.graph.commit.manifest import COMPACT_AFTER
 
 
 def test_of_two_writers_of_one_table_one_wins(graph: Graph, url: str) -> None:

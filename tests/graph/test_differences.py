@@ -9,7 +9,7 @@ from graph_support import Customer, Order, customers, held
 from marking import slow_after
 
 from ontolake.graph import Graph, UnknownCommitError
-from ontolake.graph.manifest import Pin
+from ontolake.graph.commit.manifest import Pin
 from ontolake.history import ChangeKind, Versioned, net
 
 

@@ -9,7 +9,8 @@ import pytest
 from graph_support import Customer, Placed, customers
 from marking import slow_after
 
-from ontolake.graph import Graph, finding
+from ontolake.graph import Graph
+from ontolake.graph.tables import positions
 from ontolake.model import Entity, Field
 
 
@@ -23,7 +24,7 @@ class Named(Entity):
     name: Field[str]
 
 
-@pytest.mark.parametrize("kept", [0, finding.KEPT_BYTES], ids=["taken", "kept"])
+@pytest.mark.parametrize("kept", [0, positions.KEPT_BYTES], ids=["taken", "kept"])
 @pytest.mark.parametrize(("kind", "keys", "missing"), slow_after(1, [
     (Numbered, [-3, 0, 7, 12], [1, -4, 13, 2**62]), (Numbered, [-(2**62), 5, 2**61], [2**62, 0]),
     (Named, ["a", "ä", "zz", "\U0001f600", "\uffff"], ["", "b", "zzz"]),
@@ -31,7 +32,7 @@ class Named(Entity):
 def test_lookups_agree_however_often_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, kind: Any, keys: list[Any], missing: list[Any]
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(finding, "KEPT_BYTES", kept)
+    monkeypatch.setattr(positions, "KEPT_BYTES", kept)
     with Graph.init(f"{tmp_path}/g/", [kind]) as graph:
         graph.load(kind, [{"id": key, "name": f"n{key}"} for key in keys])
         for _ in range(12):

@@ -11,8 +11,9 @@ from graph_support import TYPES, Customer, Order, Placed, customers, held
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ontolake.graph import DuplicateKeyError, EndpointError, Graph, known
-from ontolake.graph.membership import Asked, KeyBlock
+from ontolake.graph import DuplicateKeyError, EndpointError, Graph
+from ontolake.graph.tables import known_keys
+from ontolake.graph.tables.membership import Asked, KeyBlock
 
 numbers = (st.integers(-20, 20) | st.sampled_from([2**63 - 1, -(2**63), 2**61 - 1, 2**61, 0])
            | st.integers(-(2**63), 2**63 - 1))
@@ -37,8 +38,8 @@ def test_a_block_has_exactly_its_keys(drawn: tuple[Any, list[tuple[Any, ...]], l
 @pytest.mark.parametrize(("single", "read"), [(32, 20_000), (160, 4), (65_536, 20_000)])
 def test_checks_see_what_all_have_written(url: str, monkeypatch: pytest.MonkeyPatch, single: int, read: int) -> None:
     """Two handles, a branch, deletions and upkeep, with keys kept one by one, in blocks, and both."""
-    monkeypatch.setattr(known, "SINGLE_ROWS", single)
-    monkeypatch.setattr(known, "READ_ROWS", read)
+    monkeypatch.setattr(known_keys, "SINGLE_ROWS", single)
+    monkeypatch.setattr(known_keys, "READ_ROWS", read)
     choose = random.Random(single)
     with Graph.init(url, TYPES) as one, Graph.open(url) as two:
         one.load(Order, [{"id": 0}])

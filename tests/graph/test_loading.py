@@ -166,7 +166,7 @@ def test_values_of_every_type_come_back(tmp_path: Path) -> None:
 def test_the_place_is_laid_out_as_documented(graph: Graph, tmp_path: Path) -> None:
     root = tmp_path / "graph"
     graph.load(Customer, customers("a"))
-    from ontolake.graph.types import fnv1a64
+    from ontolake.graph.tables.types import fnv1a64
 
     assert f"{fnv1a64('a'):016x}" == "af63dc4c8601ec8c"  # as published for this hash
     names = {path.name for path in (root / "nodes").iterdir()}

@@ -14,7 +14,8 @@ from hypothesis.stateful import initialize, rule
 from marking import examples
 from merge_machine import MergeMachine, branches, records
 
-from ontolake.graph import Graph, MergeConflictError, UnknownCommitError, manifest
+from ontolake.graph import Graph, MergeConflictError, UnknownCommitError
+from ontolake.graph.commit import manifest
 from ontolake.model import Entity, Field
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from ontolake.errors import Invalid
 from ontolake.graph.errors import UnknownTableError
-from ontolake.graph.merge_results import MergeConflict
-from ontolake.graph.merging_rows import MergedRows, Strategy, merge_rows, strategies_by_table
-from ontolake.graph.types import GraphField, GraphType
+from ontolake.graph.merge.results import MergeConflict
+from ontolake.graph.merge.rows import MergedRows, Strategy, merge_rows, strategies_by_table
+from ontolake.graph.tables.types import GraphField, GraphType
 
 KIND = GraphType("node", "T", ("id",), (GraphField("id", "str"), GraphField("a", "int"), GraphField("b", "int")))
 HERE: dict[str, str | None] = {"id": "id", "a": "a", "b": "b"}

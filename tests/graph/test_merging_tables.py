@@ -12,7 +12,7 @@ from graph_support import entity, held
 from ontolake import faults
 from ontolake.graph import Graph, MergeConflictError, Unique
 from ontolake.graph.errors import EndpointError, ExpectedVersionMismatch
-from ontolake.graph.merge_results import MergeResult
+from ontolake.graph.merge.results import MergeResult
 from ontolake.model import Entity, Field, Relation
 
 NUMBER = (int, {"default": 0})

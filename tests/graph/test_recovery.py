@@ -17,8 +17,8 @@ from marking import slow_after
 
 from ontolake import faults
 from ontolake.graph import Graph, RecoveryBlockedError, RemovedCommitError
-from ontolake.graph.sidecars import Sidecar, TableMove
-from ontolake.graph.tables import Tables
+from ontolake.graph.commit.sidecars import Sidecar, TableMove
+from ontolake.graph.tables.datasets import Tables
 
 Ready = tuple[Path, Any, Any, list[str]]
 

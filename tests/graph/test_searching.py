@@ -10,9 +10,9 @@ import pytest
 from marking import slow_after
 
 from ontolake.graph import Graph, Vector
-from ontolake.graph.indexes import masked
-from ontolake.graph.maintenance import compact_here, rework_one
-from ontolake.graph.transactions import UPKEEP
+from ontolake.graph.tables.indexes import masked
+from ontolake.graph.tables.origins import UPKEEP
+from ontolake.graph.upkeep.maintenance import compact_here, rework_one
 from ontolake.model import Entity, Field
 
 WORDS = ("ash", "oak", "elm")

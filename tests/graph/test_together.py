@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ontolake.graph.together import in_order
+from ontolake.graph.concurrency import in_order
 
 
 def test_results_come_in_the_order_of_their_writes() -> None:

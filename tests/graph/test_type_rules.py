@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ontolake.graph.commit.manifest import CommitRecord, Pin
 from ontolake.graph.errors import ConstraintError
-from ontolake.graph.manifest import CommitRecord, Pin
-from ontolake.graph.merging_types import alike, check_whole, misfits, renames_since
-from ontolake.graph.tables import Change
-from ontolake.graph.types import GraphField, GraphType
+from ontolake.graph.merge.types import alike, check_whole, misfits, renames_since
+from ontolake.graph.tables.datasets import Change
+from ontolake.graph.tables.types import GraphField, GraphType
 
 TABLE = "node:T"
 

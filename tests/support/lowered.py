@@ -19,12 +19,14 @@ ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLAC
 STORAGE = {"index.PART_ENTRIES": 4, "index.MERGE_RATIO": 2, "maintenance._LAYER_PAGES": 3}
 """Entries of a part of an index, how runs grow, pages of a layer."""
 GRAPH = {
-    "tiers.FRAGMENT_ROWS": 6, "tiers.FEW": 1, "staging.STEP_ROWS": 12, "staging.STAGED_ROWS": 4,
-    "indexes.INDEX_ROWS": 3, "indexes.PARTITION_ROWS": 4, "upkeep.SEGMENT_ROWS": 4, "upkeep.AT_ONCE_ROWS": 5,
-    "background.EVERY": 2, "background._MANIFEST_FRAGMENTS": 2, "manifest.COMPACT_AFTER": 3, "tables.FEW_KEYS": 3,
-    "tables._BATCH": 4, "tables._CACHED": 4, "finding._FIRST": 1, "finding.KEPT_BYTES": 4096, "finding._KEPT": 1,
-    "known.READ_ROWS": 4, "known._FIRST": 1, "known.SINGLE_ROWS": 32, "known.KEPT_ROWS": 16, "known._KEPT_LINES": 3,
-    "differ._CHUNK": 2,
+    "tables.tiers.FRAGMENT_ROWS": 6, "tables.tiers.FEW": 1, "tables.staging.STEP_ROWS": 12,
+    "tables.staging.STAGED_ROWS": 4, "tables.indexes.INDEX_ROWS": 3, "tables.indexes.PARTITION_ROWS": 4,
+    "upkeep.table_upkeep.SEGMENT_ROWS": 4, "upkeep.table_upkeep.AT_ONCE_ROWS": 5, "upkeep.background.EVERY": 2,
+    "upkeep.background._MANIFEST_FRAGMENTS": 2, "commit.manifest.COMPACT_AFTER": 3, "tables.datasets.FEW_KEYS": 3,
+    "tables.datasets._BATCH": 4, "tables.datasets._CACHED": 4, "tables.positions._FIRST": 1,
+    "tables.positions.KEPT_BYTES": 4096, "tables.positions._KEPT": 1, "tables.known_keys.READ_ROWS": 4,
+    "tables.known_keys._FIRST": 1, "tables.known_keys.SINGLE_ROWS": 32, "tables.known_keys.KEPT_ROWS": 16,
+    "tables.known_keys._KEPT_LINES": 3, "merge.differences._CHUNK": 2,
 }  # fmt: skip
 """Rows of files and parts of indexes, fragments before upkeep, keys that are looked up and kept, rows of a batch."""
 KNOBS = {"index_every": 3, "index_bytes": 20_000, "compact_bytes": 40_000, "batch_read_max": 3, "cached_parts": 2,

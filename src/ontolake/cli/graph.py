@@ -51,7 +51,7 @@ def _types(models: str) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    from ontolake.graph.exporting import jsonable
+    from ontolake.graph.read.exports import jsonable
 
     if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}

@@ -33,7 +33,7 @@ def version(json: Json = False) -> None:
         "ontolake": __version__,
         "storage_trait": _constant("storage/protocol.py", "STORAGE_TRAIT_VERSION"),
         "page_format": _constant("storage/medium.py", "FORMAT_VERSION"),
-        "internal_schema": _constant("graph/manifest.py", "INTERNAL_SCHEMA_VERSION"),
+        "internal_schema": _constant("graph/commit/manifest.py", "INTERNAL_SCHEMA_VERSION"),
         "python": platform.python_version(),
     }
     if json:

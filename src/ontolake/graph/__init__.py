@@ -24,8 +24,8 @@ from ontolake.graph.errors import (
     UnknownTableError,
 )
 from ontolake.graph.graph import Graph
-from ontolake.graph.traversal import Hop
-from ontolake.graph.types import Blob, Unique, Vector
+from ontolake.graph.read.traversal import Hop
+from ontolake.graph.tables.types import Blob, Unique, Vector
 
 __all__ = [
     "Blob", "BranchError", "BranchExistsError", "ConstraintError", "DamagedGraphError", "DuplicateKeyError",

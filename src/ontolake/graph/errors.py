@@ -27,7 +27,7 @@ from ontolake.errors import (
 from ontolake.objects.providers import PROVIDERS
 
 if TYPE_CHECKING:
-    from ontolake.graph.merge_results import MergeConflict
+    from ontolake.graph.merge.results import MergeConflict
 
 
 class GraphError(ExecutionFailure):

@@ -21,14 +21,38 @@ from ontolake.graph.arguments import (
     check_text,
     check_type,
 )
-from ontolake.graph.background import EVERY, Background
-from ontolake.graph.branching import Branches
-from ontolake.graph.differ import diff_tables
+from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.evolution import Renames, SchemaPlan, apply, plan
+from ontolake.graph.commit.lineage import Lineage, first_parents
+from ontolake.graph.commit.manifest import (
+    MAIN,
+    MANIFEST,
+    CommitRecord,
+    Manifest,
+    Pin,
+    State,
+    create_manifest,
+    read_stamp,
+)
+from ontolake.graph.commit.recovery import Recoverer, Recovery
+from ontolake.graph.commit.retention import require, still_there, types_of
+from ontolake.graph.commit.sidecars import Sidecars
+from ontolake.graph.commit.tags import Tags
+from ontolake.graph.commit.transaction import Mode, Transaction, Writer
+from ontolake.graph.commit.ulid import is_ulid, new_ulid
+from ontolake.graph.concurrency import Turns
 from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
-from ontolake.graph.evolving import Renames, SchemaPlan, apply, plan
-from ontolake.graph.exporting import export, import_into, types_in
-from ontolake.graph.lineage import Lineage, first_parents
-from ontolake.graph.maintenance import (
+from ontolake.graph.merge.differences import diff_tables
+from ontolake.graph.merge.merge import merge
+from ontolake.graph.merge.results import MergeResult
+from ontolake.graph.merge.rows import Strategy
+from ontolake.graph.place import Place
+from ontolake.graph.read.exports import export, import_into, types_in
+from ontolake.graph.read.snapshot import Snapshot
+from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.types import GraphType, check_types, graph_type
+from ontolake.graph.upkeep.background import EVERY, Background
+from ontolake.graph.upkeep.maintenance import (
     TRIES,
     Finding,
     Optimized,
@@ -40,22 +64,7 @@ from ontolake.graph.maintenance import (
     repair,
     verify,
 )
-from ontolake.graph.manifest import MAIN, MANIFEST, CommitRecord, Manifest, Pin, State, create_manifest, read_stamp
-from ontolake.graph.merge_results import MergeResult
-from ontolake.graph.merging import merge
-from ontolake.graph.merging_rows import Strategy
-from ontolake.graph.place import Place
-from ontolake.graph.purging import purge
-from ontolake.graph.recovery import Recoverer, Recovery
-from ontolake.graph.retention import require, still_there, types_of
-from ontolake.graph.sidecars import Sidecars
-from ontolake.graph.snapshot import Snapshot
-from ontolake.graph.tables import Tables
-from ontolake.graph.tags import Tags
-from ontolake.graph.together import Turns
-from ontolake.graph.types import GraphType, check_types, graph_type
-from ontolake.graph.ulid import is_ulid, new_ulid
-from ontolake.graph.writing import Mode, Transaction, Writer
+from ontolake.graph.upkeep.purge import purge
 from ontolake.history import Change, Commit, Damage, Garbage, Ref
 
 if TYPE_CHECKING:

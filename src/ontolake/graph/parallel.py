@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.errors import Conflict, Invalid, NotFound
+from ontolake.graph.commit.lineage import first_parents
+from ontolake.graph.commit.manifest import MAIN, CommitRecord
 from ontolake.graph.errors import ExpectedVersionMismatch, UnknownCommitError
 from ontolake.graph.graph import Graph
-from ontolake.graph.lineage import first_parents
-from ontolake.graph.manifest import MAIN, CommitRecord
-from ontolake.graph.parallel_splits import CommitRange, FragmentRows, condition, public_schema
-from ontolake.graph.types import GraphType
+from ontolake.graph.splits import CommitRange, FragmentRows, condition, public_schema
+from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
 from ontolake.model import scalars
 from ontolake.parallel import (
@@ -39,7 +39,7 @@ from ontolake.parallel import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.graph.writing import Transaction
+    from ontolake.graph.commit.transaction import Transaction
 
 _TRIES = 5
 _LEAST = 65_536
@@ -217,8 +217,8 @@ class GraphParallel:
         import numpy as np
         import pyarrow as pa
 
-        from ontolake.graph.differ import positions, rows_at, same
-        from ontolake.graph.rows import refuse_duplicates, to_table
+        from ontolake.graph.merge.differences import positions, rows_at, same
+        from ontolake.graph.tables.rows import refuse_duplicates, to_table
 
         rows = to_table(kind, without_past(data, kind.by_name))
         refuse_duplicates(kind, rows)

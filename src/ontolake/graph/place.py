@@ -14,7 +14,7 @@ from ontolake import faults, urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.extras import needs
 from ontolake.folders import obstacle
-from ontolake.graph.together import begin_sync, sync_all
+from ontolake.graph.concurrency import begin_sync, sync_all
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.providers import provider_of
 

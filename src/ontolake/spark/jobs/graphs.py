@@ -10,12 +10,12 @@ from ontolake.errors import Corruption
 from ontolake.faults import reach
 from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
-from ontolake.graph.indexes import wanted_indexes
-from ontolake.graph.maintenance import compaction, optimize, rework_one, worth_it
 from ontolake.graph.place import Place
-from ontolake.graph.snapshot import TableView
-from ontolake.graph.transactions import UPKEEP
-from ontolake.graph.types import GraphType
+from ontolake.graph.read.snapshot import TableView
+from ontolake.graph.tables.indexes import wanted_indexes
+from ontolake.graph.tables.origins import UPKEEP
+from ontolake.graph.tables.types import GraphType
+from ontolake.graph.upkeep.maintenance import compaction, optimize, rework_one, worth_it
 from ontolake.history import Damage
 from ontolake.ontology.repository.s3.maintenance import Compaction
 from ontolake.spark.jobs.reindexing import Reindexed

@@ -1,0 +1,364 @@
+"""Keeping a graph quick and small: compaction, indexes, removal of versions that nothing shows, and repair of drift."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ontolake import faults
+from ontolake.graph.commit.lineage import Lineage, first_parents
+from ontolake.graph.commit.manifest import MAIN, CommitRecord, Pin, State
+from ontolake.graph.commit.sidecars import QUARANTINE
+from ontolake.graph.errors import (
+    DamagedGraphError,
+    ExpectedVersionMismatch,
+    PublishContendedError,
+    UnknownBranchError,
+    in_short,
+)
+from ontolake.graph.tables import tiers
+from ontolake.graph.tables.indexes import check_index, make_index, masked, missing_indexes, refresh_indexes
+from ontolake.graph.tables.origins import UPKEEP
+from ontolake.graph.tables.types import GraphType, resolve_table
+from ontolake.history import Damage, Garbage
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+    from ontolake.graph.graph import Graph
+
+TRIES = 8
+"""How often an index or a compaction is tried while others move the table."""
+
+
+class Optimized(NamedTuple):
+    """What was done for one table: fragments before and after, and the indexes that were made."""
+
+    table: str
+    fragments_before: int
+    fragments_after: int
+    indexes: tuple[str, ...]
+
+
+Compacting = Callable[["LanceDataset"], None]
+"""Makes a dataset of few fragments and no deleted rows out of one of many."""
+
+
+def compact_here(dataset: LanceDataset) -> None:
+    """Let Lance do it in this process."""
+    dataset.optimize.compact_files(**compaction())
+
+
+def compaction() -> dict[str, Any]:
+    """The options of Lance for a compaction that leaves full files and no deleted rows."""
+    return {"materialize_deletions": True, "materialize_deletions_threshold": 0.0,
+            "target_rows_per_fragment": tiers.FRAGMENT_ROWS}  # fmt: skip
+
+
+def optimize(
+    graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
+    tables: Collection[str] | None = None, tries: int = 1,
+) -> list[Optimized]:  # fmt: skip
+    """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on.
+
+    Tables that others move meanwhile are tried again.
+    """
+    done: dict[str, Optimized] = {}
+    for attempt in range(tries):
+        if attempt:
+            time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
+        try:
+            lost = _optimize_tables(graph, branch, actor, compacting, tables, done)
+        except (ExpectedVersionMismatch, PublishContendedError):
+            continue
+        if not lost:
+            break
+    else:
+        raise PublishContendedError(f"branch {branch!r} is too busy: others moved its tables while they were optimized",
+                                    hint="no row was changed; try again")  # fmt: skip
+    graph._manifest.compact(graph._manifest_state(branch))
+    return list(done.values())
+
+
+def _optimize_tables(
+    graph: Graph, branch: str, actor: str | None, compacting: Compacting, tables: Collection[str] | None,
+    done: dict[str, Optimized],
+) -> bool:  # fmt: skip
+    """Work once on each table that needs it, and publish those that nobody else moved. True if somebody did."""
+    state = graph._manifest_state(branch)
+    graph._writer.ready(branch)
+    work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
+            and (kind.table in tables and kind.table not in done if tables is not None
+                 else worth_it(graph._tables.at(kind, state.pins[key]), kind))}
+    lost: list[str] = []
+    told: dict[str, Optimized] = {}
+
+    def move(operation: str) -> dict[str, Pin | None]:
+        pins: dict[str, Pin | None] = {}
+        for key, kind in work.items():
+            pin = state.pins[key]
+            made: list[str] = []
+            before = len(graph._tables.at(kind, pin).get_fragments())
+
+            def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
+                _optimize_one(dataset, kind, made, compacting, forked=state.line is not None)
+
+            moved = graph._tables.rework(kind, pin, state.line, operation, act, UPKEEP)
+            if moved is None:
+                lost.append(key)
+            elif moved.version != pin.version:
+                pins[key] = pin._replace(version=moved.version)
+                told[kind.table] = Optimized(kind.table, before, len(moved.get_fragments()), tuple(made))
+        if lost and not pins:
+            raise PublishContendedError(f"{', '.join(lost)} moved meanwhile", hint="nothing was published; try again")
+        return pins
+
+    if work:
+        graph._writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
+        done |= told
+    return bool(lost)
+
+
+def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
+    """Whether there is something to compact, or an index that is missing or behind."""
+    stats = dataset.stats.dataset_stats()
+    if (stats["num_fragments"] > 1 and stats["num_small_files"] > 1) or stats["num_deleted_rows"]:
+        return True
+    described = {index.name: index for index in dataset.describe_indices()}
+    rows = dataset.count_rows()
+    if any(index.num_rows_indexed < rows for index in described.values()):
+        return True
+    return bool(missing_indexes(dataset, kind))
+
+
+def _optimize_one(
+    dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting, *, forked: bool
+) -> None:  # fmt: skip
+    before = masked(dataset, forked=forked)
+    if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
+        compacting(dataset)
+    made += refresh_indexes(dataset, kind, before)
+
+
+def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
+    """See `Graph.index`."""
+    def act(dataset: LanceDataset) -> None:
+        make_index(dataset, column, kind)
+
+    for attempt in range(TRIES):
+        state = graph._manifest_state(branch)
+        key = resolve_table(table, state.pins)
+        check_index(state.types[key], column, kind)
+        try:
+            rework_one(graph, state, key, act, UPKEEP, "index", actor)
+            return
+        except (ExpectedVersionMismatch, PublishContendedError):
+            time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
+    raise PublishContendedError(f"branch {branch!r} is too busy: others moved the table while it was indexed",
+                                hint="no row was changed; try again")  # fmt: skip
+
+
+def rework_one(
+    graph: Graph, state: State, key: str, act: Any, allowed: frozenset[str], kind: str, actor: str | None
+) -> State:  # fmt: skip
+    """One table, reworked by Lance and published."""
+    type_, pin = state.types[key], state.pins[key]
+
+    def move(operation: str) -> dict[str, Pin | None]:
+        moved = graph._tables.rework(type_, pin, state.line, operation, act, allowed)
+        if moved is None:
+            raise PublishContendedError(f"{type_.table} was written to meanwhile",
+                                        hint="nothing was published; try again")
+        return {key: Pin(state.line, moved.version, pin.rows, pin.schema)}
+
+    return graph._writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
+
+
+# What nothing shows any more
+
+
+class Removable(NamedTuple):
+    """Versions of one dataset that no kept commit shows."""
+
+    table: str
+    branch: str
+    versions: list[int]
+
+
+def cleanup(
+    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool
+) -> tuple[list[Removable], int]:  # fmt: skip
+    """See `Graph.cleanup`."""
+    limit = datetime.now(UTC) - keep if keep is not None else None
+
+    def young(state: State) -> Iterator[CommitRecord]:
+        records = graph._manifest.commits(state.branch)
+        ages = {record.id: age for age, record in enumerate(first_parents(records, state.head.id))}
+        for record in records.values():
+            old = limit is not None and datetime.fromisoformat(record.created_at) < limit
+            many = keep_commits is not None and ages.get(record.id, keep_commits) >= keep_commits
+            if not ((old and (keep_commits is None or many)) or (many and (limit is None or old))):
+                yield record
+
+    return remove_versions(graph, young, dry_run)
+
+
+def remove_versions(
+    graph: Graph, wanted: Callable[[State], Iterable[CommitRecord]], dry_run: bool,
+    tables: Collection[str] | None = None,
+) -> tuple[list[Removable], int]:  # fmt: skip
+    """Remove versions of all tables, or of some, that no commit shows which is `wanted` of any branch.
+
+    Heads, tagged commits, what branches were made from and where two of them met last are always kept.
+    """
+    manifest = graph._manifest
+    states = [manifest.state(branch) for branch in (MAIN, *manifest.branches())]
+    pinned: dict[str, dict[str | None, set[int]]] = {}
+    kinds: dict[str, GraphType] = {}
+    tagged = set(graph.tags.list().values())
+    shown = list(_met(graph, states))
+    for state in states:
+        known = manifest.commits(state.branch)
+        always = (tagged | {state.head.id}) & known.keys()  # the head as it was committed, before upkeep, too
+        shown += [state.head, *(known[id] for id in always), *wanted(state)]
+        kinds |= {kind.key: kind for kind in state.types.values()}
+    for record in shown:
+        for key, pin in record.pins.items():
+            pinned.setdefault(key, {}).setdefault(pin.branch, set()).add(pin.version)
+    found: list[Removable] = []
+    freed = 0
+    for key, kind in sorted(kinds.items()):
+        if tables is not None and kind.table not in tables:
+            continue
+        base = graph._tables.base(kind)
+        forks: dict[str, Any] = dict(base.branches.list())
+        for fork in forks.values():
+            pinned.setdefault(key, {}).setdefault(fork["parent_branch"], set()).add(fork["parent_version"])
+        for line, kept in pinned.get(key, {}).items():
+            if line is not None and line not in forks:
+                continue
+            dataset = base if line is None else base.checkout_version((line, None))
+            # What lies behind the last version that is shown may be somebody's who is about to publish it.
+            versions = [one["version"] for one in dataset.versions()
+                        if one["version"] not in kept and one["version"] < max(kept)]  # fmt: skip
+            if line is not None:
+                versions = [version for version in versions if version > forks[line]["parent_version"]]
+            if not versions:
+                continue
+            found.append(Removable(kind.table, line or MAIN, versions))
+            if not dry_run:
+                faults.reach("graph: before removing versions")
+                stats = dataset.cleanup_old_versions(versions=versions, error_if_tagged_old_versions=False)
+                freed += stats.bytes_removed
+                faults.reach("graph: versions removed")
+        living = {state.line for state in states}
+        for name in sorted(name for name in forks if name not in living and name not in pinned.get(key, {})):
+            found.append(Removable(kind.table, name, []))
+            if not dry_run:
+                graph.branches.sweep(kind, name)
+    return found, freed
+
+
+def _met(graph: Graph, states: Sequence[State]) -> Iterator[CommitRecord]:
+    """Where any two branches met last: merging them needs what they had in common, and bases of bases too."""
+    known: dict[str, CommitRecord] = {}
+    for state in states:
+        known |= graph._manifest.commits(state.branch)
+    lineage = Lineage(known, graph._orders)
+    for one, other in combinations(states, 2):
+        yield from (known[base] for base in lineage.all_bases(one.head.id, other.head.id))
+
+
+def garbage(graph: Graph, dry_run: bool) -> Garbage:
+    """Versions that no commit shows."""
+    found, freed = cleanup(graph, None, None, dry_run)
+    return Garbage(sum(max(1, len(one.versions)) for one in found), freed)
+
+
+# What should not be
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be: `kind` is drift, orphan_fork, blocked, quarantined or damage."""
+
+    kind: str
+    where: str
+    what: str
+    repair: str | None
+    """What repairing does about it; None if only people can."""
+
+
+def repair(graph: Graph, dry_run: bool) -> list[Finding]:
+    """See `Graph.repair`."""
+    found: list[Finding] = []
+    recoverer = graph._recoverer
+    if not graph.read_only:
+        recoverer.run()
+    for branch, (file, reason) in sorted(recoverer.blocked.items()):
+        found.append(Finding("blocked", branch, f"{file}: {reason}", "set the file aside"))
+        if not dry_run:
+            graph._sidecars.set_aside(file, graph._place.store.get(file).data)
+    found += [Finding("quarantined", info.key, "a sidecar that could not be read or explained", None)
+              for info in graph._place.store.list(f"{QUARANTINE}/")]
+    lines: set[str | None] = set()
+    for branch in (MAIN, *graph._manifest.branches()):
+        try:
+            lines.add(graph._manifest_state(branch).line)
+            found += _drift(graph, branch, dry_run)
+        except UnknownBranchError:
+            continue
+    needed = graph.branches.lines()
+    for kind in graph._manifest_state(MAIN).types.values():
+        try:
+            forks = graph._tables.base(kind).branches.list()
+        except (OSError, ValueError):
+            continue  # told as damage above
+        for name in sorted(name for name in forks if (kind.key, name) not in needed and name not in lines):
+            found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
+            if not dry_run:
+                graph.branches.sweep(kind, name)
+    if not dry_run:
+        recoverer.run()
+    return found
+
+
+def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
+    """Tables whose last version is not the one that is shown."""
+    state = graph._manifest_state(branch)
+    for key, kind in sorted(state.types.items()):
+        pin = state.pins[key]
+        try:
+            graph._tables.at(kind, pin)
+            latest = graph._tables.latest(kind, state.line) if pin.branch == state.line else None
+        except (DamagedGraphError, OSError, ValueError) as error:
+            yield Finding("damage", f"{kind.table}@{branch}", in_short(error), None)
+            continue
+        if latest is None or latest.version == pin.version:
+            continue
+        what = f"versions {pin.version + 1} to {latest.version} were never published"
+        yield Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")
+        if not dry_run:
+            def move(operation: str, key: str = key, kind: GraphType = kind, pin: Pin = pin) -> dict[str, Pin | None]:
+                restored = graph._tables.restore(kind, pin.branch, pin.version, operation)
+                return {key: pin._replace(version=restored.version)}
+
+            state = graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)
+
+
+def verify(graph: Graph) -> Iterator[Damage]:
+    """Read every row of every branch, and yield what cannot be read or does not hold."""
+    for branch in graph.branches.list():
+        snapshot = graph.snapshot(branch=branch.name)
+        for name in snapshot.tables():
+            view = snapshot.table(name)
+            try:
+                rows = sum(batch.num_rows for batch in view.batches())
+            except (DamagedGraphError, OSError, ValueError, RuntimeError) as error:
+                yield Damage(f"{name}@{branch.name}", in_short(error))
+                continue
+            if rows != view.pin.rows:
+                yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")
