@@ -21,8 +21,8 @@ from report import Report, Taken
 from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
-from ontolake.ontology.parallel import TypedParallel
-from ontolake.ontology.repository.s3.maintenance import compact
+from ontolake.ontology.parallel.tables import TypedParallel
+from ontolake.ontology.repository.objects.maintenance import compact
 from ontolake.spark import Pipeline, save, session, table
 
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -9,8 +9,9 @@ import pytest
 
 MODULES = [
     "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog.records",
-    "ontolake.ontology.repository.s3.layout", "ontolake.ontology.repository.s3.queue_layout",
-    "ontolake.ontology.parallel_attach", "ontolake.ontology.events.copying", "ontolake.ontology.import_lines",
+    "ontolake.ontology.repository.objects.layout", "ontolake.ontology.repository.objects.queue_layout",
+    "ontolake.ontology.parallel.attachment", "ontolake.ontology.events.copying",
+    "ontolake.ontology.moving.import_lines",
 ]  # fmt: skip
 """Those that decode types of their own."""
 

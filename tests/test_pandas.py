@@ -121,6 +121,7 @@ def usual() -> str:
     return _run(_PANDAS.format(before=""))
 
 
-@pytest.mark.parametrize("before", ["import ontolake", "import pyarrow\nimport ontolake.ontology.repository.s3.base"])
+@pytest.mark.parametrize(
+    "before", ["import ontolake", "import pyarrow\nimport ontolake.ontology.repository.objects.base"])
 def test_pyarrow_knows_pandas_once_it_is_imported(before: str, usual: str) -> None:
     assert _run(_PANDAS.format(before=before)) == usual

@@ -23,7 +23,7 @@ from ontolake.ontology import (
     left,
     sum_,
 )
-from ontolake.ontology.exporting import lines
+from ontolake.ontology.moving.exports import lines
 from ontolake.ontology.sizes import DEFAULT, Sizes
 
 Types = tuple[Any, Any, Any]
@@ -260,7 +260,7 @@ class Program:
 
     def upkeep(self) -> None:
         if self.session.repository.backend == "s3":
-            from ontolake.ontology.repository.s3.maintenance import compact
+            from ontolake.ontology.repository.objects.maintenance import compact
 
             repository: Any = self.session.repository
             compact(repository, dry_run=False)

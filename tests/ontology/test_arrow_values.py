@@ -21,9 +21,9 @@ from marking import slow_after
 from ontolake.model import Entity, Field, SchemaValidationError
 from ontolake.model.types import type_info
 from ontolake.ontology import Session
-from ontolake.ontology.arrow_columns import columns_from_arrow
-from ontolake.ontology.arrow_rows import rows_from_arrow
-from ontolake.ontology.upgraders import Upgrader
+from ontolake.ontology.arrow.columns import columns_from_arrow
+from ontolake.ontology.arrow.rows import rows_from_arrow
+from ontolake.ontology.migration.upgraders import Upgrader
 
 
 class Colour(enum.Enum):

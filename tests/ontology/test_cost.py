@@ -15,7 +15,7 @@ from marking import slow_after
 
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session, left, right
-from ontolake.ontology.plan import Plan
+from ontolake.ontology.query.plan import Plan
 
 from .shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
 

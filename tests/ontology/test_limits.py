@@ -17,8 +17,8 @@ from marking import slow_after
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.model import Entity, Field, Relation, SchemaValidationError
 from ontolake.ontology import MigrationError, QueryError, Session, count
-from ontolake.ontology.compiler import conditions
-from ontolake.ontology.repository.s3 import datafusion
+from ontolake.ontology.query.compiler import conditions
+from ontolake.ontology.repository.objects import datafusion
 
 
 class Thing(Entity):

@@ -52,8 +52,8 @@ from ontolake.ontology import (
     sum_,
     upgrader,
 )
-from ontolake.ontology.converting import convert
-from ontolake.ontology.verifying import verify
+from ontolake.ontology.moving.conversion import convert
+from ontolake.ontology.verification import verify
 from ontolake.storage import open_storage
 
 from .conftest import fresh_url

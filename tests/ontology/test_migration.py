@@ -27,7 +27,7 @@ from ontolake.ontology import (
     Session,
     upgrader,
 )
-from ontolake.ontology.upgraders import Upgrader
+from ontolake.ontology.migration.upgraders import Upgrader
 
 
 def first() -> tuple[Any, Any, Any]:

@@ -23,8 +23,8 @@ from ontolake.ontology import (
     open_repository,
     upgrader,
 )
-from ontolake.ontology.converting import convert
-from ontolake.ontology.exporting import write_parquet
+from ontolake.ontology.moving.conversion import convert
+from ontolake.ontology.moving.exports import write_parquet
 
 from .conftest import fresh_url
 from .past import NAMES, UPGRADERS, Fields, Program, Types, run_past, split_names, table, told, types_of
@@ -112,7 +112,7 @@ def test_only_rows_of_the_keys_that_a_filter_names_are_lifted(url: str, engine: 
 
 
 def test_declared_upgraders_lift_the_past(people: tuple[Session, Types], monkeypatch: pytest.MonkeyPatch) -> None:
-    from ontolake.ontology import upgraders
+    from ontolake.ontology.migration import upgraders
 
     session, (person, _, _) = people
     monkeypatch.setattr(upgraders, "_registered", {})

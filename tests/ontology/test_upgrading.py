@@ -16,9 +16,9 @@ from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology import MigrationError, MigrationTokenError, MissingUpgraderError, Session
-from ontolake.ontology.arrow_columns import ArrowRows
-from ontolake.ontology.migration import Migration, takes_more, upgraded_rows, upgraded_table
-from ontolake.ontology.upgraders import Upgrader
+from ontolake.ontology.arrow.columns import ArrowRows
+from ontolake.ontology.migration.rewrite import Migration, takes_more, upgraded_rows, upgraded_table
+from ontolake.ontology.migration.upgraders import Upgrader
 
 
 def entity(name: str, key: Any = str, **fields: Any) -> Any:

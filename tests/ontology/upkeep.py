@@ -8,7 +8,7 @@ from typing import Any
 from ontolake.errors import OntolakeError
 from ontolake.model import Relation, type_info
 from ontolake.ontology import Session, count
-from ontolake.ontology.exporting import lines
+from ontolake.ontology.moving.exports import lines
 
 
 def everything(session: Session, types: Sequence[Any], until: int | None = None) -> dict[str, Any]:

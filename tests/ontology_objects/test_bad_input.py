@@ -17,8 +17,8 @@ from ontolake.errors import Invalid, OntolakeError
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Config, Session, StorageBackendError, UninitializedStorageError, open_repository
-from ontolake.ontology.repository.s3.v1 import S3RepositoryV1
-from ontolake.ontology.repository.s3.v2 import S3RepositoryV2
+from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
+from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
 
 from .works import Human, Knows, commit, fill, opened
 

@@ -18,7 +18,7 @@ from ontolake.errors import OntolakeError
 from ontolake.objects import open_store
 from ontolake.objects.testing import Fault, FaultyStore
 from ontolake.ontology import Session, StorageBackendError, open_repository
-from ontolake.ontology.converting import convert
+from ontolake.ontology.moving.conversion import convert
 from ontolake.ontology.repository import Repository
 
 from .conftest import fresh_memory

@@ -22,8 +22,8 @@ from ontolake.ontology import (
     on_event,
     open_repository,
 )
-from ontolake.ontology.converting import convert
 from ontolake.ontology.events.copying import queue_lines
+from ontolake.ontology.moving.conversion import convert
 
 from .conftest import fresh_memory
 

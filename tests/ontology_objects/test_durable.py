@@ -9,7 +9,7 @@ import pytest
 
 from ontolake import faults
 from ontolake.objects import open_store
-from ontolake.ontology.repository.s3 import layout, maintenance
+from ontolake.ontology.repository.objects import layout, maintenance
 
 from .works import Human, fill, opened
 

@@ -29,10 +29,10 @@ from ontolake.ontology.events import Claim, Event, Handled, QueueChange
 from ontolake.ontology.events.event import queued
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
-from ontolake.ontology.repository.s3 import access as s3_access
-from ontolake.ontology.repository.s3 import maintenance
-from ontolake.ontology.repository.s3.queue_layout import CHANGE, PAGES, PAST, QUEUE
-from ontolake.ontology.repository.s3.queue_view import View
+from ontolake.ontology.repository.objects import access as s3_access
+from ontolake.ontology.repository.objects import maintenance
+from ontolake.ontology.repository.objects.queue_layout import CHANGE, PAGES, PAST, QUEUE
+from ontolake.ontology.repository.objects.queue_view import View
 
 from .conftest import fresh_memory
 

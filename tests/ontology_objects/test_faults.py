@@ -17,7 +17,7 @@ from marking import slow_after
 from ontolake.errors import DurabilityUnconfirmed, Invalid, OntolakeError
 from ontolake.objects import ObjectStore, cas, open_store
 from ontolake.objects.testing import Fault, FaultyStore
-from ontolake.ontology.repository.s3 import access as s3_access
+from ontolake.ontology.repository.objects import access as s3_access
 
 from .conftest import fresh_memory
 from .works import WORKS, fill, goes_on, seen
@@ -102,9 +102,9 @@ from ontolake.objects import open_store
 from ontolake.objects.testing import Fault, FaultyStore
 from ontolake import faults
 import ontolake.objects.directory  # once, not in every child
-import ontolake.ontology.repository.s3.checks
-import ontolake.ontology.repository.s3.events
-import ontolake.ontology.repository.s3.opening
+import ontolake.ontology.repository.objects.checks
+import ontolake.ontology.repository.objects.events
+import ontolake.ontology.repository.objects.opening
 import pyarrow
 pyarrow.array([1])
 from tests.ontology_objects.works import WORKS, fill, goes_on, seen

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from ontolake.model import Entity, Field
 from ontolake.model.types import type_info
 from ontolake.objects import ObjectStore, open_store
-from ontolake.ontology.repository.s3.access import Access
-from ontolake.ontology.repository.s3.files import Files, parquet_table, write_file
-from ontolake.ontology.repository.s3.layout import DataFile, TypeState
-from ontolake.ontology.repository.s3.merge import (
+from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.files import Files, parquet_table, write_file
+from ontolake.ontology.repository.objects.layout import DataFile, TypeState
+from ontolake.ontology.repository.objects.merge import (
     Merged,
     due_past,
     due_runs,

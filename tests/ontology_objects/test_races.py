@@ -16,9 +16,9 @@ from clock import Clock
 from ontolake.model.stored import StoredType
 from ontolake.objects import open_store
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
+from ontolake.ontology.repository.objects import lease, maintenance
+from ontolake.ontology.repository.objects.access import Access
 from ontolake.ontology.repository.protocol import Lease
-from ontolake.ontology.repository.s3 import lease, maintenance
-from ontolake.ontology.repository.s3.access import Access
 
 from .works import Human, Knows, fill, migrate, opened
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ontolake.cli import main
-from ontolake.ontology.verifying import verify
+from ontolake.ontology.verification import verify
 
 from .conftest import fresh_memory
 from .renamed import VERSIONS, extended, filled, opened, renamed

@@ -15,7 +15,7 @@ from ontolake.model import Entity, Field
 from ontolake.objects import ObjectStore, open_store
 from ontolake.ontology import Session, StorageBackendError
 from ontolake.ontology.typed_store import TypedStore
-from ontolake.ontology.verifying import verify
+from ontolake.ontology.verification import verify
 
 
 class Customer(Entity):

@@ -16,7 +16,7 @@ from marking import examples
 from tests.ontology.test_machine import Machine, play
 
 from ontolake.ontology import Session
-from ontolake.ontology.repository.s3 import layout, maintenance
+from ontolake.ontology.repository.objects import layout, maintenance
 from ontolake.spark.jobs import compact as compact_in_parts
 from ontolake.spark.jobs.verifying_objects import verify_objects
 from ontolake.spark.jobs.workers import Here

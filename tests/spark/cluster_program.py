@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from waiting import wait_for
 
 from ontolake.model import Entity, Field
-from ontolake.ontology.upgraders import Upgrader
+from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.spark import jobs, save, session
 from ontolake.spark.jobs.workers import OnSpark
 from ontolake.spark.source import OntolakeSource, Staged, Writer

@@ -29,8 +29,8 @@ from ontolake.ontology.errors import (
     MigrationTokenError,
     QueryError,
 )
-from ontolake.ontology.repository.s3.maintenance import collect, garbage
-from ontolake.ontology.upgraders import Upgrader
+from ontolake.ontology.migration.upgraders import Upgrader
+from ontolake.ontology.repository.objects.maintenance import collect, garbage
 from ontolake.spark import jobs
 from ontolake.spark.jobs.errors import JobError
 from ontolake.spark.jobs.places import on_objects
@@ -316,9 +316,9 @@ def test_a_merged_file_that_says_something_else_than_commits_is_found(
     import msgspec
 
     from ontolake.model.stored import StoredType
-    from ontolake.ontology.repository.s3.base import Restated, S3Repository
-    from ontolake.ontology.repository.s3.files import write_file
-    from ontolake.ontology.repository.s3.moment import Moment
+    from ontolake.ontology.repository.objects.base import Restated, S3Repository
+    from ontolake.ontology.repository.objects.files import write_file
+    from ontolake.ontology.repository.objects.moment import Moment
 
     jobs.compact(lake, types=["Thing"])
 

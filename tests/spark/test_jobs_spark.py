@@ -17,7 +17,7 @@ from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.ontology.errors import MigrationError
-from ontolake.ontology.upgraders import Upgrader
+from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.spark import jobs
 from ontolake.spark.jobs.workers import OnSpark
 

@@ -73,7 +73,7 @@ def test_workers_begin_with_what_they_need_and_nothing_that_a_fork_breaks(spark:
     fresh = subprocess.run(
         [sys.executable, "-c", "import sys; from ontolake.spark.daemon import prepare; prepare(); print(*sys.modules)"],
         capture_output=True, text=True, check=True).stdout.split()
-    assert {"pyarrow.compute", "ontolake.ontology.parallel"} <= set(fresh)
+    assert {"pyarrow.compute", "ontolake.ontology.parallel.tables"} <= set(fresh)
     assert not {"lance", "obstore", "datafusion"} & set(fresh)
     assert spark.conf.get("spark.python.daemon.module") == "ontolake.spark.daemon"
 

@@ -15,7 +15,7 @@ from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.s3.base import S3Repository
+    from ontolake.ontology.repository.objects.base import S3Repository
 
 index = typer.Typer(help="The indices of a typed store on objects, which are there for people and tools.",
                     no_args_is_help=True)
@@ -50,7 +50,7 @@ def compact(
     token: Token = None, json: Json = False,
 ) -> None:
     """Merge the files of types into one each. Without a token this only says what would be done."""
-    from ontolake.ontology.repository.s3 import maintenance
+    from ontolake.ontology.repository.objects import maintenance
 
     with _on_objects(url, write=token is not None) as repository:
         planned = maintenance.compact(repository, types=type)
@@ -77,7 +77,7 @@ def compact(
 @index.command("verify")
 def verify_index(url: Url, json: Json = False) -> None:
     """Compare the indices with what they are made from. Ends with 5 if one is missing, behind or damaged."""
-    from ontolake.ontology.repository.s3 import maintenance
+    from ontolake.ontology.repository.objects import maintenance
 
     with _on_objects(url, write=False) as repository:
         found = maintenance.verify_index(repository)
@@ -89,7 +89,7 @@ def verify_index(url: Url, json: Json = False) -> None:
 @index.command("repair")
 def repair_index(url: Url, json: Json = False) -> None:
     """Make the indices anew where they differ. Rows are never touched."""
-    from ontolake.ontology.repository.s3 import maintenance
+    from ontolake.ontology.repository.objects import maintenance
 
     with _on_objects(url, write=True) as repository:
         found = maintenance.repair_index(repository)
@@ -117,7 +117,7 @@ def convert(
 
     What was interrupted goes on where it stopped, when the same command is given again.
     """
-    from ontolake.ontology.converting import convert as copy
+    from ontolake.ontology.moving.conversion import convert as copy
     from ontolake.ontology.repository import open_repository
 
     old = open_repository(source, config={"create": False, "readonly": True})

@@ -14,7 +14,7 @@ from ontolake.cli.safety import Token
 from ontolake.cli.typed_options import Db, Models, StorageUri, named, place
 
 if TYPE_CHECKING:
-    from ontolake.ontology.migration import MigrationPreview, MigrationResult, TypeMigration
+    from ontolake.ontology.migration.rewrite import MigrationPreview, MigrationResult, TypeMigration
 
 
 class Engine(StrEnum):
@@ -84,7 +84,7 @@ def migrate(
     from ontolake.model.loading import load
     from ontolake.model.types import type_info
     from ontolake.ontology.errors import MissingUpgraderError
-    from ontolake.ontology.migration import Migration
+    from ontolake.ontology.migration.rewrite import Migration
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.repository.sqlite.failing import ours
 

@@ -77,7 +77,7 @@ def examine(
 def _changes(store: TypedStore, commit: int, types: Any) -> Any:
     """What a commit did, by the schemas of its time; of a migration, how rows were and what they became."""
     from ontolake.cli.verbs import plain
-    from ontolake.ontology.plain import plain_key, record
+    from ontolake.ontology.moving.json_values import plain_key, record
     from ontolake.ontology.versioned import table_of
 
     before, after = store.snapshot(commit - 1), store.snapshot(commit)

@@ -19,8 +19,8 @@ from ontolake.cli.typed_options import Branch, Db, Models, StorageUri, named, op
 from ontolake.errors import ExitCode, Invalid
 
 if TYPE_CHECKING:
-    from ontolake.ontology.import_lines import Lines
-    from ontolake.ontology.importing import ImportPlan
+    from ontolake.ontology.moving.import_lines import Lines
+    from ontolake.ontology.moving.imports import ImportPlan
     from ontolake.ontology.typed_store import TypedStore
 
 
@@ -59,8 +59,8 @@ def import_lines(
 
     Every line is checked first, and all bad ones are reported. Replacing needs the token of its preview.
     """
-    from ontolake.ontology.import_lines import Lines
-    from ontolake.ontology.importing import ImportConflictError, apply_import, plan_import
+    from ontolake.ontology.moving.import_lines import Lines
+    from ontolake.ontology.moving.imports import ImportConflictError, apply_import, plan_import
 
     url, out = place(db, storage_uri), Out(json)
     for file in files:
@@ -192,7 +192,7 @@ def export_typed(
     """`onto export` of a typed store."""
     from ontolake.cli.typed_rows import redirected
     from ontolake.ontology.events.copying import queue_lines, reading_with_queue
-    from ontolake.ontology.exporting import lines, write_parquet
+    from ontolake.ontology.moving.exports import lines, write_parquet
 
     whole, events = not types and as_of is None, 0
     chosen = [store.find(name) for name in types] if types else list(store.types)

@@ -13,7 +13,7 @@ from ontolake.cli.typed_options import AsOf, Branch, Db, Models, StorageUri, Typ
 
 if TYPE_CHECKING:
     from ontolake.model.types import Kind, TypeInfo
-    from ontolake.ontology.query import Query
+    from ontolake.ontology.query.builder import Query
     from ontolake.ontology.typed_store import TypedStore
 
 app = typer.Typer(no_args_is_help=True, help="Ask a typed store.", rich_markup_mode="rich")
@@ -81,7 +81,7 @@ class Past:
     """The moment that a command asks about, and the types as it reads them. Raises `UnknownCommitError`."""
 
     def __init__(self, store: TypedStore, as_of: int | None, schema: Schema) -> None:
-        from ontolake.ontology.bounds import check_commits
+        from ontolake.ontology.query.bounds import check_commits
 
         check_commits(store.repository, as_of)
         self.store = store
@@ -89,7 +89,7 @@ class Past:
         self._schema = schema
         self._types: Mapping[tuple[Kind, str], TypeInfo] = {}
         if as_of is not None and schema is Schema.STORED:
-            from ontolake.ontology.past import types_at
+            from ontolake.ontology.migration.past import types_at
 
             self._types = types_at(store.repository, store.types, as_of)
 
@@ -107,7 +107,7 @@ class Past:
     def diagnostics(self, query: Query[Any]) -> dict[str, Any]:
         """What to warn of: a moment before the current schema of a type, and a history that lacks earlier states."""
         from ontolake.model.types import type_info
-        from ontolake.ontology.past import outdated
+        from ontolake.ontology.migration.past import outdated
 
         repository, found = self.store.repository, dict[str, Any]()
         infos = [type_info(cls) for cls in query.types]
@@ -120,7 +120,7 @@ class Past:
 
     def _begun(self, info: TypeInfo) -> int:
         """The commit with which the history of a type begins, if there are states before it that it leaves out."""
-        from ontolake.ontology.past import era_at
+        from ontolake.ontology.migration.past import era_at
 
         repository = self.store.repository
         if self._schema is Schema.CURRENT and self.as_of is not None:
@@ -146,7 +146,7 @@ def _query(
     past: Past, name: str, kind: Kind, where: list[str] | None, order_by: list[str] | None, limit: int | None,
     offset: int | None, history: bool,
 ) -> Query[Any]:  # fmt: skip
-    from ontolake.ontology.wheretext import parse_order, parse_where
+    from ontolake.ontology.query.text import parse_order, parse_where
 
     info = past.find(name, kind)
     query = past.start(info).where(*(parse_where(text, info) for text in where or ()))
@@ -198,7 +198,7 @@ def traverse(
     from ontolake.errors import NotFound
     from ontolake.model.filters import FieldRef, Ref
     from ontolake.model.types import type_info
-    from ontolake.ontology.wheretext import parse_where, read_value
+    from ontolake.ontology.query.text import parse_where, read_value
 
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
         past = Past(store, as_of, schema)

@@ -17,10 +17,10 @@ from ontolake.cli.output import Out
 from ontolake.cli.typed_query import Format
 from ontolake.errors import StorageError
 from ontolake.model.types import TypeInfo, type_info
-from ontolake.ontology.plain import plain, plain_key, record
+from ontolake.ontology.moving.json_values import plain, plain_key, record
 
 if TYPE_CHECKING:
-    from ontolake.ontology.question import Question
+    from ontolake.ontology.query.question import Question
 
 
 @contextmanager

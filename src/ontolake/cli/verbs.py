@@ -211,8 +211,8 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
 
     from ontolake.history import Damage
     from ontolake.ontology.repository import open_repository
-    from ontolake.ontology.verifying import dangling
-    from ontolake.ontology.verifying import verify as verify_typed
+    from ontolake.ontology.verification import dangling
+    from ontolake.ontology.verification import verify as verify_typed
     from ontolake.spark.jobs.verifying_objects import verify_objects
     from ontolake.spark.jobs.workers import Here
 

@@ -1,6 +1,5 @@
 """Typed ontology: entities and relations that keep their history, reconciled, queried at any commit, migrated."""
 
-from ontolake.ontology.aggregates import avg, avg_len, count, count_where, left, max_, min_, right, sum_
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import (
     BatchSizeExceededError,
@@ -36,13 +35,14 @@ from ontolake.ontology.events import (
     StoredEvent,
     on_event,
 )
-from ontolake.ontology.migration import MigrationPreview, MigrationResult, TypeMigration
-from ontolake.ontology.query import Query
+from ontolake.ontology.migration.rewrite import MigrationPreview, MigrationResult, TypeMigration
+from ontolake.ontology.migration.upgraders import Upgrader, upgrader
+from ontolake.ontology.query.aggregates import avg, avg_len, count, count_where, left, max_, min_, right, sum_
+from ontolake.ontology.query.builder import Query
+from ontolake.ontology.query.results import Path, Results
 from ontolake.ontology.repository import Repository, SqliteRepositoryV1, SqliteRepositoryV2, open_repository
-from ontolake.ontology.results import Path, Results
 from ontolake.ontology.session import Session
 from ontolake.ontology.typed_store import TypedStore
-from ontolake.ontology.upgraders import Upgrader, upgrader
 
 __all__ = [
     "BatchSizeExceededError", "Config", "DanglingRelationError", "Event", "EventDeadLetter", "EventLoopLimitError",

@@ -13,9 +13,8 @@ from ontolake.history import Change, ChangeKind, Commit
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
-from ontolake.ontology.bounds import check_commits, natural
-from ontolake.ontology.changes import Changes
-from ontolake.ontology.committing import commit_difference
+from ontolake.ontology.arrow.changes import Changes
+from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import (
     SchemaOutdatedError,
@@ -28,10 +27,11 @@ from ontolake.ontology.events.runner import Runner, RunReport
 from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.events.store import EventStore
 from ontolake.ontology.intents import Intents, Row
-from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult
-from ontolake.ontology.query import QueryStart
+from ontolake.ontology.migration.rewrite import Migration, MigrationPreview, MigrationResult
+from ontolake.ontology.migration.upgraders import Given
+from ontolake.ontology.query.bounds import check_commits, natural
+from ontolake.ontology.query.builder import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
-from ontolake.ontology.upgraders import Given
 from ontolake.ontology.versioned import TypedHistory
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ class Session(TypedHistory):
         Columns that are missing are filled with defaults. Raises `SchemaValidationError` for a column or a value that
         does not fit.
         """
-        from ontolake.ontology.arrow_columns import columns_from_arrow
-        from ontolake.ontology.arrow_rows import rows_from_arrow
+        from ontolake.ontology.arrow.columns import columns_from_arrow
+        from ontolake.ontology.arrow.rows import rows_from_arrow
 
         info = self._info(cls)
         columns = columns_from_arrow(info, table) if self.repository.takes_columns else None

@@ -9,7 +9,7 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.typed_store import TypedStore
 
 if TYPE_CHECKING:
-    from ontolake.ontology.parallel import TypedParallel
+    from ontolake.ontology.parallel.tables import TypedParallel
 
 
 def open(url: str, *, write: bool, branch: str | None) -> TypedStore:
@@ -19,6 +19,6 @@ def open(url: str, *, write: bool, branch: str | None) -> TypedStore:
 
 def open_parallel(url: str, *, write: bool, branch: str | None, types: Iterable[Any]) -> TypedParallel:
     """The same for parallel readers and writers. With `types` a writer starts a store where there is none."""
-    from ontolake.ontology.parallel import TypedParallel
+    from ontolake.ontology.parallel.tables import TypedParallel
 
     return TypedParallel(url, branch=branch, write=write, types=types)

@@ -18,7 +18,7 @@ from ontolake.model.schema import diff, is_schema, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import QueryError, SchemaOutdatedError, StorageBackendError
-from ontolake.ontology.query import QueryStart
+from ontolake.ontology.query.builder import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.versioned import TypedHistory
 
@@ -104,7 +104,7 @@ class TypedStore(TypedHistory):
 
     def verify(self) -> Iterator[Damage]:
         """Read everything that is stored and yield what cannot be right."""
-        from ontolake.ontology.verifying import verify
+        from ontolake.ontology.verification import verify
 
         return verify(self.repository)
 

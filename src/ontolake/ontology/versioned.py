@@ -20,11 +20,11 @@ from ontolake.model.codecs import json_text
 from ontolake.model.filters import Order
 from ontolake.model.filters import Ref as FieldOf
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.bounds import check_commits
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import UnknownCommitError
-from ontolake.ontology.past import era_at, types_at
-from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.migration.past import era_at, types_at
+from ontolake.ontology.query.bounds import check_commits
+from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository
 
 

@@ -17,7 +17,7 @@ from pyspark import daemon
 
 _NEEDED = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read", "pyarrow.compute", "pyarrow.parquet",
            "pandas",  # which pyarrow imports when it meets a list, if it is there
-           "ontolake.spark.source", "ontolake.ontology.parallel")  # fmt: skip
+           "ontolake.spark.source", "ontolake.ontology.parallel.tables")  # fmt: skip
 _work = daemon.worker
 
 

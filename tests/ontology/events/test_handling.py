@@ -374,7 +374,7 @@ def test_a_handler_is_called_again_if_what_it_read_has_changed(url: str, engine:
 
 
 def test_a_commit_of_a_session_knows_nothing_of_expected_heads(either: str) -> None:
-    from ontolake.ontology.committing import commit_difference
+    from ontolake.ontology.commit import commit_difference
     from ontolake.ontology.intents import Intents
 
     with session_at(either) as session:

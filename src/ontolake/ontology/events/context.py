@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ontolake.errors import Invalid
-from ontolake.ontology.committing import commit_difference
+from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.errors import EventLoopLimitError, HandlerError
 from ontolake.ontology.events.event import Event, queued
 from ontolake.ontology.events.records import Claim, Handled, QueueChange, QueuedEvent
@@ -14,7 +14,7 @@ from ontolake.ontology.intents import Intents
 
 if TYPE_CHECKING:
     from ontolake.model.entity import Entity, Relation
-    from ontolake.ontology.query import QueryStart
+    from ontolake.ontology.query.builder import QueryStart
     from ontolake.ontology.session import Session
 
 E = TypeVar("E", bound=Event)

@@ -9,8 +9,8 @@ from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.s3.v1 import S3RepositoryV1
-    from ontolake.ontology.repository.s3.v2 import S3RepositoryV2
+    from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
+    from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
 
 _LATER = {"S3RepositoryV1": "s3.v1", "S3RepositoryV2": "s3.v2"}
 

@@ -53,7 +53,7 @@ def _known(engines: Mapping[str, object], version: str | None, uri: str) -> None
 
 def _open_objects(uri: str, engine_version: str | None, config: Config) -> Repository:
     try:
-        module = import_module("ontolake.ontology.repository.s3.opening")
+        module = import_module("ontolake.ontology.repository.objects.opening")
     except ModuleNotFoundError:
         raise StorageBackendError(f"typed stores on objects are not part of this version: {uri!r}",
                                   hint="use a .db file, or sqlite+s3://, sqlite+memory://") from None

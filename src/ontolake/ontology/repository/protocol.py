@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ontolake.ontology.config import Config
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.events.store import EventStore
-    from ontolake.ontology.plan import Plan, Values
+    from ontolake.ontology.query.plan import Plan, Values
 
 Row = tuple[Any, ...]
 WRITE_LOCK = "ontology_write"

@@ -15,13 +15,13 @@ from ontolake.errors import Invalid
 from ontolake.faults import reach
 from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
-from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.base import Restated
-from ontolake.ontology.repository.s3.files import write_file
-from ontolake.ontology.repository.s3.layout import DataFile, TypeState
-from ontolake.ontology.repository.s3.maintenance import Compaction, current_states
-from ontolake.ontology.repository.s3.merge import level_of, parted
-from ontolake.ontology.repository.s3.rows import concat
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.base import Restated
+from ontolake.ontology.repository.objects.files import write_file
+from ontolake.ontology.repository.objects.layout import DataFile, TypeState
+from ontolake.ontology.repository.objects.maintenance import Compaction, current_states
+from ontolake.ontology.repository.objects.merge import level_of, parted
+from ontolake.ontology.repository.objects.rows import concat
 from ontolake.spark.jobs.places import need, on_objects, workers_of
 from ontolake.spark.jobs.ranges import ROWS, KeyPart, key_parts
 from ontolake.spark.jobs.workers import Workers
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ontolake.ontology.repository.s3.base import S3Repository
-    from ontolake.ontology.repository.s3.moment import Moment
+    from ontolake.ontology.repository.objects.base import S3Repository
+    from ontolake.ontology.repository.objects.moment import Moment
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ontolake.model.stored import StoredType
-from ontolake.ontology.converting import (
+from ontolake.ontology.moving.conversion import (
     ByCommit,
     Conversion,
     History,
@@ -22,14 +22,14 @@ from ontolake.ontology.converting import (
     compare_rows,
     twin_of,
 )
-from ontolake.ontology.converting import convert as copy
+from ontolake.ontology.moving.conversion import convert as copy
 from ontolake.ontology.repository import open_repository
+from ontolake.ontology.repository.objects.base import S3Repository
+from ontolake.ontology.repository.objects.checks import manifests
+from ontolake.ontology.repository.objects.files import parquet_table
+from ontolake.ontology.repository.objects.layout import type_key
+from ontolake.ontology.repository.objects.rows import COMMIT, concat, encoded, places, rows_of, table_of
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
-from ontolake.ontology.repository.s3.base import S3Repository
-from ontolake.ontology.repository.s3.checks import manifests
-from ontolake.ontology.repository.s3.files import parquet_table
-from ontolake.ontology.repository.s3.layout import type_key
-from ontolake.ontology.repository.s3.rows import COMMIT, concat, encoded, places, rows_of, table_of
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.checks import commit_counts, stored_history
 from ontolake.parallel import Fragment, absolute, discard, new_job, stage

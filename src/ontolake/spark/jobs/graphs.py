@@ -17,7 +17,7 @@ from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType
 from ontolake.graph.upkeep.maintenance import compaction, optimize, rework_one, worth_it
 from ontolake.history import Damage
-from ontolake.ontology.repository.s3.maintenance import Compaction
+from ontolake.ontology.repository.objects.maintenance import Compaction
 from ontolake.spark.jobs.reindexing import Reindexed
 from ontolake.spark.jobs.verifying import Looked, Verified
 from ontolake.spark.jobs.workers import Workers

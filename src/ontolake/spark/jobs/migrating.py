@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any, cast
 from ontolake.faults import reach
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
-from ontolake.ontology.migration import Migration, MigrationPreview, MigrationResult, TypeMigration, upgraded_rows
-from ontolake.ontology.migration import upgraded_table as upgraded
-from ontolake.ontology.repository.protocol import Repository, Row, Transaction
-from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.files import write_file
-from ontolake.ontology.repository.s3.layout import DataFile
-from ontolake.ontology.repository.s3.merge import level_of
-from ontolake.ontology.repository.s3.rows import (
+from ontolake.ontology.migration.rewrite import (
+    Migration,
+    MigrationPreview,
+    MigrationResult,
+    TypeMigration,
+    upgraded_rows,
+)
+from ontolake.ontology.migration.rewrite import upgraded_table as upgraded
+from ontolake.ontology.migration.upgraders import Given, Upgrader
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.files import write_file
+from ontolake.ontology.repository.objects.layout import DataFile
+from ontolake.ontology.repository.objects.merge import level_of
+from ontolake.ontology.repository.objects.rows import (
     COMMIT,
     ROW,
     declared_table,
@@ -32,7 +38,7 @@ from ontolake.ontology.repository.s3.rows import (
     rows_of,
     table_of,
 )
-from ontolake.ontology.upgraders import Given, Upgrader
+from ontolake.ontology.repository.protocol import Repository, Row, Transaction
 from ontolake.parallel import Fragment, View, discard, new_job, stage
 from ontolake.spark.jobs.compacting import check_written
 from ontolake.spark.jobs.places import need, on_objects, typed, workers_of
@@ -43,9 +49,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ontolake.ontology.parallel import KeyRange
-    from ontolake.ontology.repository.s3.base import S3Repository
-    from ontolake.ontology.repository.s3.transaction import S3Transaction
+    from ontolake.ontology.parallel.tables import KeyRange
+    from ontolake.ontology.repository.objects.base import S3Repository
+    from ontolake.ontology.repository.objects.transaction import S3Transaction
 
 
 
@@ -155,7 +161,7 @@ class SpreadMigration(Migration):
         return transaction.adopt(info, version, written, next_row=row)
 
     def _ranges(self, stored: StoredType) -> Sequence[KeyRange]:
-        from ontolake.ontology.parallel import TypedParallel
+        from ontolake.ontology.parallel.tables import TypedParallel
 
         with TypedParallel(self._url) as store:
             table, view = layout.type_key(stored.kind, stored.name), View(store.head())
@@ -251,7 +257,7 @@ def stored_table(repository: Repository, split: KeyRange) -> pa.Table:
     """The rows of a range of keys as stores on objects have them, with the commit, whichever store they are in."""
     import pyarrow as pa
 
-    from ontolake.ontology.parallel import checked
+    from ontolake.ontology.parallel.tables import checked
 
     stored, info = StoredType(split.schema), checked(repository, split.schema, split.schema_hash)
     rows = list(repository.run(*split._asked(info, ())))

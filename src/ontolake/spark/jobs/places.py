@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ontolake.ontology.repository import Repository
-    from ontolake.ontology.repository.s3.base import S3Repository
+    from ontolake.ontology.repository.objects.base import S3Repository
     from ontolake.stores import Store
 
 Kind = Literal["objects", "sqlite", "documents", "sql", "graph"]
@@ -64,7 +64,7 @@ def workers_of(spark: SparkSession | Workers | None, parts: int | None = None) -
 @contextlib.contextmanager
 def typed(url: str, *, write: bool = False) -> Iterator[Repository]:
     """The typed store at a URL, which must be there."""
-    from ontolake.ontology.parallel import opened
+    from ontolake.ontology.parallel.tables import opened
 
     with opened(url, "main", write=write) as repository:
         yield repository

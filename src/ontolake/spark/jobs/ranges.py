@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
-from ontolake.ontology.parallel_objects import cuts_of, groups_within, in_range
-from ontolake.ontology.repository.s3.layout import DataFile
-from ontolake.ontology.repository.s3.rows import Type, concat, empty_table
-from ontolake.ontology.repository.s3.scan import last_of_each
+from ontolake.ontology.parallel.objects import cuts_of, groups_within, in_range
+from ontolake.ontology.repository.objects.layout import DataFile
+from ontolake.ontology.repository.objects.rows import Type, concat, empty_table
+from ontolake.ontology.repository.objects.scan import last_of_each
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.ontology.repository.s3.base import S3Repository
+    from ontolake.ontology.repository.objects.base import S3Repository
 
 ROWS = 1 << 20
 """Rows that a part of a job has at most, if there are keys to cut at."""

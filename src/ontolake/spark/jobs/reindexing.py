@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ontolake.ontology.repository.s3.advisory import all_advisory
-from ontolake.ontology.repository.s3.maintenance import repair_index
+from ontolake.ontology.repository.objects.advisory import all_advisory
+from ontolake.ontology.repository.objects.maintenance import repair_index
 from ontolake.spark.jobs.places import need, on_objects, workers_of
 from ontolake.spark.jobs.workers import Workers
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ontolake.errors import Corruption, OntolakeError
 from ontolake.history import Damage
 from ontolake.ontology.repository.protocol import SchemaVersion
-from ontolake.ontology.verifying import check_rows, check_schema
+from ontolake.ontology.verification import check_rows, check_schema
 from ontolake.parallel import Split, View, open_parallel
 from ontolake.spark.jobs.places import kind, typed, workers_of
 from ontolake.spark.jobs.workers import Workers
@@ -23,7 +23,7 @@ from ontolake.stores import find, find_shared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ontolake.ontology.parallel import KeyRange
+    from ontolake.ontology.parallel.tables import KeyRange
 
 
 class Verified(NamedTuple):
@@ -97,7 +97,7 @@ class OldVersion(NamedTuple):
 
 
 def _typed_in_sqlite(url: str, workers: Workers) -> Verified:
-    from ontolake.ontology.parallel import TypedParallel
+    from ontolake.ontology.parallel.tables import TypedParallel
 
     items: list[tuple[Callable[[Any], Looked], Any]] = [(look_at_layout, url)]
     with typed(url) as repository:
@@ -149,7 +149,7 @@ def look_at_version(part: OldVersion) -> Looked:
 def look_at_states(part: States) -> Looked:
     """All states of a range of keys, and whether the last of each is the one that reads give."""
     from ontolake.model.stored import StoredType
-    from ontolake.ontology.repository.s3.rows import key_texts, rows_of
+    from ontolake.ontology.repository.objects.rows import key_texts, rows_of
     from ontolake.spark.jobs.migrating import stored_table
 
     stored = StoredType(part.version.schema)

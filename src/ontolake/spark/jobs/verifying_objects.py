@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.checks import check_chain, manifests
+from ontolake.ontology.repository.objects.files import described, parquet_table
+from ontolake.ontology.repository.objects.layout import DataFile, TypeState
+from ontolake.ontology.repository.objects.phantoms import phantom_rows
+from ontolake.ontology.repository.objects.rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
+from ontolake.ontology.repository.objects.scan import last_of_each, same_keys
+from ontolake.ontology.repository.objects.states import state_of
 from ontolake.ontology.repository.protocol import SchemaVersion
-from ontolake.ontology.repository.s3 import layout
-from ontolake.ontology.repository.s3.checks import check_chain, manifests
-from ontolake.ontology.repository.s3.files import described, parquet_table
-from ontolake.ontology.repository.s3.layout import DataFile, TypeState
-from ontolake.ontology.repository.s3.phantoms import phantom_rows
-from ontolake.ontology.repository.s3.rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
-from ontolake.ontology.repository.s3.scan import last_of_each, same_keys
-from ontolake.ontology.repository.s3.states import state_of
-from ontolake.ontology.verifying import check_rows, check_schema
+from ontolake.ontology.verification import check_rows, check_schema
 from ontolake.spark.jobs.places import on_objects
 from ontolake.spark.jobs.ranges import KeyPart, key_ranges
 from ontolake.spark.jobs.verifying import Looked, Verified, together
@@ -31,8 +31,8 @@ from ontolake.spark.jobs.workers import Workers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.ontology.repository.s3.base import S3Repository
-    from ontolake.ontology.repository.s3.moment import Moment
+    from ontolake.ontology.repository.objects.base import S3Repository
+    from ontolake.ontology.repository.objects.moment import Moment
 
 _FILES = 64
 """Files that one part looks at, at most."""

@@ -18,12 +18,12 @@ from ontolake import urls
 from ontolake.history import Commit, Damage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
-from ontolake.ontology.compiler.failures import query_failure
-from ontolake.ontology.compiler.functions import install
-from ontolake.ontology.compiler.statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
-from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.query.compiler.failures import query_failure
+from ontolake.ontology.query.compiler.functions import install
+from ontolake.ontology.query.compiler.statements import Statement, columns_of, compile_plan, key_columns
+from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_table
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite import checks as sqlite_checks

@@ -11,8 +11,8 @@ import apsw
 from ontolake.history import Damage
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
-from ontolake.ontology.compiler.latest import literal, quoted
-from ontolake.ontology.compiler.statements import columns_of, key_columns
+from ontolake.ontology.query.compiler.latest import literal, quoted
+from ontolake.ontology.query.compiler.statements import columns_of, key_columns
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.sqlite import zeros
 

@@ -10,7 +10,7 @@ import apsw
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.compiler.latest import OLD, quoted
+from ontolake.ontology.query.compiler.latest import OLD, quoted
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.raw import written_twice
 

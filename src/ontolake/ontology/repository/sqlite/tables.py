@@ -7,8 +7,8 @@ import apsw
 from ontolake.model.columns import ENTITY_COLUMNS, ROWID_NAMES, Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.compiler.latest import quoted, raw
-from ontolake.ontology.compiler.statements import key_columns
+from ontolake.ontology.query.compiler.latest import quoted, raw
+from ontolake.ontology.query.compiler.statements import key_columns
 
 
 def table_name(db: apsw.Connection, kind: Kind, name: str, version: int) -> str:

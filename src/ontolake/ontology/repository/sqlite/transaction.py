@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake import faults
 from ontolake.model.schema import schema_of
 from ontolake.model.types import TypeInfo, type_info, unstorable
-from ontolake.ontology.compiler.latest import quoted
-from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.errors import TypeDroppedError
+from ontolake.ontology.query.compiler.latest import quoted
+from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import apply_queue

@@ -13,12 +13,12 @@ from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
-from ontolake.ontology.compiler.conditions import json_path
-from ontolake.ontology.compiler.latest import literal, newest_row, no_newer, quoted, raw
-from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
-from ontolake.ontology.plan import Plan, Values
+from ontolake.ontology.query.compiler.conditions import json_path
+from ontolake.ontology.query.compiler.latest import literal, newest_row, no_newer, quoted, raw
+from ontolake.ontology.query.compiler.statements import key_columns
+from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.fields_json import encoded_default, fields_text
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite.base import SqliteRepository

@@ -9,10 +9,10 @@ import apsw
 
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.compiler.latest import OLD, newest_row, not_superseded, quoted
-from ontolake.ontology.compiler.statements import key_columns
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
+from ontolake.ontology.query.compiler.latest import OLD, newest_row, not_superseded, quoted
+from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.raw import raw_columns, raw_keys
 from ontolake.ontology.repository.sqlite import zeros

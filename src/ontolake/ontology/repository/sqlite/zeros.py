@@ -14,8 +14,8 @@ import apsw
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.compiler.latest import quoted
-from ontolake.ontology.compiler.statements import key_columns
+from ontolake.ontology.query.compiler.latest import quoted
+from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 
 MARK = '"~negative"'

@@ -1,0 +1,3 @@
+"""Typed rows as Arrow tables: `fields` checks a column, `rows` and `columns` take tables in, `changes` gives out what
+commits did.
+"""

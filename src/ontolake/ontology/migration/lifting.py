@@ -1,0 +1,168 @@
+"""Rows of the past as rows of today: read by the schema of their time, and led through the upgraders of a migration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ontolake.model.field import UNSET
+from ontolake.model.filters import Compare, Member, Ref
+from ontolake.model.schema import diff
+from ontolake.model.stored import StoredType
+from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.errors import MissingUpgraderError
+from ontolake.ontology.migration.past import Era, eras, type_of
+from ontolake.ontology.migration.rewrite import takes_more, upgraded_rows, upgraded_table
+from ontolake.ontology.migration.upgraders import Upgrader
+from ontolake.ontology.query.compiler.loaded import Loaded
+from ontolake.ontology.query.needs import conjuncts, needed
+from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.arrow import arrow_table
+from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
+from ontolake.ontology.repository.versions import version_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Upgraders = dict[tuple[str, int], Upgrader]
+
+
+class Lifted:
+    """Answers plans as a repository does, with the rows of a commit under the current schemas."""
+
+    def __init__(self, repository: Repository, upgraders: Upgraders, commit: int) -> None:
+        self._repository = repository
+        self._upgraders = upgraders
+        self._commit = commit
+
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        """The answer to a plan.
+
+        Raises `SchemaOutdatedError` for a class that has another schema than the current one, `MissingUpgraderError`,
+        and `MigrationError` if an upgrader fails or returns a row that does not fit.
+        """
+        root = type_info(plan.root)
+        types = list(needed(plan))
+        histories = {info: self._eras(info, plan.history and info is root) for info in types}
+        if all(era.until is None for found in histories.values() for era in found):
+            return self._repository.run(plan, values)
+        loaded = Loaded()
+        keys = None if plan.hops else _keys(plan, values, root)
+        for info, found in histories.items():
+            first, history = (keys, plan.history) if info is root else (None, False)
+            rows = (row for era in found for row in self._rows(info, era, history, first))
+            loaded.add(info, (*info.keys, *info.columns), ((*row, place) for place, row in enumerate(rows)))
+        return loaded.run(plan._replace(as_of=False), values)
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
+        return arrow_table(type_info(plan.root).all_columns, self.run(plan, values))
+
+    def _eras(self, info: TypeInfo, history: bool) -> list[Era]:
+        """The versions whose rows are read: that of the commit, or all up to it."""
+        found = [era for era in eras(self._repository, info.kind, info.name) if era.since <= self._commit]
+        return found if history else found[-1:]
+
+    def _rows(self, info: TypeInfo, era: Era, history: bool, keys: tuple[Any, ...] | None) -> Iterator[Row]:
+        """The rows of a version as the type has them now, keys first, with the commit behind them.
+
+        With `keys`, those that have one of these as their first key.
+        """
+        until = self._commit if era.until is None else min(self._commit, era.until)
+        then = type_of(era.version)
+        plan, values = Plan(then.cls, history=history, as_of=True), Values(as_of=until)
+        if keys is not None and then.keys[0].scalar == info.keys[0].scalar:
+            plan = plan._replace(where=Member("in", Ref(then.cls, then.keys[0].name), len(keys)))
+            values = values._replace(where=keys)
+        rows = self._repository.run(plan, values)
+        version_for(info, self._repository.schemas()[info.kind, info.name])
+        if era.until is None:
+            yield from in_order(then, [column.stored for column in (*info.keys, *info.columns)], rows)
+            return
+        stored = StoredType(era.version.schema)
+        found = list(in_order(then, [column.stored for column in stored.all_columns], rows))
+        if found:
+            yield from _lifted(info, stored, self._chain(info, era), found)
+
+    def _chain(self, info: TypeInfo, era: Era) -> list[Upgrader]:
+        """What leads from a version to the current one. Raises `MissingUpgraderError`."""
+        versions = [one.version for one in eras(self._repository, info.kind, info.name) if one.since >= era.since]
+        found: list[Upgrader] = []
+        missing: list[tuple[str, int]] = []
+        for old, new in pairwise(versions):
+            numbers = range(old.schema_version_id, new.schema_version_id)
+            given = [self._upgraders.get((info.name, number)) for number in numbers]
+            step = None if any(given) else additive(info, old, new)
+            if step is not None:
+                found.append(step)
+            found += [one for one in given if one is not None]
+            if step is None:
+                missing += [(info.name, number) for number, one in zip(numbers, given, strict=True) if one is None]
+        if missing:
+            raise MissingUpgraderError(missing)
+        return found
+
+
+def _keys(plan: Plan, values: Values, root: TypeInfo) -> tuple[Any, ...] | None:
+    """The first keys that rows of the root can have, if a plan names them: only these need to be lifted."""
+    for shape, given in conjuncts(plan.where, values.where):
+        if (isinstance(shape, Compare | Member) and shape.op in ("==", "in") and getattr(shape, "other", None) is None
+                and shape.ref == Ref(plan.root, root.keys[0].name)):  # fmt: skip
+            return given
+    return None
+
+
+def in_order(info: TypeInfo, stored: Sequence[str], rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows of a type with their columns in another order, the commit behind them."""
+    places = {column.stored: place for place, column in enumerate(info.all_columns)}
+    return map(itemgetter(*(places[name] for name in stored), -1), rows)
+
+
+def _lifted(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], rows: Sequence[Row]) -> Iterator[Row]:
+    """Rows of a version, the commit behind them, as rows of the current one."""
+    if not any(one.arrow for one in chain):
+        for row, after in zip(rows, upgraded_rows(info, stored, chain, rows), strict=True):
+            yield (*after, row[-1])
+        return
+    width = len(info.keys)
+    places = [stored.all_columns.index(column) for column in stored.keys]
+    for _, same in groupby(rows, key=itemgetter(-1)):  # a key is once in a commit
+        batch = list(same)
+        commits = {tuple(str(row[place]) for place in places): row[-1] for row in batch}
+        table = arrow_table(stored.all_columns, iter(batch))
+        for after in upgraded_table(info, stored, chain, table.drop_columns([table.column_names[-1]])):
+            yield (*after, commits[tuple(map(str, after[:width]))])
+
+
+def additive(info: TypeInfo, old: SchemaVersion, new: SchemaVersion) -> Upgrader | None:
+    """What makes rows of a version rows of the next where no upgrader has to say how; None where one has to.
+
+    Fields may be added that have a default or can be None, or be dropped, or take more types than before. Fields that
+    come while others go may have been renamed, which only an upgrader can tell. The ends of a relation follow the keys
+    of their entities by themselves.
+    """
+    change = diff(old.schema, new.schema)
+    ends = new.schema["keys"][:2] if info.kind == "relation" else []
+    added = [one.field for one in change.fields if one.before is None]
+    dropped = [one.field for one in change.fields if one.after is None]
+    widened = all(takes_more(one.before, one.after) for one in change.fields
+                  if one.before is not None and one.after is not None and one.field not in ends)
+    if new.schema_version_id != old.schema_version_id + 1 or change.keys or change.ends or not widened or (
+            added and dropped):  # fmt: skip
+        return None
+    columns = {column.stored: column for column in info.all_columns}
+    nullable = StoredType(new.schema).by_name
+    for name in added:
+        if not (name in columns and columns[name].default is not UNSET) and not nullable[name].nullable:
+            return None
+
+    def step(row: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in row.items() if name not in dropped}
+        return kept | {name: columns[name].default_value() if name in columns and columns[name].default is not UNSET
+                       else None for name in added}
+
+    return Upgrader(step, info.name, old.schema_version_id, False)
+
+
+__all__ = ["Lifted", "additive", "in_order"]

@@ -1,0 +1,72 @@
+"""Rows in memory that plans are answered from, by the statements of the engines on SQLite.
+
+A question means the same everywhere, wherever its rows come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from ontolake.model.columns import Column
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.query.compiler.failures import query_failure
+from ontolake.ontology.query.compiler.functions import install
+from ontolake.ontology.query.compiler.latest import quoted
+from ontolake.ontology.query.compiler.statements import compile_plan, key_columns
+from ontolake.ontology.query.plan import Plan, Values
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.protocol import Row
+
+
+class Loaded:
+    """Tables in memory, as statements ask for them. They hold the rows that count at one moment.
+
+    Only a root whose history is asked for may have several states of a key, and then the last one of an entity is
+    picked by the statement where it is an end of a relation.
+    """
+
+    def __init__(self) -> None:
+        self._db = apsw.Connection(":memory:")
+        install(self._db)
+        self._names: dict[str, str] = {}
+
+    def add(self, info: TypeInfo, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
+        """Take the rows of a type: encoded values of these columns, then the commit and the place of each."""
+        name = self._names[f"{info.kind}/{info.name}"] = f"rows{len(self._names)}"
+        more = ["instance_key"] if info.kind == "relation" and len(info.keys) < 3 else []
+        # Beside their types columns have no constraints, as the rows were checked when they were written. Floats have
+        # no type: a REAL column would turn -0.0 into 0.0.
+        typed = [f"{quoted(column.column)} {'' if column.sqlite_type == 'REAL' else column.sqlite_type}"
+                 for column in columns]
+        typed += [f"{key} TEXT DEFAULT ''" for key in more]
+        self._db.execute(f"CREATE TABLE {name} ({', '.join([*typed, 'commit_id INTEGER', 'row_id INTEGER'])})")
+        names = ", ".join([*(quoted(column.column) for column in columns), "commit_id", "row_id"])
+        with self._db:
+            self._db.executemany(f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * (len(columns) + 2))})", rows)
+        for key in key_columns(info)[:2]:
+            self._db.execute(f"CREATE INDEX {name}_{key} ON {name} ({key}, commit_id)")
+
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        """The answer to a plan. Raises `QueryError`."""
+        statement = compile_plan(plan, self)
+        try:
+            return iter(self._db.execute(statement.sql, statement.parameters(values)).fetchall())
+        except (apsw.SQLError, apsw.TooBigError, UnicodeEncodeError) as error:
+            raise query_failure(error) from error
+
+    # what a statement asks for
+    def source(self, info: Any) -> str:
+        return self._names[f"{info.kind}/{info.name}"]
+
+    def key(self, alias: str, column: str) -> str:
+        return f"{alias}.{column}"
+
+    def key_column(self, column: str) -> str:
+        return column
+
+    def latest(self, info: Any, alias: str, as_of: str | None) -> str:
+        return "1"

@@ -1,0 +1,101 @@
+"""What a plan needs: which types, and of each which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ontolake.model.columns import Column
+from ontolake.model.filters import Compare, Junction, Measure, Negation, Ref, Shape
+from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.errors import QueryError
+from ontolake.ontology.query.plan import Plan
+
+
+def refs_of(shape: Any) -> Iterator[Ref]:
+    """The fields that a filter or an aggregate mentions."""
+    if isinstance(shape, Junction):
+        for part in shape.parts:
+            yield from refs_of(part)
+    elif isinstance(shape, Negation):
+        yield from refs_of(shape.part)
+    elif isinstance(shape, Measure):
+        if shape.ref is not None:
+            yield shape.ref
+        if shape.where is not None:
+            yield from refs_of(shape.where)
+    elif isinstance(shape, Compare):
+        if isinstance(shape.ref, Measure):
+            yield from refs_of(shape.ref)
+        else:
+            yield shape.ref
+        if shape.other is not None:
+            yield shape.other
+    elif shape is not None:
+        yield shape.ref
+
+
+def plan_refs(plan: Plan) -> Iterator[Ref]:
+    """All fields that a plan mentions."""
+    yield from refs_of(plan.where)
+    yield from refs_of(plan.having)
+    yield from (order.ref for order in plan.order)
+    yield from plan.groups
+    for measure in plan.measures:
+        yield from refs_of(measure)
+
+
+def owner_of(ref: Ref) -> TypeInfo:
+    """The type that a field belongs to: an end's if it is one of an end."""
+    info = type_info(ref.owner)
+    if ref.side is None:
+        return info
+    return type_info(info.left if ref.side == "left" else info.right)
+
+
+def needed(plan: Plan) -> dict[TypeInfo, tuple[Column, ...]]:
+    """The types that a plan reads, with the columns of each, keys always. Raises `QueryError` for unknown fields."""
+    found: dict[TypeInfo, dict[str, Column]] = {}
+    for number, cls in enumerate(plan.types):
+        info = type_info(cls)
+        columns = found.setdefault(info, {column.name: column for column in info.keys})
+        if plan.output == "rows" and (plan.relations or number % 2 == 0):
+            columns.update(info.by_name)
+    for ref in plan_refs(plan):
+        info = owner_of(ref)
+        column = info.by_name.get(ref.name)
+        if column is None:
+            raise QueryError(f"{info.name} has no field {ref.name!r}", hint=f"it has {', '.join(info.by_name)}")
+        found.setdefault(info, {key.name: key for key in info.keys})[column.name] = column
+    return {info: tuple(columns.values()) for info, columns in found.items()}
+
+
+def conjuncts(shape: Shape | None, values: tuple[Any, ...]) -> list[tuple[Shape, tuple[Any, ...]]]:
+    """The parts of `a & b & c`, each with its values."""
+    if shape is None:
+        return []
+    if isinstance(shape, Junction) and shape.op == "and":
+        return [one for part, given in parts_of(shape, values) for one in conjuncts(part, given)]
+    return [(shape, values)]
+
+
+def parts_of(shape: Junction, values: tuple[Any, ...]) -> Iterator[tuple[Shape, tuple[Any, ...]]]:
+    """The parts of a junction, each with its values."""
+    start = 0
+    for part in shape.parts:
+        size = slots(part)
+        yield part, values[start : start + size]
+        start += size
+
+
+def slots(shape: Any) -> int:
+    """How many values a filter takes."""
+    if isinstance(shape, Junction):
+        return sum(map(slots, shape.parts))
+    if isinstance(shape, Negation):
+        return slots(shape.part)
+    if isinstance(shape, Compare):
+        inner = slots(shape.ref.where) if isinstance(shape.ref, Measure) and shape.ref.where is not None else 0
+        return inner + (0 if shape.other is not None else 1)
+    size: int = getattr(shape, "size", 1 if type(shape).__name__ == "Match" else 0)
+    return size

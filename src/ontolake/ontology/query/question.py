@@ -1,0 +1,97 @@
+"""How a question is put to a store: at one moment, and in the schemas in which its rows are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ontolake.model.types import type_info
+from ontolake.ontology.errors import QueryError
+from ontolake.ontology.migration.lifting import Lifted, Upgraders, in_order
+from ontolake.ontology.migration.past import plan_at
+from ontolake.ontology.migration.upgraders import Given, collected
+from ontolake.ontology.query.bounds import check_commits
+from ontolake.ontology.query.hydration import hydrator
+from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.protocol import Repository, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Past(NamedTuple):
+    """How rows from before a migration are read: `stored` or `current`, which takes upgraders.
+
+    Without a schema it stands for a class of the past that nobody has said how to read.
+    """
+
+    schema: str | None = None
+    upgraders: Upgraders | None = None
+
+
+class Source(Protocol):
+    """What answers plans."""
+
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]: ...
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table: ...
+
+
+class Question(NamedTuple):
+    """What to ask, and whom. `same` has classes of the past in place of which objects can be of the caller's class."""
+
+    source: Source
+    plan: Plan
+    values: Values
+    same: Mapping[Any, Any] = {}
+
+    def objects(self, cls: Any, rows: Iterable[Row]) -> list[Any]:
+        """Objects of rows of a type of the plan."""
+        own = self.same.get(cls)
+        if own is None:
+            return hydrator(cls)(rows)
+        return hydrator(own)(in_order(type_info(cls), [column.stored for column in type_info(own).all_columns], rows))
+
+
+def reading_of(schema: Any, upgraders: Given) -> Past:
+    """How to read the past, as a caller said. Raises `QueryError`, and `MigrationError` for what are no upgraders."""
+    if schema not in ("stored", "current"):
+        wrong = "upgraders need schema='current'" if schema is None else f"there is no schema {schema!r}"
+        raise QueryError(wrong, hint='write schema="stored" or schema="current"')
+    if schema == "stored" and upgraders is not None:
+        raise QueryError("rows as they are stored go through no upgraders", hint='write schema="current"')
+    return Past(schema, collected(upgraders) if schema == "current" else None)
+
+
+def is_present(repository: Repository, values: Values, past: Past | None) -> bool:
+    """Whether nothing has to be looked at before a plan is answered: its bounds are there, its schema is current."""
+    seen = repository.seen_head
+    return past is None and (values.as_of is None or values.as_of <= seen) and (
+        values.since is None or values.since <= seen)
+
+
+@contextmanager
+def question_of(repository: Repository, plan: Plan, values: Values, past: Past | None) -> Iterator[Question]:
+    """The question of a plan. What is read within the block is of one moment, if the plan has bounds in time.
+
+    Raises `UnknownCommitError` for a bound beyond the head, and `QueryError` for what cannot be read so.
+    """
+    if is_present(repository, values, past):
+        yield Question(repository, plan, values)
+        return
+    with repository.reading():
+        check_commits(repository, values.as_of, values.since)
+        yield _question(repository, plan, values, past)
+
+
+def _question(repository: Repository, plan: Plan, values: Values, past: Past | None) -> Question:
+    if past is None:
+        return Question(repository, plan, values)
+    of_past = next((cls.__name__ for cls in plan.types if type_info(cls).version is not None), None)
+    if values.as_of is None or (of_past is not None and past.schema != "stored"):
+        raise QueryError(f"{of_past} is a class of the past", hint='write .as_of(commit, schema="stored")')
+    if past.schema == "stored":
+        found, same = plan_at(repository, plan, values.as_of)
+        return Question(repository, found, values, same)
+    return Question(Lifted(repository, past.upgraders or {}, values.as_of), plan, values)

@@ -1,0 +1,393 @@
+"""What both engines on objects share: one head, commits by moving it, schemas, the write lock, reading.
+
+An engine adds where rows of a version are, and what else stands in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from ontolake import faults
+from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
+from ontolake.history import Commit, Damage, Garbage
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.objects import ObjectStore, new_nonce, replace
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
+from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.objects import advisory, layout
+from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.execute import Executor
+from ontolake.ontology.repository.objects.files import Files
+from ontolake.ontology.repository.objects.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
+from ontolake.ontology.repository.objects.lease import ObjectLock
+from ontolake.ontology.repository.objects.moment import Moment, Records
+from ontolake.ontology.repository.objects.rows import Type, declared_table, public_table, rows_of
+from ontolake.ontology.repository.objects.scan import LATEST, Adapt, Scanner, Span
+from ontolake.ontology.repository.objects.single import SingleRows
+from ontolake.ontology.repository.objects.states import past_state
+from ontolake.ontology.repository.objects.transaction import S3Transaction
+from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.times import now_text
+from ontolake.ontology.repository.versions import version_for
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.objects.events import S3EventStore
+
+log = logging.getLogger(__name__)
+
+_TRIES = 20
+
+
+class Restated(NamedTuple):
+    """A new manifest of the newest commit: its types, the states that differ, schemas, and dropped types."""
+
+    types: dict[str, TypeEntry]
+    states: dict[str, TypeState]
+    schemas: Schemas
+    dropped: dict[str, TypeEntry]
+
+
+class S3Repository(SingleRows, ABC):
+    """A typed store on objects, whichever engine version it has."""
+
+    backend = "s3"
+    engine_version: str
+    takes_columns = True
+    seen_head = 0
+    versions_apart: bool
+    """Whether every version of a type has files of its own, and reads see the current one only."""
+
+    def __init__(self, store: ObjectStore, uri: str, config: Config) -> None:
+        self.access = Access(store)
+        self.uri = uri
+        self.config = config
+        self.runtime_id = uuid.uuid4().hex
+        self.records = Records(self.access, config.sizes.kept_manifests)
+        self.files = Files(self.access, config.sizes)
+        self.scanner = Scanner(self.files, self.adapting())
+        self._executor = Executor(self)
+        self._last: Moment | None = None
+        self.advised: str | None = None
+        """The manifest up to which this repository has seen to it that what is advisory is up to date."""
+        self._pinned: Moment | None = None
+        self.lock = ObjectLock(self.access, uri, config)
+
+    # the engine's part
+    @abstractmethod
+    def data_path(self, folder: str, kind: Kind, name: str, version: int) -> str:
+        """Where a commit puts its rows of a type."""
+
+    @abstractmethod
+    def physical(self, info: Type, version: int, rows: pa.Table) -> pa.Table:
+        """Rows with what else the engine writes beside the columns."""
+
+    @abstractmethod
+    def state_to_extend(
+        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
+    ) -> TypeState:  # fmt: skip
+        """The files to which a commit adds its own."""
+
+    @abstractmethod
+    def activation(self, info: TypeInfo) -> int: ...
+
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]:
+        records = self.moment().schemas.types.get(type_key(kind, name), ())
+        return {one.schema_version_id: one.activation_commit_id for one in records}
+
+    def adapting(self) -> Adapt | None:
+        """How rows of another version become rows of the current one; None where versions are apart."""
+        return None
+
+    def declared(self, info: TypeInfo, rows: Collection[Row]) -> pa.Table:
+        """Declared rows as a table."""
+        return declared_table(info, rows)
+
+    def storage_info(self) -> dict[str, Any]:
+        return {"backend": self.backend, "engine_version": self.engine_version, "uri": self.uri}
+
+    # the moment
+    def moment(self) -> Moment:
+        """The head as it is now, or as it was when the block began that is being read in."""
+        if self._pinned is not None:
+            return self._pinned
+        found = self.access.find(layout.HEAD)
+        if found is None:
+            raise StorageBackendError(f"the object {layout.HEAD!r} is missing in {self.access.url}",
+                                      hint="restore it from a copy; nothing was changed")
+        if self._last is None or self._last.tag != found.tag:
+            head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+            self._last = Moment(head, found.tag, self.records)
+        return self._last
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        if self._pinned is not None:
+            yield
+            return
+        self._pinned = self.moment()
+        try:
+            yield
+        finally:
+            self._pinned = None
+
+    def head(self) -> int:
+        return self.moment().commit_id
+
+    def state(self) -> object:
+        return self.moment().tag
+
+    # schemas
+    def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:
+        return self.moment().current
+
+    def schema_versions(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        return self.moment().versions(kind, name)
+
+    def dropped(self) -> Collection[tuple[Kind, str]]:
+        return self.moment().dropped
+
+    def current_version(self, info: Type) -> int | None:
+        """The current version of a type if it is that of the code; None for a type that is not known (any more).
+
+        Raises `SchemaOutdatedError` if the store has another schema.
+        """
+        return version_for(info, self.moment().current.get((info.kind, info.name)))
+
+    def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
+        key = type_key(kind, name)
+
+        def without(moment: Moment) -> Restated:
+            manifest = moment.manifest
+            if at is not None and moment.commit_id != at:
+                raise HeadMismatchError(f"commit {moment.commit_id} came after commit {at}, which was read",
+                                        hint="read again and work it out again")
+            if manifest is None or key not in manifest.types:
+                raise StorageBackendError(f"there is no {kind} type {name} in {self.uri!r}",
+                                          hint="storage_info() and onto schema history list the types")
+            types = dict(manifest.types)
+            dropped = {**manifest.dropped, key: types.pop(key)}
+            return Restated(types, {}, Schemas(moment.schemas.types, (*moment.schemas.dropped, key)), dropped)
+
+        self.restate(without)
+
+    # writing
+    @contextlib.contextmanager
+    def transaction(self, owner: str) -> Iterator[S3Transaction]:
+        with self.lock.writing(owner, self.moment) as moment:
+            self._pinned = moment
+            try:
+                yield S3Transaction(self, moment)
+            finally:
+                self._pinned = None
+
+    def acquire_lease(self, owner: str) -> Lease:
+        return self.lock.acquire(owner)
+
+    def renew_lease(self, owner: str) -> Lease:
+        return self.lock.renew(owner)
+
+    def release_lease(self, owner: str) -> None:
+        self.lock.release(owner)
+
+    def publish(
+        self, moment: Moment, manifest: Manifest, path: str, objects: Mapping[str, bytes],
+        check: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Write the objects of a commit, and make its manifest the newest one. Raises what `move_head` raises."""
+        head = Head(manifest.commit_id, path, now_text(), self.runtime_id, new_nonce().decode(), moment.head.fence)
+        fresh = {key: data for key, data in objects.items() if key.startswith(layout.FRESH)}
+        others = {key: data for key, data in objects.items() if key not in fresh}
+        with self.access.written(fresh, others, {layout.HEAD: layout.compact(head)}):
+            faults.reach("ontology: commit written, not yet durable")
+            self.move_head(moment, manifest, head, check)
+
+    def move_head(
+        self, moment: Moment, manifest: Manifest, head: Head, check: Callable[[], None] | None = None
+    ) -> None:  # fmt: skip
+        """The commit point: make a manifest, all of which is durable, the newest one.
+
+        Raises `HeadMismatchError` if the head is no longer at `moment`, `LeaseExpiredError` if a lock that was held
+        has run out, and `DurabilityUnconfirmed` if it cannot be told what happened. Where claims on events were taken
+        over since, `check` raises if that of this commit was one of them.
+        """
+        path = head.manifest_path
+        assert path is not None
+        self.lock.check()
+        faults.reach("ontology objects: before the head is moved")
+        at, tag = moment.tag, ""
+        while not tag:
+            try:
+                tag = replace(self.access.store, layout.HEAD, layout.compact(head), at, head.nonce.encode())
+            except PreconditionFailed as error:
+                at = self._still_at(moment)
+                if not at:
+                    self.lock.beaten()
+                    raise HeadMismatchError(f"another commit came first at {self.uri!r}",
+                                            hint="work the difference out again") from error
+                if check is not None:
+                    check()
+            except DurabilityUnconfirmed:
+                if not self._settled(path, manifest.commit_id):
+                    raise
+                break
+        faults.reach("ontology objects: head moved")
+        self.records.remember(path, manifest)
+        self._last = Moment(head, tag, self.records) if tag else None
+
+    def _still_at(self, moment: Moment) -> str:
+        """The tag of the head if it was moved since only because claims were taken over; else nothing."""
+        found = self.access.find(layout.HEAD)
+        if found is None:
+            return ""
+        head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+        same = (head.manifest_path, head.fence) == (moment.head.manifest_path, moment.head.fence)
+        return found.tag if same else ""
+
+    def _settled(self, path: str, commit_id: int) -> bool:
+        """Whether our manifest is in the chain, although somebody may have written the head since.
+
+        Raises `HeadMismatchError` if it is not and cannot come to be: another commit has its place.
+        """
+        try:
+            found = self.access.find(layout.HEAD)
+            if found is None:
+                return False
+            head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
+            if head.manifest_path == path:
+                return True
+            other = Moment(head, found.tag, self.records).at(commit_id)
+        except OntolakeError as error:
+            log.warning("it cannot be told whether commit %d was made: %s", commit_id, error)
+            return False
+        if other is None:
+            return False
+        if f"/{commit_id}-{other.attempt}/" in f"/{path}":
+            return True
+        self.lock.beaten()
+        raise HeadMismatchError(f"another commit came first at {self.uri!r}", hint="work the difference out again")
+
+    def restate(self, change: Callable[[Moment], Restated | None]) -> Manifest | None:
+        """Write a new manifest of the newest commit, with other types or files. None if there is nothing to do."""
+        for _ in range(_TRIES):
+            with self.lock.writing(self.runtime_id, self.moment) as moment:
+                restated = change(moment)
+                before = moment.manifest
+                if restated is None or before is None:
+                    return None
+                manifest, path, objects = self._restated(moment, before, restated)
+                with contextlib.suppress(HeadMismatchError):
+                    self.publish(moment, manifest, path, objects)
+                    changed = restated.schemas if restated.schemas is not moment.schemas else None
+                    self.after_commit(moment, manifest, path, changed)
+                    return manifest
+        raise HeadMismatchError(f"others keep committing to {self.uri!r}", hint="try again")
+
+    def _restated(
+        self, moment: Moment, before: Manifest, restated: Restated
+    ) -> tuple[Manifest, str, dict[str, bytes]]:  # fmt: skip
+        types, states, schemas, dropped = restated
+        folder = layout.commit_folder(before.commit_id, layout.new_attempt())
+        path = f"{folder}/{layout.MANIFEST}"
+        here = {key: state for key, state in before.states.items() if key in types} | states
+        entries = {key: TypeEntry(entry.schema_version_id, entry.activation_commit_id, path) if key in here else entry
+                   for key, entry in types.items()}
+        objects: dict[str, bytes] = {}
+        at = before.schemas
+        if schemas is not moment.schemas:
+            at = f"{folder}/{layout.SCHEMAS}"
+            objects[at] = layout.encode(schemas)
+        manifest = Manifest(
+            before.commit_id, before.parent_commit_id, before.parent_manifest_path, before.created_at,
+            before.runtime_id, before.metadata, before.files, entries, here, at, before.attempt, before.ancestors,
+            dropped, before.queue,
+        )  # fmt: skip
+        objects[path] = layout.compact(manifest)
+        return manifest, path, objects
+
+    def after_commit(
+        self, before: Moment, manifest: Manifest, path: str, schemas: Schemas | None, settled: bool | None = None
+    ) -> None:  # fmt: skip
+        """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""
+        try:
+            known = advisory.settled(self, before) if settled is None else settled
+            head = msgspec.structs.replace(before.head, commit_id=manifest.commit_id, manifest_path=path)
+            advisory.write_advisory(self, before, Moment(head, "", self.records), schemas, known)
+        except Exception as error:
+            log.warning("the indices of %s are behind: %s", self.uri, error)
+
+    # reading
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        with self.reading():
+            return self._executor.run(plan, values)
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
+        with self.reading():
+            return self._executor.run_arrow(plan, values)
+
+    def files_of(self, info: Type) -> TypeState | None:
+        """The files to read a type from: the current ones, or those of the version that `info` stands for."""
+        if self.current_version(info) is None:
+            return None
+        return self.moment().state(info.kind, info.name) if info.version is None else past_state(self, info)
+
+    def table(self, info: Type, span: Span = LATEST) -> pa.Table:
+        """Rows of a type as they are stored, those of the current version."""
+        return self.scanner.scan(info, self.files_of(info), span)
+
+    def read_stored(self, stored: StoredType) -> Iterator[Row]:
+        return rows_of(stored.all_columns, self.table(stored))
+
+    def count_stored(self, stored: StoredType) -> int:
+        return len(self.table(stored))
+
+    def arrow_stored(self, stored: StoredType) -> pa.Table:
+        found = public_table(stored.all_columns, self.table(stored))
+        return found.drop_columns([found.column_names[-1]])
+
+    def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
+        return self.moment().commits(since, until, limit)
+
+    def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
+        with self.reading():
+            return self._executor.changes(info, commit_id)
+
+    # checking and looking after
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        """Remove what no commit needs and no reader can still be looking at, or tell what would go."""
+        from ontolake.ontology.repository.objects import maintenance
+
+        found = maintenance.garbage(self)
+        if not dry_run:
+            maintenance.collect(self, found.token)
+        return Garbage(len(found.keys), found.bytes)
+
+    def check(self) -> Iterator[Damage]:
+        from ontolake.ontology.repository.objects.checks import check
+
+        return check(self)
+
+    def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
+        from ontolake.ontology.repository.objects.checks import stored_history
+
+        return stored_history(self, version)
+
+    @cached_property
+    def events(self) -> S3EventStore:
+        from ontolake.ontology.repository.objects.events import S3EventStore
+
+        return S3EventStore(self)
+
+    def close(self) -> None:
+        self.lock.close()
+        self.access.close()

@@ -1,0 +1,320 @@
+"""Rows of a type at a moment: the latest, those as of a commit, all of history, or those of some keys.
+
+The one place that says which row of a key is the latest on objects: that of the newest run, or of the highest commit up
+to a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake.arrow_values import int_scalar, numbers
+from ontolake.model.columns import Column
+from ontolake.ontology.repository.objects.files import Files
+from ontolake.ontology.repository.objects.layout import DataFile, TypeState
+from ontolake.ontology.repository.objects.rows import (
+    COMMIT,
+    ROW,
+    SUPERSEDED,
+    Type,
+    by_row,
+    concat,
+    empty_table,
+    encoded,
+    key_texts,
+    naive_place,
+    physical_type,
+    place,
+    places,
+)
+
+Prune = Callable[[Any, int, DataFile], bool]
+"""Whether a row group, given the metadata of its file, its number and the file, can have rows that are wanted."""
+
+
+class Span(NamedTuple):
+    """Which rows: up to a commit, after a commit, and whether all of history or the last ones only."""
+
+    as_of: int | None = None
+    since: int | None = None
+    history: bool = False
+
+
+LATEST = Span()
+
+
+Adapt = Callable[[Type, pa.Table, int], pa.Table]
+"""Makes rows of the current version from those of another one, given its number."""
+
+
+class Scanner:
+    """Reads rows of types from their files. Without `adapt` all files of a state are of its version."""
+
+    def __init__(self, files: Files, adapt: Adapt | None = None) -> None:
+        self.files = files
+        self._adapt = adapt
+
+    def _foreign(self, state: TypeState | None, file: DataFile) -> bool:
+        """Whether rows of a file are of another version than is current."""
+        return self._adapt is not None and state is not None and file.schema_version_id != state.schema_version_id
+
+    def _adapted(self, info: Type, file: DataFile, names: Sequence[str] | None = None) -> pa.Table:
+        assert self._adapt is not None
+        found = self._adapt(info, self.files.table(file), file.schema_version_id)
+        return found if names is None else found.select([name for name in names if name in found.column_names])
+
+    def scan(
+        self, info: Type, state: TypeState | None, span: Span = LATEST, columns: Sequence[Column] | None = None,
+        prune: Prune | None = None, *, keys: Sequence[Any] | None = None,
+    ) -> pa.Table:  # fmt: skip
+        """Rows within a span, with the keys, the commit and the place, in the order in which they were written.
+
+        With `keys`, those that have one of these as their first key.
+        """
+        wanted = (*info.keys, *(info.columns if columns is None else (c for c in columns if c not in info.keys)))
+        runs, past = relevant(state, span)
+        if not runs and not past:
+            return empty_table(info, wanted)
+        names = [*places(wanted), COMMIT, ROW]
+        self.files.load([*runs, *past])
+        if keys is not None:
+            prune = self._only(info, keys)
+        if span.history:
+            tables = [self._read(info, state, file, names, prune) for file in (*past, *runs)]
+            found = within(concat([one.select([n for n in one.column_names if n != SUPERSEDED]) for one in tables]),
+                           span)
+        elif past or span.as_of is not None:
+            found = self._as_of(info, state, runs, past, names, span, prune if keys is not None else None)
+        else:
+            found = self._latest(info, state, runs, names, prune, keys is not None)
+        if keys is not None:
+            found = found.filter(pc.is_in(_leading(info, found), value_set=pa.array(keys, leading_type(info))))
+        return by_row(_completed(found, wanted))
+
+    def _only(self, info: Type, keys: Sequence[Any]) -> Prune:
+        """Lets through the row groups that can have one of these keys."""
+        known: dict[str, set[int]] = {}
+
+        def wanted(meta: Any, number: int, file: DataFile) -> bool:
+            groups = known.get(file.path)
+            if groups is None:
+                groups = known[file.path] = set(self.files.groups_of(info, file, keys))
+            return number in groups
+
+        return wanted
+
+    def _read(
+        self, info: Type, state: TypeState | None, file: DataFile, names: Sequence[str], prune: Prune | None = None
+    ) -> pa.Table:  # fmt: skip
+        if self._foreign(state, file):
+            return self._adapted(info, file, names)
+        if prune is not None and file.row_count > self.files.sizes.small_rows:
+            meta = self.files.statistics(file)
+            groups = [n for n in range(meta.num_row_groups) if prune(meta, n, file)]
+            if len(groups) < meta.num_row_groups:
+                return self.files.groups(file, groups, names) if groups else self.files.groups(file, [0], names)[:0]
+        return self.files.table(file, names)
+
+    def _latest(
+        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str],
+        prune: Prune | None, by_key: bool,
+    ) -> pa.Table:  # fmt: skip
+        """Newest runs first; of older ones what they lack. Only the oldest can be read in parts, or all by key."""
+        found: list[pa.Table] = []
+        newer: list[tuple[DataFile, pa.Array]] = []
+        for number in range(len(runs) - 1, -1, -1):
+            file = runs[number]
+            table = self._read(info, state, file, names, prune if number == 0 or by_key else None)
+            over = [keys for other, keys in newer if self._foreign(state, file) or _overlap(file, other)]
+            replaces = bool(file.updates and number)
+            keys = key_texts(info, table) if over or replaces else None
+            if over and keys is not None:
+                table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(over))))
+            if replaces:
+                newer.append((file, keys))
+            found.append(table)
+        return concat(found[::-1])
+
+    def _as_of(
+        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], past: Sequence[DataFile],
+        names: Sequence[str], span: Span, prune: Prune | None,
+    ) -> pa.Table:  # fmt: skip
+        tables = []
+        for file in runs:
+            table = self._read(info, state, file, names, prune)
+            tables.append(table if span.as_of is None or file.max_commit_id <= span.as_of else within(table, span))
+        for file in past:
+            table = self._read(info, state, file, [*names, SUPERSEDED], prune)
+            if span.as_of is not None:
+                table = within(table.filter(pc.greater(table.column(SUPERSEDED), int_scalar(span.as_of))), span)
+            tables.append(table.drop_columns([SUPERSEDED]))
+        found = concat(tables)
+        # One file of the past can have several states of a key; its successors are bounds, not always exact.
+        if not past and (len(tables) < 2 or not any(file.updates for file in runs)):
+            return found
+        return last_of_each(info, found)
+
+    # by key
+    def find(self, info: Type, state: TypeState | None, keys: pa.Array, leading: Sequence[Any]) -> pa.Table:
+        """The latest rows of keys, given as `key_texts` and by their leading key; in no order."""
+        if not len(keys):
+            return empty_table(info)
+        first, last = min(leading), max(leading)
+        runs = [file for file in relevant(state, LATEST)[0]
+                if self._foreign(state, file) or (_le(file.low, last) and _le(first, file.high))]
+        self.files.load(runs)
+        found: list[pa.Table] = []
+        missing = keys
+        for file in reversed(runs):
+            if not len(missing):
+                break
+            table = self._candidates(info, state, file, leading)
+            if table is None:
+                continue
+            # The smaller side is hashed: usually that of the keys.
+            at = pc.index_in(key_texts(info, table), value_set=missing)
+            there = at.is_valid()
+            if pc.any(there).as_py():
+                found.append(table.filter(there))
+                seen = np.zeros(len(missing), dtype=bool)
+                seen[numbers(at.drop_null())] = True
+                missing = missing.filter(pa.array(~seen))
+        return _completed(concat(found), info.columns) if found else empty_table(info)
+
+    def _candidates(
+        self, info: Type, state: TypeState | None, file: DataFile, leading: Sequence[Any]
+    ) -> pa.Table | None:  # fmt: skip
+        """The part of a run that can have one of these keys."""
+        if self._foreign(state, file):
+            return self._adapted(info, file)
+        if file.row_count <= self.files.sizes.small_rows:
+            return self.files.table(file)
+        groups = self.files.groups_of(info, file, leading)
+        if not groups:
+            return None
+        if len(groups) <= self.files.sizes.kept_groups:
+            return concat([self.files.group(file, number) for number in groups])
+        if len(groups) * 2 > self.files.statistics(file).num_row_groups:
+            return self.files.table(file)
+        return self.files.groups(file, groups)
+
+    def lookup(self, info: Type, state: TypeState | None, text: Any, leading: Any) -> pa.Table | None:
+        """The latest row of one key as a table of one row."""
+        runs, _ = relevant(state, LATEST)
+        for file in reversed(runs):
+            if self._foreign(state, file):
+                table = self._adapted(info, file)
+                at = pc.index(key_texts(info, table), text).as_py()
+                if at >= 0:
+                    return table.slice(at, 1)
+                continue
+            if not (_le(file.low, leading) and _le(leading, file.high)):
+                continue
+            if file.row_count <= self.files.sizes.small_rows:
+                at = self.files.positions(info, file).get(text)
+                if at is not None:
+                    return self.files.table(file).slice(at, 1)
+                continue
+            for number in self.files.group_of(info, file, leading):
+                group = self.files.group(file, number)
+                at = pc.index(key_texts(info, group), text).as_py()
+                if at >= 0:
+                    return group.slice(at, 1)
+        return None
+
+
+def relevant(state: TypeState | None, span: Span) -> tuple[list[DataFile], list[DataFile]]:
+    """The runs and the files of replaced rows that can have rows within a span."""
+    if state is None:
+        return [], []
+    until = span.as_of
+    low = 0 if not span.history or span.since is None else span.since
+    runs = [file for file in state.runs
+            if (until is None or file.min_commit_id <= until) and file.max_commit_id > low]
+    if span.history:
+        past = [file for file in state.past
+                if (until is None or file.min_commit_id <= until) and file.max_commit_id > low]
+    elif until is None:
+        past = []
+    else:
+        past = [file for file in state.past if file.min_commit_id <= until and (file.superseded or 0) > until]
+    return runs, past
+
+
+def within(table: pa.Table, span: Span) -> pa.Table:
+    """The rows of a table whose commits lie within a span."""
+    commits = table.column(COMMIT)
+    if span.as_of is not None:
+        table = table.filter(pc.less_equal(commits, int_scalar(span.as_of)))
+    if span.since is not None:
+        table = table.filter(pc.greater(table.column(COMMIT), int_scalar(span.since)))
+    return table
+
+
+def last_of_each(info: Type, table: pa.Table) -> pa.Table:
+    """Of every key the row that was written last."""
+    if len(table) < 2:
+        return table
+    codes = numbers(key_texts(info, table).dictionary_encode().indices)
+    order = np.lexsort((numbers(table.column(ROW)), codes))
+    last = np.append(codes[order][1:] != codes[order][:-1], True)
+    return table.take(pa.array(order[last]))
+
+
+def same_keys(info: Type, table: pa.Table) -> np.ndarray[Any, Any]:
+    """For a table in the order of keys: whether the key of each row is that of the next one."""
+    found = np.zeros(len(table), dtype=bool)
+    if len(table) < 2:
+        return found
+    alike: Any = None
+    for column in info.keys:
+        for name in (place(column), naive_place(column)):
+            if name in table.column_names:
+                values = table.column(name).combine_chunks()
+                if values.null_count:
+                    values = values.fill_null(False)
+                one = pc.equal(values[:-1], values[1:])
+                alike = one if alike is None else pc.and_(alike, one)
+    found[:-1] = numbers(alike)
+    return found
+
+
+def _completed(table: pa.Table, columns: Collection[Column]) -> pa.Table:
+    """With every column that was asked for, missing where no file has it."""
+    lacking = [column for column in columns if place(column) not in table.column_names]
+    for column in lacking:
+        table = table.append_column(place(column), pa.nulls(len(table), physical_type(column)))
+    return table
+
+
+def leading_type(info: Type) -> pa.DataType:
+    """The Arrow type of encoded first keys."""
+    return pa.int64() if info.keys[0].sqlite_type == "INTEGER" else pa.string()
+
+
+def _leading(info: Type, table: pa.Table) -> pa.Array:
+    """The first keys of rows, encoded."""
+    column = info.keys[0]
+    if column.type.encodes_arrow():
+        return pa.array(encoded(column, table), leading_type(info))
+    return table.column(place(column)).combine_chunks()
+
+
+def _overlap(one: DataFile, two: DataFile) -> bool:
+    """Whether two files can have rows of one key."""
+    return _le(one.low, two.high) and _le(two.low, one.high)
+
+
+def _le(one: Any, two: Any) -> bool:
+    try:
+        return bool(one <= two)
+    except TypeError:
+        return True
+
+
+__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "leading_type", "relevant", "same_keys", "within"]

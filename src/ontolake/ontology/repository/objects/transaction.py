@@ -1,0 +1,295 @@
+"""A commit in the making on objects: everything is written under names of its own, and then the head is moved.
+
+Before the head has moved nothing of it is visible; after that nothing can make it fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ontolake import faults
+from ontolake.errors import Invalid
+from ontolake.model.schema import Schema, schema_hash, schema_of
+from ontolake.model.stored import StoredType
+from ontolake.model.types import TypeInfo, type_info, unstorable
+from ontolake.ontology.arrow.columns import ArrowRows
+from ontolake.ontology.errors import TypeDroppedError
+from ontolake.ontology.repository.metadata import metadata_text
+from ontolake.ontology.repository.objects import advisory, layout
+from ontolake.ontology.repository.objects.difference import Difference, difference
+from ontolake.ontology.repository.objects.files import write_file
+from ontolake.ontology.repository.objects.layout import (
+    CommitFile,
+    DataFile,
+    Manifest,
+    SchemaRecord,
+    Schemas,
+    TypeEntry,
+    TypeState,
+    type_key,
+)
+from ontolake.ontology.repository.objects.merge import level_of, tidy
+from ontolake.ontology.repository.objects.moment import Moment
+from ontolake.ontology.repository.objects.rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
+from ontolake.ontology.repository.objects.scan import leading_type
+from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.times import now_text
+
+if TYPE_CHECKING:
+    from ontolake.ontology.events.records import QueueChange
+    from ontolake.ontology.repository.objects.base import S3Repository
+
+
+class S3Transaction:
+    """A commit in the making."""
+
+    def __init__(self, repository: S3Repository, moment: Moment) -> None:
+        self._repository = repository
+        self._moment = moment
+        self._attempt = layout.new_attempt()
+        self._began = now_text()
+        self._folder = layout.commit_folder(moment.commit_id + 1, self._attempt)
+        self._versions: dict[Type, int] = {}
+        self._declared: dict[Type, pa.Table] = {}
+        self._changed: dict[Type, Difference] = {}
+        self._rewritten: set[Type] = set()
+        self._ascending: set[Type] = set()
+        self._adopted: dict[Type, tuple[Sequence[DataFile], int]] = {}
+        self._schemas = moment.schemas
+        self._objects: dict[str, bytes] = {}
+        self._begun: list[Future[None]] = []
+        self._tables: dict[str, tuple[DataFile, pa.Table]] = {}
+        self.created_at: datetime | None = None
+        """When the commit was made, if it is a copy of one; else now."""
+
+    @property
+    def commit_id(self) -> int:
+        return self._moment.commit_id + 1
+
+    def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
+        version = self._versions.get(info)
+        if version is None:
+            known = self._repository.current_version(info)
+            if known is None:
+                if (info.kind, info.name) in self._moment.dropped:
+                    raise TypeDroppedError(info.name)
+                known = 1
+                self._put_schema(schema_of(info.cls), known, reason)
+            version = self._versions[info] = known
+        return version
+
+    def _put_schema(self, schema: Schema, version: int, reason: str) -> None:
+        key = type_key(schema["kind"], schema["name"])
+        record = SchemaRecord(version, schema, schema_hash(schema), now_text(), self._repository.runtime_id, reason,
+                              self.commit_id)
+        known = self._schemas.types
+        self._schemas = Schemas({**known, key: (*known.get(key, ()), record)}, self._schemas.dropped)
+
+    def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
+        self.register(info)
+        try:
+            table = self._repository.declared(info, rows)
+        except UnicodeEncodeError:
+            raise unstorable(info, rows) from None
+        earlier = self._declared.get(info)
+        if earlier is not None:  # the same key once more: the last one counts
+            self._ascending.discard(info)
+            again = pc.is_in(key_texts(info, earlier), value_set=key_texts(info, table))
+            table = pa.concat_tables([earlier.filter(pc.invert(again)), table], promote_options="default")
+        self._declared[info] = table
+        if earlier is None and isinstance(rows, ArrowRows) and rows.ascending:
+            self._ascending.add(info)
+        faults.reach("ontology: rows staged")
+        found = difference(info, self._repository.scanner, self._state(info), table)
+        self._changed[info] = found
+        faults.reach("ontology: rows written")
+        return len(found.rows)
+
+    def _state(self, info: TypeInfo) -> TypeState | None:
+        return None if info in self._rewritten else self._moment.state(info.kind, info.name)
+
+    def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
+        found: list[tuple[str, Any, Row]] = []
+        rows = self._changed[info].rows
+        lefts, rights = (encoded(column, rows) for column in info.keys[:2])
+        for side, end, keys in (("left", info.left, lefts), ("right", info.right, rights)):
+            there = self._present(type_info(end), set(keys))
+            found += [(side, key, (left, right)) for key, left, right in zip(keys, lefts, rights, strict=True)
+                      if key not in there]
+        return found[:limit]
+
+    def _present(self, info: TypeInfo, keys: set[Any]) -> set[Any]:
+        """Those of the keys that entities have, or will have with this commit."""
+        there: set[Any] = set()
+        if info in self._declared:
+            there = keys & set(encoded(info.keys[0], self._declared[info]))
+        rest = [*(keys - there)]
+        kind = leading_type(info)
+        state = self._state(info) if self._repository.current_version(info) is not None else None
+        found = self._repository.scanner.find(info, state, pa.array(rest, kind), rest)
+        return there | set(encoded(info.keys[0], found))
+
+    def insert(self, stored: StoredType, version: int, rows: Collection[Row]) -> None:
+        """Write rows of a current type as they are, whether they differ or not. Keys are unique."""
+        self._versions[stored] = version
+        table = table_of(stored, rows)
+        self._changed[stored] = Difference(table, len(table))
+
+    def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
+        table = self._repository.declared(info, rows if isinstance(rows, Collection) else list(rows))
+        faults.reach("ontology: rewritten rows staged")
+        self._put_schema(schema_of(info.cls), version, "migration")
+        self._versions[info] = version
+        self._rewritten.add(info)
+        self._ascending.discard(info)
+        self._declared[info] = table
+        self._changed[info] = Difference(table, 0 if self._repository.versions_apart else len(table))
+        return len(table)
+
+    @property
+    def folder(self) -> str:
+        """Where this commit has its objects. Whoever writes some of them elsewhere writes them below it."""
+        return self._folder
+
+    def adopt(self, info: TypeInfo, version: int, files: Sequence[DataFile], *, next_row: int) -> int:
+        """`rewrite` with rows that others have written as files, sorted and apart by key, numbered below `next_row`."""
+        self._put_schema(schema_of(info.cls), version, "migration")
+        self._versions[info] = version
+        self._rewritten.add(info)
+        self._adopted[info] = (files, next_row)
+        return sum(file.row_count for file in files)
+
+    def attach(self, info: TypeInfo, files: Sequence[DataFile], *, next_row: int) -> None:
+        """Add files that others have written, sorted and apart by key, with keys that the type does not have yet."""
+        self.register(info)
+        self._adopted[info] = (files, next_row)
+
+    def finish_queue(self, queue: QueueChange) -> None:
+        self._repository.lock.check()
+        self._repository.events.alone(queue, self._began)
+
+    def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
+        metadata_text(metadata)
+        repository, before = self._repository, self._moment.manifest
+        path = f"{self._folder}/{layout.MANIFEST}"
+        types = dict(before.types) if before else {}
+        states: dict[str, TypeState] = {}
+        files: list[CommitFile] = []
+        for info, version in self._versions.items():
+            key = type_key(info.kind, info.name)
+            changed = info in self._adopted or (info in self._changed and len(self._changed[info].rows))
+            if key not in types or info in self._rewritten or changed:
+                state = self._extended(info, version, files)
+                states[key] = state
+                types[key] = TypeEntry(version, state.activation_commit_id, path)
+        if self._schemas is not self._moment.schemas:
+            schemas: str | None = f"{self._folder}/{layout.SCHEMAS}"
+            self._objects[f"{self._folder}/{layout.SCHEMAS}"] = layout.encode(self._schemas)
+            for info, version in self._versions.items():
+                records = self._schemas.types[type_key(info.kind, info.name)]
+                if records[-1].activation_commit_id == self.commit_id and records[-1].schema_version_id == version:
+                    self._objects[layout.versions_path(info.kind, info.name)] = layout.encode(
+                        {"type_kind": info.kind, "type_name": info.name, "versions": records})
+        else:
+            schemas = before.schemas if before else None
+        joined = None if queue is None else repository.events.join(
+            queue, self._moment, self.commit_id, self._folder, self._began)
+        if joined is not None:
+            self._objects |= joined.objects
+        parent = self._moment.head.manifest_path
+        manifest = Manifest(
+            self.commit_id, before.commit_id if before else None, parent,
+            self.created_at.isoformat() if self.created_at else now_text(), repository.runtime_id,
+            dict(metadata), tuple(files), types, states, schemas, self._attempt, layout.lineage(before, parent),
+            before.dropped if before else {},
+            joined.pointer if joined is not None else before.queue if before else None,
+        )  # fmt: skip
+        try:
+            self._objects[path] = layout.compact(manifest)
+        except (OverflowError, TypeError) as error:
+            raise Invalid(f"the metadata of a commit cannot be kept: {error}") from error
+        evolved = self._schemas is not self._moment.schemas
+        settled = None
+        if evolved:
+            settled = advisory.settled(repository, self._moment)
+            advisory.unsettle(repository, self._moment)
+        repository.access.wait(self._begun)
+        repository.publish(self._moment, manifest, path, self._objects, None if joined is None else joined.check)
+        faults.reach("ontology: commit durable")
+        for file, table in self._tables.values():
+            repository.files.remember(file, table)
+        if schemas is not None:
+            repository.records.remember(schemas, self._schemas)
+        repository.after_commit(self._moment, manifest, path, self._schemas if evolved else None, settled)
+        if joined is not None:
+            repository.events.joined(joined)
+        return self.commit_id
+
+    def _extended(self, info: Type, version: int, files: list[CommitFile]) -> TypeState:
+        """The files of a type with those of this commit."""
+        repository = self._repository
+        state = repository.state_to_extend(info, self._moment, version, self.commit_id, info in self._rewritten)
+        if info in self._adopted:
+            adopted, next_row = self._adopted[info]
+            files += [CommitFile(info.kind, info.name, file.path, file.row_count, version, file.content_sha256)
+                      for file in adopted]
+            state = TypeState(state.schema_version_id, state.activation_commit_id, next_row, (*state.runs, *adopted),
+                              state.past)
+            return state if info in self._rewritten else self._tidied(info, version, state, {})
+        change = self._changed.get(info)
+        if change is None or not len(change.rows):
+            return state
+        count = len(change.rows)
+        rows = change.rows.append_column(COMMIT, pa.array(np.full(count, self.commit_id, np.int64)))
+        rows = rows.append_column(ROW, pa.array(np.arange(state.next_row, state.next_row + count)))
+        rows = repository.physical(info, version, rows)
+        table = rows if info in self._ascending else by_key(info, rows)
+        fresh: dict[str, pa.Table] = {}
+        for part, file in self._files(info, version, table, change.updates):
+            files.append(CommitFile(info.kind, info.name, file.path, len(part), version, file.content_sha256))
+            self._tables[file.path] = (file, part)
+            fresh[file.path] = part
+            state = TypeState(state.schema_version_id, state.activation_commit_id, state.next_row + len(part),
+                              (*state.runs, file), state.past)
+        return self._tidied(info, version, state, fresh)
+
+    def _tidied(self, info: Type, version: int, state: TypeState, fresh: dict[str, pa.Table]) -> TypeState:
+        """The files of a type with those merged that are due."""
+        def place(what: str) -> str:
+            return layout.snapshot_path(info.kind, info.name, version, what, self.commit_id, layout.new_attempt())
+
+        merged = tidy(info, state, self._repository.files, place, fresh=fresh)
+        self._objects |= merged.objects
+        self._tables |= merged.tables
+        return merged.state
+
+    def _files(self, info: Type, version: int, table: pa.Table, updates: int) -> Iterator[tuple[pa.Table, DataFile]]:
+        """The rows of a commit as files: one, or if there are many, several that are made and written at once."""
+        path = self._repository.data_path(self._folder, info.kind, info.name, version)
+        sizes = self._repository.config.sizes
+        parts = [table.slice(start, sizes.part_rows) for start in range(0, len(table), sizes.part_rows)]
+        paths = [path, *(f"{path.removesuffix('.parquet')}-part{n}.parquet" for n in range(2, len(parts) + 1))]
+
+        def made(number: int) -> tuple[DataFile, bytes]:
+            rows = parts[number]
+            return write_file(info, rows, paths[number], version, level=level_of(len(rows), sizes),
+                              updates=min(updates, len(rows)), ordered=True, sizes=sizes)
+
+        def begun(number: int) -> DataFile:
+            file, data = made(number)
+            self._begun.append(self._repository.access.begin(file.path, data))
+            return file
+
+        if len(parts) == 1:
+            file, self._objects[path] = made(0)
+            return iter([(parts[0], file)])
+        with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:  # on a busy machine more get their turn
+            return zip(parts, [*pool.map(begun, range(len(parts)))], strict=True)
