@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ontolake.cli.typed_options import VARIABLE, place
+from ontolake.cli.common.options import VARIABLE, place
 from ontolake.ontology import Session
 
 from .conftest import PROGRAM, Onto

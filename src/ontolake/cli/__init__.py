@@ -15,23 +15,23 @@ from typing import Any
 
 import typer
 
+from ontolake.cli.admin import init, migrate
 from ontolake.cli.branch import app as branch
+from ontolake.cli.commits import app as commits
+from ontolake.cli.common.output import Report, say_error
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
 from ontolake.cli.graph import app as graph
 from ontolake.cli.info import info
-from ontolake.cli.objects_store import compact, convert
-from ontolake.cli.objects_store import index as object_index
-from ontolake.cli.output import Report, say_error
 from ontolake.cli.pipeline import app as pipeline
+from ontolake.cli.query import app as query
+from ontolake.cli.schema import app as schema
 from ontolake.cli.spark import app as spark
 from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
-from ontolake.cli.typed_admin import init, migrate
-from ontolake.cli.typed_commits import app as commits
-from ontolake.cli.typed_move import import_lines
-from ontolake.cli.typed_query import app as query
-from ontolake.cli.typed_schema import app as schema
+from ontolake.cli.transfer import import_lines
+from ontolake.cli.upkeep import compact, convert
+from ontolake.cli.upkeep import index as object_index
 from ontolake.cli.verbs import diff, export, gc, log, verify
 from ontolake.cli.version import show_version, version
 from ontolake.errors import ExitCode, MissingExtra, OntolakeError

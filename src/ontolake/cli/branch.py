@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.groups import ListByDefault
-from ontolake.cli.output import Column, Json, Out, Url
-from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.common.groups import ListByDefault
+from ontolake.cli.common.output import Column, Json, Out, Url
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.verbs import commit_in
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def create_branch(
 ) -> None:  # fmt: skip
     """Start a branch. Nothing is copied."""
     from ontolake.cli import storage_branch
-    from ontolake.cli.page_store import lsn_of_commit
+    from ontolake.cli.common.page_store import lsn_of_commit
     from ontolake.stores import find
 
     store, out = find(url), Out(json)

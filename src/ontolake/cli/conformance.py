@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out, progress
+from ontolake.cli.common.output import Column, Json, Out, progress
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:

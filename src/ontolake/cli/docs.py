@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
 
 if TYPE_CHECKING:

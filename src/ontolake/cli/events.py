@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.safety import Token, check_token, token_of
-from ontolake.cli.typed_options import Db, Models, StorageUri, named, open_typed, place
+from ontolake.cli.common.options import Db, Models, StorageUri, named, open_typed, place
+from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def emit(
     if id == "":
         raise typer.BadParameter("an id must not be empty", param_hint="--id")
     if events is not None:
-        from ontolake.cli.handler_loading import event_class
+        from ontolake.cli.common.handlers import event_class
 
         event = queued(event_class(events, type).model_validate({**fields, **envelope}), namespace or "")
     else:
@@ -224,7 +224,7 @@ def run(
     """
     from dataclasses import asdict
 
-    from ontolake.cli.handler_loading import load_handlers
+    from ontolake.cli.common.handlers import load_handlers
     from ontolake.model.loading import load
     from ontolake.model.types import type_info
     from ontolake.ontology import Session

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
 
 if TYPE_CHECKING:
@@ -511,7 +511,7 @@ def view(
     json: Json = False,
 ) -> None:  # fmt: skip
     """A picture of types, commits and branches, as one HTML file that needs nothing else."""
-    from ontolake.cli.graph_view import picture
+    from ontolake.cli.common.graph_view import picture
 
     with _open(url) as graph:
         file.write_text(picture(graph))

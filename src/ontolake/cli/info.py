@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ontolake.cli.output import Column, Json, Out, size, titled
-from ontolake.cli.typed_options import Db, StorageUri, place
+from ontolake.cli.common.options import Db, StorageUri, place
+from ontolake.cli.common.output import Column, Json, Out, size, titled
 from ontolake.cli.verbs import AnyUrl
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _TYPES = (Column("type"), Column("kind"), Column("version", right=True), Column(
 
 def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
     """Say what is at a URL: the kind of store, its engine and version, and where its history stands."""
-    from ontolake.cli import page_store
+    from ontolake.cli.common import page_store
     from ontolake.stores import find
 
     store = find(place(db, storage_uri, url))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
+from ontolake.cli.common.output import Column, Json, Out
 from ontolake.cli.spark import started
 from ontolake.errors import Invalid
 

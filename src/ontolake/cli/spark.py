@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.objects_store import Engine
-from ontolake.cli.output import Column, Json, Out, Progress, Url, progress
-from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.common.output import Column, Json, Out, Progress, Url, progress
+from ontolake.cli.common.safety import Token, check_token, token_of
+from ontolake.cli.upkeep import Engine
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def migrate(
 
     Functions marked with [bold]@upgrader(…, arrow=True)[/] get many rows at a time as an Arrow table.
     """
-    from ontolake.cli.typed_admin import show_preview, tell
+    from ontolake.cli.admin import show_preview, tell
     from ontolake.model.loading import load
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.spark import jobs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
+from ontolake.cli.common.output import Column, Json, Out
 
 if TYPE_CHECKING:
     from ontolake.sql import Database, Result
@@ -42,7 +42,7 @@ def sql(
     if statement is None:
         if json or csv or as_of is not None:
             raise typer.BadParameter("--json, --csv and --as-of need a statement", param_hint="SQL")
-        from ontolake.cli.sql_shell import Shell
+        from ontolake.cli.common.sql_shell import Shell
         from ontolake.urls import detect
 
         detect(url)  # refuses what is not a store before the first statement, and creates nothing

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli import storage_branch
+from ontolake.cli.common.output import Column, Json, Out, Url, progress, size, titled
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.conformance import conformance
-from ontolake.cli.output import Column, Json, Out, Url, progress, size, titled
-from ontolake.cli.safety import Token, check_token, token_of
 from ontolake.cli.storage_sql import sql
 from ontolake.errors import ExitCode
 
@@ -37,7 +37,7 @@ _COLUMNS = (Column("LSN", 10, right=True), Column("page", 12, right=True), Colum
 @app.command()
 def info(url: Url, json: Json = False) -> None:
     """Page size, where the log stands, who may write, the branches, the floor, and how much is stored."""
-    from ontolake.cli.page_store import description, find_pages
+    from ontolake.cli.common.page_store import description, find_pages
 
     site = find_pages(url)
     facts = description(site)
@@ -76,7 +76,7 @@ def wal(
     json: Json = False,
 ) -> None:
     """The records of the log: LSN, page, size. With [bold]--follow --json[/] each is one line."""
-    from ontolake.cli.page_store import find_pages, open_pages
+    from ontolake.cli.common.page_store import find_pages, open_pages
     from ontolake.storage.types import Lsn
 
     out = Out(json)
@@ -127,7 +127,7 @@ def compact(
     json: Json = False,
 ) -> None:
     """Drop what lies below the floor and give its room back. Raising the floor needs the token of its preview."""
-    from ontolake.cli.page_store import find_pages, open_pages
+    from ontolake.cli.common.page_store import find_pages, open_pages
     from ontolake.storage.types import Lsn
 
     site, out = find_pages(url), Out(json)
@@ -147,7 +147,7 @@ def compact(
 
 def compacted(site: Site, storage: LocalFileStorage | ObjectStorage) -> dict[str, int]:
     """Compact pages; what came of it, under the names that `--json` prints."""
-    from ontolake.cli.page_store import stored_bytes
+    from ontolake.cli.common.page_store import stored_bytes
 
     before = stored_bytes(site)
     freed, floor = storage.compact(), storage.pitr_floor()
@@ -196,10 +196,10 @@ def _show_plan(out: Out, url: str, plan: dict[str, Any]) -> None:
 @app.command()
 def verify(url: Url, json: Json = False) -> None:
     """Read the whole log and every page of every branch, and report damage. Ends with 5 if there is any."""
-    from ontolake.cli.page_store import find_pages
+    from ontolake.cli.common.page_store import find_pages
 
     site, out = find_pages(url), Out(json)
-    from ontolake.cli.check_pages import check
+    from ontolake.cli.common.check_pages import check
 
     with progress(json) as advance:
         checked = check(site, advance)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.groups import ListByDefault
-from ontolake.cli.output import Column, Json, Out, Url
-from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.common.groups import ListByDefault
+from ontolake.cli.common.output import Column, Json, Out, Url
+from ontolake.cli.common.safety import Token, check_token, token_of
 
 if TYPE_CHECKING:
     from ontolake.storage.types import BranchRef
@@ -27,7 +27,7 @@ app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create an
 @app.command("list")
 def list_branches(url: Url, json: Json = False) -> None:
     """The branches, main first. [dim]onto storage branch URL[/] does the same."""
-    from ontolake.cli.page_store import branch_facts, find_pages, open_pages
+    from ontolake.cli.common.page_store import branch_facts, find_pages, open_pages
 
     with open_pages(find_pages(url)) as storage:
         refs = storage.list_branches()
@@ -53,7 +53,7 @@ def create_branch(
     json: Json = False,
 ) -> None:
     """Start a branch. It sees its parent as it was at an LSN, and copies nothing."""
-    from ontolake.cli.page_store import branch_facts, find_pages, open_pages
+    from ontolake.cli.common.page_store import branch_facts, find_pages, open_pages
     from ontolake.storage.types import Lsn
 
     with open_pages(find_pages(url)) as storage:
@@ -70,7 +70,7 @@ def create_branch(
 @app.command("delete")
 def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False) -> None:
     """Delete a branch and what was written on it. Without a token this only shows what would go."""
-    from ontolake.cli.page_store import branch_facts, find_pages, open_pages
+    from ontolake.cli.common.page_store import branch_facts, find_pages, open_pages
 
     with open_pages(find_pages(url)) as storage:
         refs = storage.list_branches()

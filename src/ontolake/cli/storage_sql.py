@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out, Url
+from ontolake.cli.common.output import Column, Json, Out, Url
 from ontolake.errors import ExecutionFailure, OntolakeError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out, progress
-from ontolake.cli.safety import Token, check_token, token_of
-from ontolake.cli.typed_commits import commit_facts
-from ontolake.cli.typed_move import Form, export_typed
-from ontolake.cli.typed_options import Db, StorageUri, place
+from ontolake.cli.commits import commit_facts
+from ontolake.cli.common.options import Db, StorageUri, place
+from ontolake.cli.common.output import Column, Json, Out, progress
+from ontolake.cli.common.safety import Token, check_token, token_of
+from ontolake.cli.transfer import Form, export_typed
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def export(
     branch: OnBranch = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Every row of a store as a line of JSON, now or as of a commit. [bold]onto import[/] takes typed ones back."""
-    from ontolake.cli.typed_rows import redirected
+    from ontolake.cli.common.rows import redirected
     from ontolake.stores import find
 
     store, out = find(place(db, storage_uri, url)), Out(json)
@@ -170,7 +170,7 @@ def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, js
     remarks: list[dict[str, Any]] = []
     with progress(json) as advance:
         if store.site.on_pages:
-            from ontolake.cli.check_pages import check
+            from ontolake.cli.common.check_pages import check
 
             damage += check(store.site, advance).damage
         damage += _damage(store, advance, remarks)
@@ -281,7 +281,7 @@ def gc(
 
 
 def _compacted(store: Store) -> dict[str, int]:
-    from ontolake.cli.page_store import open_pages
+    from ontolake.cli.common.page_store import open_pages
     from ontolake.cli.storage import compacted
 
     with open_pages(store.site) as storage:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ontolake import __version__
-from ontolake.cli.output import Json, Out, titled
+from ontolake.cli.common.output import Json, Out, titled
 
 
 def _say(wanted: bool) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ontolake.cli.output import Progress
-from ontolake.cli.page_store import open_medium, open_pages
+from ontolake.cli.common.output import Progress
+from ontolake.cli.common.page_store import open_medium, open_pages
 from ontolake.errors import Corruption, NotFound, StorageError, Transient
 from ontolake.history import Damage
 from ontolake.objects import open_store

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.safety import Token
-from ontolake.cli.typed_options import Db, Models, StorageUri, named, place
+from ontolake.cli.common.options import Db, Models, StorageUri, named, place
+from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.safety import Token
 
 if TYPE_CHECKING:
     from ontolake.ontology.migration.rewrite import MigrationPreview, MigrationResult, TypeMigration

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out, Url, progress
-from ontolake.cli.safety import Token, check_token, token_of
+from ontolake.cli.common.output import Column, Json, Out, Url, progress
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:

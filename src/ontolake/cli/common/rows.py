@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from ontolake.cli.output import Column as Shown
-from ontolake.cli.output import Out
-from ontolake.cli.typed_query import Format
+from ontolake.cli.common.output import Column as Shown
+from ontolake.cli.common.output import Out
+from ontolake.cli.query import Format
 from ontolake.errors import StorageError
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.moving.json_values import plain, plain_key, record

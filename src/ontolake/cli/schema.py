@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.safety import Token, check_token, token_of
-from ontolake.cli.typed_options import Db, StorageUri, TypeName, named, open_typed, place
+from ontolake.cli.common.options import Db, StorageUri, TypeName, named, open_typed, place
+from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.safety import Token, check_token, token_of
 
 app = typer.Typer(no_args_is_help=True, help="Types and their history.", rich_markup_mode="rich")
 
@@ -32,7 +32,7 @@ def export(
     db: Db = None, storage_uri: StorageUri = None, json: Json = False,
 ) -> None:  # fmt: skip
     """The current schemas as canonical JSON, or as a Python module whose classes have them."""
-    from ontolake.cli.typed_rows import redirected
+    from ontolake.cli.common.rows import redirected
     from ontolake.model.schema import canonical_json
     from ontolake.model.source import python_source
 
@@ -94,7 +94,7 @@ def drop(type: TypeName, db: Db = None, storage_uri: StorageUri = None, token: T
 
     Without a token this only shows what would go.
     """
-    from ontolake.cli.safety import Refused
+    from ontolake.cli.common.safety import Refused
     from ontolake.model.stored import StoredType
     from ontolake.ontology.errors import HeadMismatchError
 

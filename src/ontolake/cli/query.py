@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from ontolake.cli.output import Json, Out
-from ontolake.cli.typed_options import AsOf, Branch, Db, Models, StorageUri, TypeName, open_typed, place
+from ontolake.cli.common.options import AsOf, Branch, Db, Models, StorageUri, TypeName, open_typed, place
+from ontolake.cli.common.output import Json, Out
 
 if TYPE_CHECKING:
     from ontolake.model.types import Kind, TypeInfo
@@ -167,7 +167,7 @@ def _format(format: Format | None, json: bool) -> Format:
 def _answer(
     past: Past, name: str, query: Query[Any], format: Format, count: bool, output: str | None
 ) -> None:  # fmt: skip
-    from ontolake.cli.typed_rows import write_rows
+    from ontolake.cli.common.rows import write_rows
 
     diagnostics = past.diagnostics(query)
     if count:
@@ -194,7 +194,7 @@ def traverse(
     db: Db = None, storage_uri: StorageUri = None, models: Models = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Ways that lead from one entity over relations."""
-    from ontolake.cli.typed_rows import write_paths
+    from ontolake.cli.common.rows import write_paths
     from ontolake.errors import NotFound
     from ontolake.model.filters import FieldRef, Ref
     from ontolake.model.types import type_info

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ontolake.cli.output import Column, Out, Report, say_error
+from ontolake.cli.common.output import Column, Out, Report, say_error
 from ontolake.cli.sql import each_result, show
 from ontolake.errors import ExitCode, Invalid, OntolakeError
 from ontolake.urls import detect

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.output import Column, Json, Out, Progress, progress
-from ontolake.cli.safety import Token, check_token, token_of
-from ontolake.cli.typed_options import Branch, Db, Models, StorageUri, named, open_typed, place
+from ontolake.cli.common.options import Branch, Db, Models, StorageUri, named, open_typed, place
+from ontolake.cli.common.output import Column, Json, Out, Progress, progress
+from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode, Invalid
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def export_typed(
     store: TypedStore, out: Out, *, types: list[str], as_of: int | None, form: Form, output: str | None
 ) -> None:
     """`onto export` of a typed store."""
-    from ontolake.cli.typed_rows import redirected
+    from ontolake.cli.common.rows import redirected
     from ontolake.ontology.events.copying import queue_lines, reading_with_queue
     from ontolake.ontology.moving.exports import lines, write_parquet
 

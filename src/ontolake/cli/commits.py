@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.groups import ListByDefault
-from ontolake.cli.output import Column, Json, Out
-from ontolake.cli.typed_options import Branch, Db, StorageUri, open_typed, place
+from ontolake.cli.common.groups import ListByDefault
+from ontolake.cli.common.options import Branch, Db, StorageUri, open_typed, place
+from ontolake.cli.common.output import Column, Json, Out
 
 if TYPE_CHECKING:
     from ontolake.history import Commit
