@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
     from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
 
-_LATER = {"S3RepositoryV1": "s3.v1", "S3RepositoryV2": "s3.v2"}
+_LATER = {"S3RepositoryV1": "objects.v1", "S3RepositoryV2": "objects.v2"}
 
 __all__ = [
     "Lease", "Repository", "RowChange", "S3RepositoryV1", "S3RepositoryV2", "SchemaVersion", "SqliteRepositoryV1",
