@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import time, timedelta
+from datetime import UTC, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pytest
 from money import Money
 
-from ontolake.graph import Graph
+from ontolake.graph import Graph, Unique
 from ontolake.graph.errors import ConstraintError, RowError
 from ontolake.model import Entity, Field, Relation
 
@@ -128,3 +128,42 @@ def test_what_does_not_fit_is_told_by_its_row(url: str) -> None:
         with pytest.raises(ConstraintError, match="at most"):
             graph.load(Shift, [good | {"lasts": timedelta(days=3)}])
         assert rows(graph) == []
+
+
+def test_a_time_with_a_zone_is_refused_in_every_form(url: str) -> None:
+    with Graph.init(url, [Shift]) as graph:
+        for late in (time(1, tzinfo=UTC), "01:00:00Z", "01:00+02:00"):
+            with pytest.raises(RowError, match="a time of day must have no zone") as refused:
+                graph.load(Shift, [{"id": 1, "pay": "1"}, {"id": 2, "pay": "1", "starts": late}])
+            assert refused.value.row == 1
+        with pytest.raises(RowError, match="no zone"):
+            graph.load(Shift, [Shift(id=1, pay=Money(1), starts=time(1, tzinfo=UTC))])
+        with pytest.raises(RowError, match="'soon' is not a duration such as P1DT2H30M"):
+            graph.load(Shift, [{"id": 1, "pay": "1", "lasts": "soon"}])
+        assert rows(graph) == []
+
+
+class Slot(Entity):
+    id: Field[int] = Field(primary_key=True)
+    at: Field[Annotated[time | None, Unique]] = Field(default=None)
+    lasts: Field[Annotated[timedelta | None, Unique]] = Field(default=None)
+    price: Field[Annotated[Decimal | None, Unique]] = Field(default=None, max_digits=10, decimal_places=2)
+    pay: Field[Annotated[Money | None, Unique]] = Field(default=None)
+
+
+UNIQUE = {"at": time(8), "lasts": timedelta(hours=-1), "price": Decimal("1.5"), "pay": Money(150)}
+
+
+@pytest.mark.parametrize("column", UNIQUE)
+def test_unique_values_are_refused_once_taken_with_the_row_that_has_them(url: str, column: str) -> None:
+    taken = {column: UNIQUE[column]}
+    with Graph.init(url, [Slot]) as graph:
+        with pytest.raises(ConstraintError, match="taken already") as refused:
+            graph.load(Slot, [Slot(id=1), Slot(id=2, **taken), Slot(id=3), Slot(id=4, **taken)])
+        assert (refused.value.row, refused.value.key, refused.value.column) == (3, 4, column)
+        graph.load(Slot, [Slot(id=1, **taken), Slot(id=2), Slot(id=3)])
+        with pytest.raises(ConstraintError, match="taken already") as refused:
+            graph.load(Slot, [Slot(id=5), Slot(id=6), Slot(id=7, **taken)])
+        assert (refused.value.row, refused.value.key, refused.value.column) == (2, 7, column)
+        graph.load(Slot, [Slot(id=1, **taken)])
+        assert [one["id"] for one in rows(graph, Slot)] == [1, 2, 3]

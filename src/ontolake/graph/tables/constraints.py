@@ -65,24 +65,28 @@ class Checker:
     def _unique(self, kind: GraphType, change: Change, column: str, rule: str, reason: str) -> None:
         puts = change.puts
         assert puts is not None
-        given = puts.filter(pc.is_valid(puts.column(column)))
-        if given.num_rows == 0:
+        valid = pc.is_valid(puts.column(column))
+        given, places = puts.column(column).filter(valid), np.flatnonzero(valid)
+        if len(given) == 0:
             return
-        if not are_distinct(given.column(column)):
-            for _, again in repeated(given.column(column)):
-                self._tell(kind, given, again, column, rule, reason)
+        if not are_distinct(given):
+            for _, again in repeated(given):
+                self._tell(kind, puts, int(places[again]), column, rule, reason)
         dataset = self._dataset(kind.key)
         if dataset is None:
             return
         names = [*dict.fromkeys((*kind.keys, column))]
         with reading(kind.table):
-            stored = having(dataset, names, column, given.column(column))
+            stored = having(dataset, names, column, given)
         for keys in (puts, change.deletes):
             if keys is not None and stored.num_rows:
                 stored = stored.filter(pc.invert(contains(keys, stored, kind.keys)))
-        for value in pc.unique(stored.column(column)).to_pylist():
-            row = pc.index(given.column(column), pa.scalar(value, given.column(column).type)).as_py()
-            self._tell(kind, given, row, column, rule, reason)
+        taken = np.flatnonzero(KeySet(stored.column(column)).has(given)) if stored.num_rows else ()
+        told: set[Any] = set()
+        for row in map(int, taken):
+            if (value := given[row].as_py()) not in told:
+                told.add(value)
+                self._tell(kind, puts, int(places[row]), column, rule, reason)
 
     def _tell(self, kind: GraphType, table: pa.Table, row: int, column: str, rule: str, reason: str) -> None:
         self.report(ConstraintError(kind.table, rule, f"{reason}: {table.column(column)[row].as_py()!r}", row=row,

@@ -25,6 +25,7 @@ from ontolake.graph.tables.positions import Finder
 from ontolake.graph.tables.replacement import replace_rows
 from ontolake.graph.tables.staging import Staged, append
 from ontolake.graph.tables.types import GraphType
+from ontolake.model.scalars.base import sql_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -368,10 +369,12 @@ class Tables:
 
 def is_among(column: str, values: Any) -> str:
     """A filter for rows whose column has one of these values."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    distinct = pc.unique(values).to_pylist()
-    return f"`{column}` IN ({', '.join(literal(value) for value in distinct)})"
+    # Decimals without digits are text in a table; those in a column of decimals need a literal of that type.
+    written = sql_literal if pa.types.is_decimal(values.type) else literal
+    return f"`{column}` IN ({', '.join(map(written, pc.unique(values).to_pylist()))})"
 
 
 def are_among(columns: Sequence[str], keys: pa.Table) -> str:

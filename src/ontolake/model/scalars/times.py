@@ -19,6 +19,7 @@ _MOMENT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?\s*(Z|[+-]\d{
 _TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?$"
 _DURATION = r"^([+-]?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?$"
 _EPOCH = date(1970, 1, 1).toordinal()
+_ZONE = "a time of day must have no zone"
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = 86_400_000_000
 
@@ -38,7 +39,7 @@ def encode_datetime(value: datetime) -> str:
 def encode_time(value: time) -> str:
     """Always with microseconds, so that texts sort as times do."""
     if value.tzinfo is not None:
-        raise ValueError("a time of day must have no zone")
+        raise ValueError(_ZONE)
     return value.isoformat(timespec="microseconds")
 
 
@@ -78,7 +79,10 @@ def _durations() -> TypeAdapter[timedelta]:
 
 def parse_duration(text: str) -> timedelta:
     """A duration from ISO 8601 or `1 day, 02:03:04`. Raises `ValueError`."""
-    return _durations().validate_strings(text)
+    try:
+        return _durations().validate_strings(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a duration such as P1DT2H30M") from error
 
 
 def _within_years(values: Any) -> bool:
@@ -285,7 +289,10 @@ class TimeScalar(_Temporal):
         return encode_time(value)
 
     def lance_value(self, value: Any) -> Any:
-        return self._exact(value)
+        found = self._exact(value)
+        if found.tzinfo is not None:  # which Arrow would drop
+            raise ValueError(_ZONE)
+        return found
 
     def lance_json(self, value: Any) -> Any:
         return value.isoformat()
