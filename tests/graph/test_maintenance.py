@@ -193,3 +193,21 @@ def test_an_optimized_branch_finds_rows_by_the_index_that_it_inherited(graph: Gr
         for one in (graph, again):
             found = [one.snapshot(branch="try").get(Order, id) is not None for id in (3, 5, 10_050)]
             assert found == [False, True, True]
+
+
+@pytest.mark.slow
+def test_previews_list_branches_in_one_order(graph: Graph) -> None:
+    """The token that confirms a preview is made from the list."""
+    names = [f"b{number}" for number in range(6)]
+    graph.load(Customer, customers("a"))
+    for name in names:
+        graph.branches.create(name)
+        for text in ("x", "y", "z"):
+            graph.load(Customer, customers(text), branch=name)
+    removable, _ = graph.cleanup(keep_commits=1)
+    assert [one.branch.partition(".")[0] for one in removable if one.branch != "main"] == names
+    for name in names:
+        state = graph._manifest_state(name)
+        (key,) = (key for key, kind in state.types.items() if kind.table == "node/Customer")
+        graph._tables.restore(state.types[key], state.line, state.pins[key].version, "a crash")
+    assert [one.where for one in graph.repair()] == [f"node/Customer@{name}" for name in names]

@@ -255,11 +255,13 @@ class Manifest:
     # Reading
 
     def branches(self) -> dict[str, Any]:
-        """The branches beside main, as Lance lists them. A deletion that runs meanwhile can make it stumble once."""
+        """The branches beside main by name, as Lance describes them; it lists them in another order each time.
+
+        A deletion that runs meanwhile can make it stumble once.
+        """
         for attempt in range(8):
             try:
-                found: dict[str, Any] = self._main.branches.list()
-                return found
+                return dict(sorted(self._main.branches.list().items()))
             except (OSError, ValueError):
                 if attempt == 7:
                     raise

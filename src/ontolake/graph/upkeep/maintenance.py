@@ -238,7 +238,7 @@ def remove_versions(
         forks: dict[str, Any] = dict(base.branches.list())
         for fork in forks.values():
             pinned.setdefault(key, {}).setdefault(fork["parent_branch"], set()).add(fork["parent_version"])
-        for line, kept in pinned.get(key, {}).items():
+        for line, kept in sorted(pinned.get(key, {}).items(), key=lambda item: item[0] or ""):
             if line is not None and line not in forks:
                 continue
             dataset = base if line is None else base.checkout_version((line, None))
