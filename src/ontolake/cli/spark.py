@@ -99,7 +99,8 @@ def verify(url: Url, master: Master = None, parts: Parts = None, conf: Setting =
         for where, what in done.damage:
             out.say(f"DAMAGED {where}: {what}")
         looked = f"{done.rows} rows in {done.parts} parts"
-        out.say(f"nothing is damaged: {looked}" if done.ok else f"{len(done.damage)} found; restore from a copy")
+        out.say(f"nothing is damaged: {looked}" if done.ok
+                else f"{len(done.damage)} found; restore from a copy unless a line says otherwise")
     if not done.ok:
         raise typer.Exit(ExitCode.STORAGE)
 

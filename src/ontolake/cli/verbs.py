@@ -183,7 +183,8 @@ def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, js
         for one in remarks:
             out.say(f"note: {one['rows']} {one['type_name']} lead to a {one['side']} end that is not there, "
                     f"such as {one['example']!r}")
-        out.say("nothing is damaged" if not damage else f"{len(damage)} found; restore from a copy")
+        out.say("nothing is damaged" if not damage
+                else f"{len(damage)} found; restore from a copy unless a line says otherwise")
     if damage:
         raise typer.Exit(ExitCode.STORAGE)
 

@@ -97,7 +97,7 @@ def reading(table: str) -> Iterator[None]:
         if any(sign in text for sign in _UNREACHABLE):
             raise Transient(f"{table}: the storage does not answer: {text}", hint="try again") from error
         raise DamagedGraphError(f"{table} cannot be read: {text}",
-                                hint="onto verify says what is damaged; restore it from a copy") from error
+                                hint="onto verify says what is damaged, and what to do") from error
 
 
 class UnknownTableError(UsageFailure, GraphError, NotFound):

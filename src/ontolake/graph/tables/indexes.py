@@ -9,9 +9,12 @@ mask of all rows (`querying`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ontolake.errors import Invalid
+from ontolake.graph.errors import DamagedGraphError, in_short, reading
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ INDEX_ROWS = 10_000
 INDEX_KINDS: Mapping[str, str] = {"btree": "BTREE", "text": "INVERTED", "vector": "IVF_FLAT"}
 _SEARCHED: Mapping[str, str] = {"Inverted": "text", "Vector": "vector"}
 """Indexes that are searched for the best rows, by what Lance calls their details."""
+_DETAILS: Mapping[str, str] = {**_SEARCHED, "BTree": "btree"}
+"""All indexes, likewise."""
 PARTITION_ROWS = 4096
 """Rows of one partition of a vector index."""
 
@@ -73,6 +78,57 @@ def make_index(dataset: LanceDataset, column: str, index: str, name: str | None 
         dataset.create_scalar_index(column, INDEX_KINDS[index], name=name, replace=True)  # type: ignore[arg-type]
 
 
+def _kind(index: Any, details: Mapping[str, str]) -> str | None:
+    return next((kind for sign, kind in details.items() if sign in index.type_url), None)
+
+
+class Unreadable(NamedTuple):
+    """An index whose files cannot be opened."""
+
+    name: str
+    column: str
+    kind: str
+    reason: str
+
+    @property
+    def what(self) -> str:
+        return f"the {self.kind} index {self.name} on {self.column} cannot be read: {self.reason}"
+
+
+def unreadable_indexes(dataset: LanceDataset, table: str) -> list[Unreadable]:
+    """The indexes of a table that have to be made anew. Raises `Transient` if the storage does not answer.
+
+    Earlier releases left such indexes when they optimized a branch: see `masked`.
+    """
+    found = []
+    for index in dataset.describe_indices():
+        kind = _kind(index, _DETAILS)
+        try:
+            with reading(table):
+                _open(dataset, index, kind)
+        except DamagedGraphError as error:
+            if kind is not None:
+                found.append(Unreadable(index.name, index.field_names[0], kind, in_short(error.__cause__ or error)))
+    return found
+
+
+def _open(dataset: LanceDataset, index: Any, kind: str | None) -> None:
+    """Have Lance open all parts of an index. Statistics of vector indexes hold all centroids, so these are asked."""
+    if kind != "vector":
+        dataset.stats.index_stats(index.name)
+        return
+    column = index.field_names[0]
+    nowhere = np.zeros(dataset.schema.field(column).type.list_size, dtype=np.float32)
+    nearest = {"column": column, "q": nowhere, "k": 1}
+    dataset.to_table(columns=["_distance"], nearest=nearest, fast_search=True)
+
+
+def mend_indexes(dataset: LanceDataset, table: str) -> None:
+    """Make indexes anew that cannot be opened."""
+    for one in unreadable_indexes(dataset, table):
+        make_index(dataset, one.column, one.kind, one.name)
+
+
 Masked = dict[str, tuple[str, str, frozenset[int]]]
 """Text and vector indexes by name: their column, their kind, and the fragments in which searches mask deleted rows."""
 
@@ -85,10 +141,9 @@ def masked(dataset: LanceDataset, *, forked: bool = False) -> Masked:
     """
     deleted = {fragment.fragment_id for fragment in dataset.get_fragments()
                if forked or fragment.metadata.deletion_file is not None}  # fmt: skip
-    kinds = {**_SEARCHED, "BTree": "btree"} if forked else _SEARCHED
     found: Masked = {}
     for index in dataset.describe_indices() if deleted else ():
-        kind = next((kind for sign, kind in kinds.items() if sign in index.type_url), None)
+        kind = _kind(index, _DETAILS if forked else _SEARCHED)
         covered = {id for segment in index.segments for id in segment.fragment_ids} & deleted
         if kind is not None and covered:
             found[index.name] = (index.field_names[0], kind, frozenset(covered))

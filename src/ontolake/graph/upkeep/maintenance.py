@@ -21,7 +21,15 @@ from ontolake.graph.errors import (
     in_short,
 )
 from ontolake.graph.tables import tiers
-from ontolake.graph.tables.indexes import check_index, make_index, masked, missing_indexes, refresh_indexes
+from ontolake.graph.tables.indexes import (
+    check_index,
+    make_index,
+    masked,
+    mend_indexes,
+    missing_indexes,
+    refresh_indexes,
+    unreadable_indexes,
+)
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType, resolve_table
 from ontolake.history import Damage, Garbage
@@ -124,7 +132,7 @@ def _optimize_tables(
 
 
 def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
-    """Whether there is something to compact, or an index that is missing or behind."""
+    """Whether there is something to compact, or an index that is missing, behind or unreadable."""
     stats = dataset.stats.dataset_stats()
     if (stats["num_fragments"] > 1 and stats["num_small_files"] > 1) or stats["num_deleted_rows"]:
         return True
@@ -132,12 +140,13 @@ def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     rows = dataset.count_rows()
     if any(index.num_rows_indexed < rows for index in described.values()):
         return True
-    return bool(missing_indexes(dataset, kind))
+    return bool(missing_indexes(dataset, kind) or unreadable_indexes(dataset, kind.table))
 
 
 def _optimize_one(
     dataset: LanceDataset, kind: GraphType, made: list[str], compacting: Compacting, *, forked: bool
 ) -> None:  # fmt: skip
+    mend_indexes(dataset, kind.table)
     before = masked(dataset, forked=forked)
     if len(dataset.get_fragments()) > 1 or dataset.stats.dataset_stats()["num_deleted_rows"]:
         compacting(dataset)
@@ -283,7 +292,7 @@ def garbage(graph: Graph, dry_run: bool) -> Garbage:
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be: `kind` is drift, orphan_fork, blocked, quarantined or damage."""
+    """Something that is not as it should be: `kind` is drift, index, orphan_fork, blocked, quarantined or damage."""
 
     kind: str
     where: str
@@ -309,6 +318,7 @@ def repair(graph: Graph, dry_run: bool) -> list[Finding]:
         try:
             lines.add(graph._manifest_state(branch).line)
             found += _drift(graph, branch, dry_run)
+            found += _unreadable_indexes(graph, branch, dry_run)
         except UnknownBranchError:
             continue
     needed = graph.branches.lines()
@@ -349,6 +359,22 @@ def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
             state = graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)
 
 
+def _unreadable_indexes(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
+    """Indexes of the tables of a branch that cannot be opened; tables that cannot be are told by `_drift`."""
+    state = graph._manifest_state(branch)
+    for key, kind in sorted(state.types.items()):
+        try:
+            broken = unreadable_indexes(graph._tables.at(kind, state.pins[key]), kind.table)
+        except (DamagedGraphError, OSError, ValueError):
+            continue
+        yield from (Finding("index", f"{kind.table}@{branch}", one.what, "make it anew") for one in broken)
+        if broken and not dry_run:
+            def mend(dataset: LanceDataset, table: str = kind.table) -> None:
+                mend_indexes(dataset, table)
+
+            state = rework_one(graph, state, key, mend, UPKEEP, "repair", None)
+
+
 def verify(graph: Graph) -> Iterator[Damage]:
     """Read every row of every branch, and yield what cannot be read or does not hold."""
     for branch in graph.branches.list():
@@ -362,3 +388,10 @@ def verify(graph: Graph) -> Iterator[Damage]:
                 continue
             if rows != view.pin.rows:
                 yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")
+            yield from index_damage(view.dataset, name, branch.name)
+
+
+def index_damage(dataset: LanceDataset, table: str, branch: str) -> list[Damage]:
+    """The indexes of a table that cannot be read, and what to do about it."""
+    return [Damage(f"{table}@{branch}", f"{one.what}; run onto graph repair, which makes it anew")
+            for one in unreadable_indexes(dataset, table)]  # fmt: skip

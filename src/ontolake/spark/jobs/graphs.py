@@ -15,7 +15,7 @@ from ontolake.graph.read.snapshot import TableView
 from ontolake.graph.tables.indexes import wanted_indexes
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType
-from ontolake.graph.upkeep.maintenance import compaction, optimize, rework_one, worth_it
+from ontolake.graph.upkeep.maintenance import compaction, index_damage, optimize, rework_one, worth_it
 from ontolake.history import Damage
 from ontolake.ontology.repository.objects.maintenance import Compaction
 from ontolake.spark.jobs.reindexing import Reindexed
@@ -144,6 +144,7 @@ def verify_graph(url: str, workers: Workers) -> Verified:
                 except (DamagedGraphError, OSError, ValueError) as error:
                     damage.append(Damage(where, str(error).splitlines()[0][:200]))
                     continue
+                damage += index_damage(view.dataset, name, branch.name)
                 at = At(url, view.kind.location, view.pin.branch, view.pin.version)
                 size = max(1, min(_FRAGMENTS, -(-len(numbers) // workers.parts)))
                 mine = [Fragments(at, where, tuple(numbers[n : n + size])) for n in range(0, len(numbers), size)]
