@@ -156,6 +156,42 @@ def test_filters_order_and_aggregates_answer_as_python_does(store: tuple[str, st
             session.ensure(Shift(id=99, pay=Money(1), starts=time(1, tzinfo=UTC)))
 
 
+class Log(Entity):
+    id: Field[int] = Field(primary_key=True)
+    gaps: Field[list[timedelta]] = Field(default_factory=list)
+    calls: Field[list[time]] = Field(default_factory=list)
+    sums: Field[list[Decimal]] = Field(default_factory=list)
+    paid: Field[list[Money]] = Field(default_factory=list)
+    either: Field[timedelta | int | None] = Field(default=None)
+
+
+def test_values_inside_json_are_equal_as_in_python_and_have_an_order_only_if_their_text_has(
+    store: tuple[str, str]
+) -> None:  # fmt: skip
+    gaps = [timedelta(0), timedelta(days=400, hours=3), timedelta(microseconds=-1), timedelta(seconds=9), timedelta(
+        seconds=10)]
+    calls = [time(0), time(8, 30), time(8, 30, 0, 500_000), time(8, 30, 1), time.max]
+    given = [Log(id=n, gaps=[gap], calls=[calls[n]], sums=[Decimal(n + 8)], paid=[Money(n)], either=gap)
+             for n, gap in enumerate(gaps)]
+    with opened(store, Log) as session:
+        session.ensure(given)
+        session.commit()
+        query = session.query().entities(Log)
+        assert query.order_by(Log.id).collect() == given
+        for one in given:
+            for condition in (Log.gaps[0] == one.gaps[0], Log.gaps.any_path() == one.gaps[0], Log.either == one.either,
+                              Log.calls[0] == one.calls[0], Log.sums[0] == one.sums[0], Log.paid[0] == one.paid[0],
+                              Log.paid.any_path().in_([one.paid[0]])):  # fmt: skip
+                assert ids(query.where(condition).collect()) == [one.id], condition
+            assert sorted(ids(query.where(Log.calls[0] < one.calls[0]).collect())) == list(range(one.id))
+            for condition in (Log.gaps[0] < one.gaps[0], Log.either >= one.either, Log.sums[0] > one.sums[0],
+                              Log.paid.any_path() <= one.paid[0]):  # fmt: skip
+                with pytest.raises(QueryError, match="is text inside JSON, which sorts otherwise"):
+                    query.where(condition).collect()
+        with pytest.raises(QueryError, match="a value inside JSON cannot be compared with"):
+            query.where(Log.gaps[0] == object()).collect()
+
+
 def test_arrow_goes_out_and_comes_in(store: tuple[str, str]) -> None:
     given = shifts()
     with opened(store, Shift) as session:
@@ -294,6 +330,47 @@ def test_durations_in_iso_8601() -> None:
         assert TypeAdapter(timedelta).validate_python(text) == value
 
 
+CELL = """
+from ontolake.model import Entity, Field
+from ontolake.model.scalars import Codec, Scalar, register
+from pydantic_core import core_schema
+
+class Grade(str):
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        return core_schema.no_info_plain_validator_function(cls)
+
+class GradeScalar(Scalar):
+    name, python = "Grade", Grade
+    codec = Codec(str, Grade, frozenset({Grade}))
+
+register(GradeScalar())
+
+class Exam(Entity):
+    id: Field[int] = Field(primary_key=True)
+    grade: Field[Grade]
+"""
+
+
+def test_a_scalar_that_is_defined_anew_takes_the_place_of_the_one_before(store: tuple[str, str]) -> None:
+    def run() -> tuple[Any, Any]:
+        cell: dict[str, Any] = {"__name__": "a notebook"}
+        exec(CELL, cell)
+        return cell["Exam"], cell["Grade"]
+
+    Exam, Grade = run()
+    with opened(store, Exam) as session:
+        session.ensure([Exam(id=1, grade=Grade("A")), Exam(id=2, grade=Grade("C"))])
+    Again, NewGrade = run()
+    assert scalars.get("Grade").python is NewGrade
+    for exam, grade in ((Again, NewGrade), (Exam, Grade)):
+        with opened(store, exam) as session:
+            [found] = session.query().entities(exam).where(exam.grade > grade("B")).collect()
+            assert (found.id, type(found.grade)) == (2, grade)
+            session.ensure(exam(id=1, grade=grade("A")))
+            assert session.commit() is None
+
+
 def test_what_cannot_be_registered_is_refused() -> None:
     def scalar(**more: Any) -> Scalar:
         made: Any = type("Own", (MoneyScalar,), {"name": "Own", "python": type("Own", (), {}), **more})
@@ -308,6 +385,7 @@ def test_what_cannot_be_registered_is_refused() -> None:
         with pytest.raises(SchemaValidationError, match=message):
             scalars.register(scalar(**more))
     assert scalars.register(scalars.get("Money")) is scalars.get("Money")
+    assert scalars.register(MoneyScalar()) is scalars.get("Money")
     assert pickle.loads(pickle.dumps(scalars.get("Money"))) is scalars.get("Money")
 
 

@@ -84,7 +84,7 @@ def _json_codec(annotation: Any, spec: Spec) -> Codec:
 
     def encode(value: Any) -> str:
         try:
-            plain = adapter.dump_python(value, mode="json", warnings="error")
+            plain = adapter.dump_python(value, mode="json", warnings="error", fallback=scalars.jsonable)
         except PydanticSerializationError as error:
             raise ValueError(str(error)) from None
         if "\ufffd" in repr(plain) and _has_surrogates(value):  # keys that are not Unicode come out as this sign
@@ -109,8 +109,8 @@ def _has_surrogates(value: Any) -> bool:
 
 
 def inside_json(value: Any) -> Any:
-    """A value to compare with what stands inside a JSON column."""
-    plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
+    """A value to compare with what stands inside a JSON column. Raises `ValueError` if JSON has no such values."""
+    plain = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants", fallback=scalars.jsonable)
     if isinstance(plain, str | int | float) or plain is None:
         return plain
     return json_text(plain)

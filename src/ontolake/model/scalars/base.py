@@ -84,6 +84,8 @@ class Scalar:
     """Scalars of one family compare with each other by their encoded values."""
     json_sort: str | None = None
     """Of which sort equal values inside JSON are: `text`, `number`, `truth`; None if JSON has no such values."""
+    json_ordered: bool = False
+    """Whether what JSON has for values sorts as they do."""
     sums: Literal["number", "value"] | None = None
     """Whether sums and averages are plain numbers or values of the scalar; None if there are none."""
     widens: tuple[str, ...] = ()

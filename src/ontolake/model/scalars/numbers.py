@@ -52,6 +52,7 @@ class IntScalar(Scalar):
     sqlite, spark = "INTEGER", "bigint"
     key = numeric = statistics = prunes = ranged = planned = arrow_checked = True
     family = json_sort = "number"
+    json_ordered = True
     sums = "number"
     widens = ("float",)
     filter_types = (int,)
@@ -110,6 +111,7 @@ class FloatScalar(Scalar):
     sqlite, spark = "REAL", "double"
     numeric = planned = arrow_checked = True
     family = json_sort = "number"
+    json_ordered = True
     sums = "number"
     filter_types = (int, float)
     lance_exact = (float,)
@@ -201,6 +203,7 @@ class BoolScalar(Scalar):
     sqlite, spark = "INTEGER", "boolean"
     truth = planned = arrow_checked = True
     json_sort = "truth"
+    json_ordered = True
     sums = "number"
     filter_types = (bool,)
     lance_exact = (bool,)

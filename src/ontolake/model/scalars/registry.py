@@ -23,19 +23,24 @@ _typed: dict[type, Scalar] = {}
 
 
 def register(scalar: Scalar) -> Scalar:
-    """Add a scalar to the table and return it. The same object may be registered again.
+    """Add a scalar to the table and return it. One of the same class may be registered again: the first one stays.
+
+    A scalar whose class was defined anew, as by a cell of a notebook that is run again, takes the place of the one
+    before; values of the type of that one keep it.
 
     Raises `SchemaValidationError` if its name or its Python type is taken, or it cannot be what it says.
     """
     with _lock:
-        if _named.get(scalar.name) is scalar:
-            return scalar
-        if scalar.name in _named or scalar.name in _RESERVED or not scalar.name.isidentifier():
+        before = _named.get(scalar.name)
+        if before is not None and type(before) is type(scalar):
+            return before
+        taken = before is not None and not _is_anew(before, scalar)
+        if taken or scalar.name in _RESERVED or not scalar.name.isidentifier():
             raise SchemaValidationError(f"a scalar cannot be called {scalar.name!r}",
                                         hint="choose an identifier that no other scalar has")
-        if scalar.python in _typed:
-            taken = _typed[scalar.python].name
-            raise SchemaValidationError(f"{scalar.python.__qualname__} is the scalar {taken} already",
+        if _typed.get(scalar.python, before) is not before:
+            other = _typed[scalar.python].name
+            raise SchemaValidationError(f"{scalar.python.__qualname__} is the scalar {other} already",
                                         hint="register a type of its own, for instance a subclass")
         if scalar.key and scalar.sqlite not in ("TEXT", "INTEGER"):
             raise SchemaValidationError(f"the scalar {scalar.name} cannot be a key: it is stored as {scalar.sqlite}",
@@ -46,6 +51,12 @@ def register(scalar: Scalar) -> Scalar:
         _named[scalar.name] = scalar
         _typed[scalar.python] = scalar
     return scalar
+
+
+def _is_anew(before: Scalar, scalar: Scalar) -> bool:
+    """Whether the classes of two scalars come from one definition that was run twice."""
+    one, two = type(before), type(scalar)
+    return (one.__module__, one.__qualname__) == (two.__module__, two.__qualname__)
 
 
 def known(kind: type[Scalar]) -> Scalar:

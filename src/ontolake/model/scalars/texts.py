@@ -32,6 +32,7 @@ class StrScalar(Scalar):
     wanted = "is not text"
     key = textual = sized = prunes = ranged = planned = arrow_checked = True
     json_sort = "text"
+    json_ordered = True
     filter_types = (str,)
     lance_exact = (str,)
     lance_casts = lance_reads = True
@@ -124,7 +125,7 @@ class BytesScalar(Scalar):
 class UuidScalar(Scalar):
     name, python, codec = "UUID", UUID, Codec(str, UUID, frozenset({UUID}))
     wanted = "is not a UUID"
-    key = True
+    key = json_ordered = True
     lance_form = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
     lance_casts = lance_reads = True
 

@@ -118,7 +118,7 @@ class DatetimeScalar(_Temporal):
     name, python, codec = "datetime", datetime, Codec(encode_datetime, datetime.fromisoformat, frozenset({datetime}))
     wanted = "is not a moment such as 2024-01-31T12:00:00Z"
     spark = "timestamp"
-    key = zoned = statistics = ranged = planned = arrow_checked = True
+    key = zoned = json_ordered = statistics = ranged = planned = arrow_checked = True
     filter_types = (datetime,)
     lance_casts = lance_reads = True
 
@@ -187,7 +187,7 @@ class DateScalar(_Temporal):
     name, python, codec = "date", date, Codec(date.isoformat, date.fromisoformat, frozenset({date}))
     wanted = "is not a date such as 2024-01-31"
     spark = "date"
-    key = statistics = ranged = planned = arrow_checked = True
+    key = json_ordered = statistics = ranged = planned = arrow_checked = True
     filter_types = (date,)
     lance_casts = lance_reads = True
 
@@ -237,7 +237,7 @@ class TimeScalar(_Temporal):
 
     name, python, codec = "time", time, Codec(encode_time, time.fromisoformat, frozenset({time}))
     wanted = "is not a time of day such as 12:30:00"
-    arrow_checked = True
+    json_ordered = arrow_checked = True
     lance_casts = True
 
     def json_writer(self) -> Callable[[Any], str]:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from ontolake.model import scalars
 from ontolake.model.codecs import encode_float, failure, inside_json
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, balanced
@@ -214,9 +215,9 @@ def _compare(shape: Compare, left: Operand, to: Resolver) -> str:
     if shape.other is not None:
         return _fields(shape.op, left, operand(shape.other, to))
     encode = comparand(left.column)
-    slot = to.slot(encode)
     if left.json_type is None:
-        return f"({left.ordered} {_OPERATORS[shape.op]} {slot})"
+        return f"({left.ordered} {_OPERATORS[shape.op]} {to.slot(encode)})"
+    slot = to.slot(encode if shape.op in ("==", "!=") else _in_order(encode))
     return _alike(shape.op, left.value, left.sort, slot, to.again(_sort_of(encode)))
 
 
@@ -309,8 +310,23 @@ def number(value: Any) -> int | float:
 
 
 def _inside(value: Any) -> Any:
-    plain = inside_json(value)
+    try:
+        plain = inside_json(value)
+    except ValueError as error:
+        raise QueryError(f"a value inside JSON cannot be compared with {value!r}: {failure(error)}") from error
     return _bound(plain) if isinstance(plain, int) else plain
+
+
+def _in_order(encode: Encode) -> Encode:
+    """The same for values to be less or more than. Raises `QueryError` for those whose text in JSON sorts otherwise."""
+    def ordered(value: Any) -> Any:
+        scalar = scalars.of_value(value)
+        if scalar is not None and not scalar.json_ordered:
+            raise QueryError(f"{value!r} is text inside JSON, which sorts otherwise than a {scalar.name}",
+                             hint="ask with == or in_(), or declare a field of this type")
+        return encode(value)
+
+    return ordered
 
 
 def _sort_of(encode: Encode) -> Encode:
