@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from mypy import api
 
+from ontolake.ontology import Query, Results
+
 PRELUDE = """
 from __future__ import annotations
 from datetime import datetime
@@ -98,5 +100,4 @@ def test_mypy_tells_values_from_filters_and_finds_mistakes(tmp_path: Path) -> No
 
 
 def _full(name: str) -> str:
-    package = "ontolake.ontology"
-    return name.replace("QUERY", f"{package}.query.Query").replace("RESULTS", f"{package}.results.Results")
+    return name.replace("QUERY", f"{Query.__module__}.Query").replace("RESULTS", f"{Results.__module__}.Results")
