@@ -16,7 +16,7 @@ from marking import slow_after
 import ontolake
 from ontolake import stores
 from ontolake.documents import Set, Space, open_space
-from ontolake.errors import Invalid, NotFound, OntolakeError
+from ontolake.errors import Invalid, NotFound, OntolakeError, StorageError
 from ontolake.graph import Graph
 from ontolake.history import Branched, Maintained, Versioned
 from ontolake.model import Entity, Field
@@ -134,7 +134,8 @@ def test_nothing_is_created(name: str, write: bool, tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("url", [Path("shop.db"), None, 3, "", "ftp://host/shop", "shop"])
+@pytest.mark.parametrize("url", [Path("shop.db"), None, 3, "", "ftp://host/shop", "shop", "x" * 5000 + ".db",
+                                 "x" * 5000, "\ud800.db"], ids=lambda url: repr(url)[:20])  # fmt: skip
 def test_what_is_no_url_is_refused(url: Any) -> None:
     with pytest.raises(Invalid):
         ontolake.open(url)
@@ -145,6 +146,30 @@ def test_what_is_no_url_is_refused(url: Any) -> None:
 def test_a_branch_where_there_can_be_none_is_refused(make: Callable[[Path], str], tmp_path: Path) -> None:
     with pytest.raises(OntolakeError, match="branch"):
         ontolake.open(make(tmp_path), branch="try")
+
+
+@pytest.mark.parametrize("make", [typed, sql])
+def test_a_branch_that_is_not_there_is_named(make: Callable[[str], str], tmp_path: Path) -> None:
+    url = make(f"file://{tmp_path}/shop.db")
+    for branch in ("try", ""):
+        for write in (False, True):
+            with pytest.raises(NotFound, match=f"there is no branch '{branch}'"):
+                ontolake.open(url, branch=branch, write=write)
+
+
+def test_a_place_that_cannot_be_listed_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(StorageError, match="cannot read"):
+        ontolake.open(f"{tmp_path}/")
+
+
+def test_what_is_compared_must_be_a_snapshot(place: tuple[str, str, type, Callable[[Any], None]]) -> None:
+    with ontolake.open(place[1]) as store:
+        for wrong in (1, None):
+            with pytest.raises(Invalid, match="before must be a snapshot"):
+                list(store.diff(wrong, store.snapshot()))  # type: ignore[arg-type]
+        with pytest.raises(OntolakeError):
+            store.snapshot("x")  # type: ignore[arg-type]
 
 
 def test_the_stamp_counts_and_not_the_name(tmp_path: Path) -> None:
@@ -159,15 +184,22 @@ def test_the_stamp_counts_and_not_the_name(tmp_path: Path) -> None:
         assert stores.find(f"{tmp_path}/{name}").model == next(one for one in stores.MODELS if one.name == model)
     with ontolake.open(f"file://{tmp_path}/native.db") as store:
         assert type(store) is Database
+    typed(f"{tmp_path}/objects/")
+    for name, kind in (("objects", TypedStore), ("folder", Graph)):
+        with ontolake.open(f"sqlite+file://{tmp_path}/{name}") as store:
+            assert type(store) is kind
 
 
 def test_what_is_of_no_model_is_refused_with_its_name(tmp_path: Path) -> None:
     apsw.Connection(f"{tmp_path}/own.db").execute("CREATE TABLE latest (key)")
     open_storage(f"file://{tmp_path}/pages.db").close()
-    for url, what in ((f"{tmp_path}/own.db", "a native SQLite database"), (f"file://{tmp_path}/pages.db", "a page")):
+    for url, what, todo in ((f"{tmp_path}/own.db", "a native SQLite database", "none of its tables are ours"),
+                            (f"file://{tmp_path}/pages.db", "a page", "for pages there is onto storage")):  # fmt: skip
         assert stores.find(url).model is None
-        with pytest.raises(Invalid, match=what):
+        with pytest.raises(Invalid, match=what) as refused:
             ontolake.open(url)
+        assert refused.value.hint is not None
+        assert todo in refused.value.hint
         with pytest.raises(Invalid, match=f"{what}.*cannot be read in parallel"):
             open_parallel(url)
 

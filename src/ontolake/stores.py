@@ -7,6 +7,7 @@ imported when a store of the model is opened. Nothing here creates anything.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -116,7 +117,7 @@ class Site(NamedTuple):
             return f"sqlite+file://{absolute}"
         if self.on_pages and location.holds_objects and not location.seam:
             return f"sqlite+{location.url}"
-        return location.url
+        return location.url if self.on_pages else location.base_url
 
 
 class Store(NamedTuple):
@@ -165,8 +166,9 @@ class Store(NamedTuple):
 
     def _model(self, without: str) -> Model:
         if self.model is None:
-            raise Invalid(f"{self.url!r} holds {self.described}, {without}",
-                          hint="for pages there is onto storage; of a space of documents name its own file or prefix")
+            hint = ("for pages there is onto storage; of a space of documents name its own file or prefix"
+                    if self.site.on_pages else "none of its tables are ours: open it with SQLite")  # fmt: skip
+            raise Invalid(f"{self.url!r} holds {self.described}, {without}", hint=hint)
         return self.model
 
 
@@ -205,7 +207,7 @@ def locate(url: str) -> Site:
 
     A directory is taken for one whether or not its name ends in a slash.
     """
-    if isinstance(url, str) and url and "://" not in url and Path(url).is_dir():
+    if isinstance(url, str) and url and "://" not in url and os.path.isdir(url):
         url = f"{url.rstrip('/')}/"
     location, stamp = urls.parse(url), urls.detect(url)
     if stamp is None:

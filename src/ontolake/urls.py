@@ -6,6 +6,7 @@ from the stamp found there, what kind of store it is. Neither creates anything.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Callable
@@ -91,6 +92,8 @@ def parse(url: str) -> Location:
         raise Invalid("the URL is empty: ''", hint="give a path such as shop.db, or a URL such as s3://bucket/prefix")
     if any(ord(c) < 32 or ord(c) == 127 for c in url):
         raise _bad(url, "it has control characters in it", "remove them")
+    if any("\ud800" <= c <= "\udfff" for c in url):
+        raise _bad(url, "it is not Unicode: it has half of a pair of surrogates in it", "rename the file")
     if url == ":memory:":
         return Location(url, "sqlite", Place.SQLITE, "", ":memory:")
     if "://" not in url:
@@ -120,7 +123,7 @@ def _parse_path(url: str) -> Location:
     if url.endswith(SQLITE_SUFFIXES):
         return Location(url, "sqlite", Place.SQLITE, "", url)
     _refuse_foreign(url, url)
-    if Path(url).is_dir():
+    if os.path.isdir(url):
         raise _bad(url, "it is a directory", f"end its name in /: {url}/")
     raise _bad(url, "it could be a SQLite file or a directory of objects",
                f"end a SQLite file's name in {', '.join(SQLITE_SUFFIXES)}, and a directory's in /")

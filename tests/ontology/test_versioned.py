@@ -94,6 +94,12 @@ def test_what_is_not_there(session: Session) -> None:
         session.at(Ref.parse("@soon"))
 
 
+def test_since_none_means_from_the_beginning(session: Session) -> None:
+    commits = list(session.commits(since=0))
+    assert session.list_commits(since=None) == list(session.commits(since=None)) == commits
+    assert list(session.changes(None)) == list(session.changes(0))  # type: ignore[arg-type]
+
+
 def test_snapshots_of_different_stores_are_compared_row_by_row(tmp_path: Path) -> None:
     with open_shop(str(tmp_path / "a.db")) as one, open_shop(str(tmp_path / "b.db"), engine_version="v1") as two:
         one.ensure([Customer(id="a", name="x"), Customer(id="b", name="x"), Customer(id="c", name="x")])

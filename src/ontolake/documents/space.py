@@ -22,7 +22,7 @@ from ontolake.documents.places import database_url
 from ontolake.documents.requests import NO_READS, prepare
 from ontolake.documents.snapshots import Snapshots
 from ontolake.documents.writing import Writer
-from ontolake.history import Change, Damage, Garbage, Ref, Snapshot
+from ontolake.history import Change, Damage, Garbage, Ref, Snapshot, check_snapshots
 
 
 def open_space(
@@ -206,6 +206,7 @@ class Space:
 
     def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
         """What turns one snapshot into another, by id, an entity at most once."""
+        check_snapshots(before, after)
         return differences(self._merger.diff_views(self._shown(after), self._shown(before)), after.commit)
 
     def _shown(self, snapshot: Snapshot[int]) -> View:

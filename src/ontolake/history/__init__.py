@@ -21,6 +21,7 @@ from ontolake.history.contract import (
     Row,
     Snapshot,
     Versioned,
+    check_snapshots,
     net,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "Row",
     "Snapshot",
     "Versioned",
+    "check_snapshots",
     "net",
 ]

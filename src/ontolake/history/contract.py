@@ -135,6 +135,13 @@ class Snapshot(Protocol[Id_co]):
         ...
 
 
+def check_snapshots(before: object, after: object) -> None:
+    """Raise `Invalid` if one of two states to compare is not a snapshot."""
+    for name, state in (("before", before), ("after", after)):
+        if not all(hasattr(state, part) for part in ("commit", "branch", "tables", "rows")):
+            raise Invalid(f"{name} must be a snapshot, not {state!r}", hint="pass what snapshot() returns")
+
+
 @runtime_checkable
 class Versioned(Protocol[Id]):
     """A store whose past can be read. Where `branch` is left out, the store's first branch is meant.

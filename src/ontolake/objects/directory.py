@@ -213,11 +213,11 @@ class DirectoryStore:
     def _walk(self, base: str, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
         """Objects below the directory `base` ("" or ending in a slash), in key order."""
         try:
-            with os.scandir(os.path.join(self._root, base)) as entries:
+            with _reading(base, self.url), os.scandir(os.path.join(self._root, base)) as entries:
                 # With its slash, a directory sorts where the keys in it do.
                 names = [(f"{base}{entry.name}{'/' if entry.is_dir() else ''}", entry) for entry in entries
                          if entry.name != RESERVED]
-        except (FileNotFoundError, NotADirectoryError):
+        except NotFound:
             return
         for key, entry in sorted(names, key=lambda item: item[0]):
             if key.endswith("/"):

@@ -220,14 +220,14 @@ class Session(TypedHistory):
         return migration.preview() if dry_run else migration.apply(self.session_id, token, force=force)
 
     def list_commits(
-        self, *, since: int = 0, until: int | None = None, limit: int | None = None
+        self, *, since: int | None = None, until: int | None = None, limit: int | None = None
     ) -> list[Commit[int]]:  # fmt: skip
         """Commits after `since` up to `until`, newest first. Raises `UnknownCommitError` if one is not there."""
         for name, number in (("since", since), ("until", until), ("limit", limit)):
             if number is not None:
                 natural(number, name)
         check_commits(self.repository, since, until)
-        return list(self.repository.commits(since=since, until=until, limit=limit))
+        return list(self.repository.commits(since=since or 0, until=until, limit=limit))
 
     def get_commit(self, commit_id: int) -> Commit[int]:
         """One commit. Raises `UnknownCommitError`."""

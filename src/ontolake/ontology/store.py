@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def open(url: str, *, write: bool, branch: str | None) -> TypedStore:
     """The typed store at `url`, with classes made from its stored schemas. A branch is one of the pages below it."""
-    return TypedStore(url, config=Config(create=False, readonly=not write, branch=branch or "main"))
+    return TypedStore(url, config=Config(create=False, readonly=not write, branch="main" if branch is None else branch))
 
 
 def open_parallel(url: str, *, write: bool, branch: str | None, types: Iterable[Any]) -> TypedParallel:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ontolake.errors import Invalid, NotFound
-from ontolake.history import Change, ChangeKind, Commit, Ref, Snapshot, net
+from ontolake.history import Change, ChangeKind, Commit, Ref, Snapshot, check_snapshots, net
 from ontolake.model.codecs import json_text
 from ontolake.model.filters import Order
 from ontolake.model.filters import Ref as FieldOf
@@ -65,7 +65,7 @@ class TypedHistory(ABC):
     def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
         """What the commits in `(since, until]` did to rows of the types, oldest first. Raises what `commits` does."""
         self._check_branch(branch)
-        self._commit_or(since, 0)
+        since = self._commit_or(since, 0)
         end = self.repository.head() if until is None else self._commit_or(until, 0)
         return self._changes(since, end)
 
@@ -118,6 +118,7 @@ class TypedHistory(ABC):
         types, and snapshots of several stores, are compared row by row.
         """
         if not (isinstance(before, Moment) and isinstance(after, Moment) and before.repository is after.repository):
+            check_snapshots(before, after)
             yield from compare(before, after)
             return
         first, last = sorted((before.commit, after.commit))

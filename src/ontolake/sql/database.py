@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.errors import Invalid
-from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot
+from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot, check_snapshots
 from ontolake.history import Commit as HistoryCommit
 from ontolake.sql import maintenance
 from ontolake.sql.catalog.column_cache import ROOM
@@ -329,6 +329,7 @@ class Database:
         Raises `NotFound` for a version that is no longer kept.
         """
         if not all(isinstance(each, Moment) and each.url == self.url for each in (before, after)):
+            check_snapshots(before, after)
             return differences.compared(before, after)
         same = before.branch == after.branch
         known = [Branch(before.branch, 0)] if same else self.branches.list()

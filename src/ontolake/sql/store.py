@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def open(url: str, *, write: bool, branch: str | None) -> Database:
     """The SQL tables at `url`. A branch is one of the pages below them."""
-    return open_database(url, readonly=not write, branch=branch or "main")
+    return open_database(url, readonly=not write, branch="main" if branch is None else branch)
 
 
 def open_parallel(url: str, *, write: bool, branch: str | None, types: Iterable[Any]) -> SqlParallel:

@@ -380,8 +380,8 @@ class Session:
         version, _, floor = self.state()
         if self.transaction is not None and self.transaction.dirty:
             version += 1
-        if not floor <= at <= version:
-            raise UnknownNameError(f"there is no version {at}", sqlstate="22023",
+        if not isinstance(at, int) or not floor <= at <= version:
+            raise UnknownNameError(f"there is no version {at!r}", sqlstate="22023",
                                    hint=f"versions from {floor} to {version} can be read")
         return at
 

@@ -66,7 +66,7 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
     try:
         db = connect(uri, readonly=readonly, **_connecting(location, config))
     except NotFound:
-        if readonly:
+        if readonly and (config.branch == "main" or urls.detect(uri) is None):
             raise UninitializedStorageError(uri) from None
         raise
     except Invalid as error:
