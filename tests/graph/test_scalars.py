@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -141,6 +141,22 @@ def test_a_time_with_a_zone_is_refused_in_every_form(url: str) -> None:
         with pytest.raises(RowError, match="'soon' is not a duration such as P1DT2H30M"):
             graph.load(Shift, [{"id": 1, "pay": "1", "lasts": "soon"}])
         assert rows(graph) == []
+
+
+@pytest.mark.parametrize(("column", "values"), [
+    ("starts", pa.array([5])), ("starts", pa.array([datetime(2024, 1, 1, 8)])), ("starts", pa.array([1.5])),
+    ("lasts", pa.array([5])), ("lasts", pa.array([1.5])), ("lasts", pa.array([datetime(2024, 1, 1)])),
+], ids=["time-int", "time-moment", "time-float", "duration-int", "duration-float", "duration-moment"])  # fmt: skip
+def test_columns_of_other_types_are_refused_as_their_values_are(url: str, column: str, values: Any) -> None:
+    with Graph.init(url, [Shift]) as graph:
+        for data in (pa.table({"id": [1], "pay": ["1"], column: values}),
+                     [{"id": 1, "pay": "1", column: values[0].as_py()}]):  # fmt: skip
+            with pytest.raises(RowError) as refused:
+                graph.load(Shift, data)
+            assert (refused.value.column, refused.value.row) == (column, 0)
+        graph.load(Shift, pa.table({"id": [1], "pay": ["1"], "starts": pa.array([time(8)]).dictionary_encode(),
+                                    "lasts": pa.array([timedelta(1)], pa.duration("s"))}))  # fmt: skip
+        assert rows(graph) == [row(Shift(id=1, pay=Money(100), starts=time(8), lasts=timedelta(1)))]
 
 
 class Slot(Entity):

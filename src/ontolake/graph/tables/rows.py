@@ -228,8 +228,9 @@ def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> An
         return pa.array([None if value is None else _json(value) for value in values.to_pylist()], wanted)
     if scalar is not None and not _castable(scalar, values.type):
         raise RowError(kind.table, f"{values.type} does not fit {_said(field)}", column=field.name)
-    by_value = scalar is not None and not (scalar.lance_reads if _textual(values.type) else scalar.lance_casts)
-    if by_value and not pa.types.is_null(values.type):
+    given = values.type
+    by_value = scalar is not None and not (scalar.lance_reads if _textual(given) else scalar.lance_takes(given))
+    if by_value and not pa.types.is_null(given):
         return array_of(kind, field, values.to_pylist())
     try:
         return _valid(kind, field, values.cast(wanted))

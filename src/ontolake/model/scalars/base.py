@@ -303,6 +303,10 @@ class Scalar:
         """The type of columns of a graph."""
         return self.arrow_type()
 
+    def lance_takes(self, kind: pa.DataType) -> bool:
+        """Whether Arrow casts columns of a type, and no value becomes another by that."""
+        return self.lance_casts
+
     def lance_value(self, value: Any) -> Any:
         """A Python value, or its JSON form, as an Arrow array of `lance_type` takes it. Raises `ValueError`."""
         import pyarrow as pa

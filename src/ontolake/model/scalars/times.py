@@ -288,6 +288,11 @@ class TimeScalar(_Temporal):
     def spark_literal(self, value: Any) -> Any:
         return encode_time(value)
 
+    def lance_takes(self, kind: pa.DataType) -> bool:
+        import pyarrow.types as is_
+
+        return bool(is_.is_time(kind))  # Arrow would take numbers for microseconds, and drop the date of moments
+
     def lance_value(self, value: Any) -> Any:
         found = self._exact(value)
         if found.tzinfo is not None:  # which Arrow would drop
@@ -354,6 +359,11 @@ class TimedeltaScalar(_Temporal):
                                    F.coalesce(seconds, zero.cast("decimal(18, 6)")))
         value = F.when(plain.startswith("-"), -found).otherwise(found)
         return value, plain.rlike(_DURATION) & plain.rlike(r"\d")
+
+    def lance_takes(self, kind: pa.DataType) -> bool:
+        import pyarrow.types as is_
+
+        return bool(is_.is_duration(kind))  # Arrow would take numbers for microseconds
 
     def lance_value(self, value: Any) -> Any:
         return self._exact(value)
