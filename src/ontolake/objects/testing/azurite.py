@@ -106,7 +106,7 @@ def _install(place: Path) -> None:
     made = Path(tempfile.mkdtemp(dir=place.parent, prefix="azurite-"))
     try:
         command = ["npm", "install", "--prefix", str(made), "--no-audit", "--no-fund", "--omit=dev", "--ignore-scripts",
-                   AzuriteServer.package]
+                   "--fetch-retries=1", AzuriteServer.package]
         done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
         if done.returncode != 0 or not (made / _MAIN).is_file():
             raise Transient(f"npm cannot install {AzuriteServer.package}: {done.stderr[-1000:]}", hint="try again")

@@ -1,8 +1,8 @@
 """pytest fixtures for the real servers. In a conftest: `pytest_plugins = ["ontolake.objects.testing.fixtures"]`.
 
 `seaweed`, `ministack` and `azurite` run one server for the whole session; `seaweed_url`, `ministack_url` and
-`azurite_url` give each test a fresh prefix, with the environment set to reach it. Without node, tests of Azurite are
-skipped, and say so.
+`azurite_url` give each test a fresh prefix, with the environment set to reach it. Where Azurite cannot be
+installed, its tests are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ontolake.objects.testing.azurite import AzuriteServer, has_node
+from ontolake.errors import OntolakeError
+from ontolake.objects.testing.azurite import AzuriteServer, installed
 from ontolake.objects.testing.servers import MinistackServer, SeaweedServer, Server
 
 
@@ -32,9 +33,11 @@ def ministack() -> Iterator[MinistackServer]:
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[AzuriteServer]:
-    """An Azurite server, with the container `test`."""
-    if not has_node():
-        pytest.skip("Azurite needs node and npm, which are not installed")
+    """An Azurite server, with the container `test`. Skips where node is missing or npm cannot install it."""
+    try:
+        installed()
+    except OntolakeError as error:
+        pytest.skip(str(error))
     with AzuriteServer() as server:
         yield server
 
