@@ -66,15 +66,15 @@ class DirectoryStore:
         return read_ranges(ranges, lambda fetches: map(self._fetch, fetches))
 
     def put(self, key: str, data: bytes) -> str:
-        path = self._path(key)
+        path = self.path_of(key)
         with _writing(key, self.url), self._temp_file(path, data) as temp:
             with self._lock(path):
                 _rename(temp, path)
-            self._sync_directory(os.path.dirname(path))
+            self.sync_directory(os.path.dirname(path))
         return _tag(data)
 
     def put_if_absent(self, key: str, data: bytes) -> str:
-        path = self._path(key)
+        path = self.path_of(key)
         with _writing(key, self.url):
             if os.path.exists(path):
                 self._refuse_present(key, path)
@@ -92,11 +92,11 @@ class DirectoryStore:
                         if os.path.exists(path):
                             self._refuse_present(key, path)
                         _rename(temp, path)
-                self._sync_directory(os.path.dirname(path))
+                self.sync_directory(os.path.dirname(path))
         return _tag(data)
 
     def put_if_match(self, key: str, data: bytes, tag: str) -> str:
-        path = self._path(key)
+        path = self.path_of(key)
         with _writing(key, self.url):
             if (path, data) not in self._ready:
                 self._compare(key, tag)
@@ -104,7 +104,7 @@ class DirectoryStore:
                 with self._lock(path):
                     self._compare(key, tag)
                     _rename(temp, path)
-                self._sync_directory(os.path.dirname(path))
+                self.sync_directory(os.path.dirname(path))
         return _tag(data)
 
     def put_all(self, objects: Mapping[str, bytes], ahead: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -119,7 +119,7 @@ class DirectoryStore:
         made: set[str] = set()
         for key, data in objects.items():
             with _writing(key, self.url):
-                path = self._path(key)
+                path = self.path_of(key)
                 folders = self._make_folders(os.path.dirname(path), there, made)
                 faults.reach("directory: before an object of many")
                 _write(path, data)
@@ -127,7 +127,7 @@ class DirectoryStore:
                 syncs |= {path: key, **dict.fromkeys(folders, key)}
         for key, data in ahead.items():
             with _writing(key, self.url):
-                temp = self._ready.setdefault((self._path(key), data), self._temp_name())
+                temp = self._ready.setdefault((self.path_of(key), data), self._temp_name())
                 _write(temp, data)
                 syncs[temp] = key
         faults.reach("directory: many objects written")
@@ -138,16 +138,16 @@ class DirectoryStore:
     def forget(self, ahead: Mapping[str, bytes]) -> None:
         """What was made ready, and was not used, is not needed any more."""
         for key, data in ahead.items():
-            temp = self._ready.pop((self._path(key), data), None)
+            temp = self._ready.pop((self.path_of(key), data), None)
             if temp is not None:
                 with suppress(OSError):
                     os.unlink(temp)
 
     def put_unsynced(self, key: str, data: bytes) -> None:
         """Write what can be made anew: after a crash it may be the old one, missing or cut short."""
-        path = self._path(key)
+        path = self.path_of(key)
         with _writing(key, self.url):
-            self._make_directory(os.path.dirname(path))
+            self.make_directory(os.path.dirname(path))
             temp = self._temp_name()
             try:
                 _write(temp, data)
@@ -163,7 +163,7 @@ class DirectoryStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         changed: set[str] = set()
-        for key, path in [(key, self._path(key)) for key in keys]:
+        for key, path in [(key, self.path_of(key)) for key in keys]:
             with _writing(key, self.url), suppress(FileNotFoundError, NotADirectoryError):
                 with self._lock(path):
                     if os.path.isdir(path):
@@ -173,13 +173,13 @@ class DirectoryStore:
                     faults.reach("directory: unlinked")
                 changed.add(os.path.dirname(path))
         for directory in sorted(changed):
-            self._sync_directory(directory)
+            self.sync_directory(directory)
 
     def settle(self, prefix: str) -> None:
         """A new name is visible before the directory is synced, so that whoever relies on it has to sync, too."""
         folder = os.path.dirname(os.path.join(self._root, prefix))
         if os.path.isdir(folder):
-            self._sync_directory(folder)
+            self.sync_directory(folder)
 
     def close(self) -> None:
         """Files are open only while they are read or written; there are threads if many were written at once."""
@@ -189,11 +189,12 @@ class DirectoryStore:
 
     # Reading
 
-    def _path(self, key: str) -> str:
+    def path_of(self, key: str) -> str:
+        """The path of an object's file, whether or not it is there. Raises `Invalid` for a key that cannot be one."""
         return os.path.join(self._root, check(key))
 
     def _read(self, key: str, start: int, length: int | None) -> bytes:
-        path = self._path(key)
+        path = self.path_of(key)
         with _reading(key, self.url), open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             wanted = max(0, size - start if length is None else min(length, size - start))
@@ -234,7 +235,7 @@ class DirectoryStore:
     @contextmanager
     def _temp_file(self, path: str, data: bytes) -> Iterator[str]:
         """A synced temporary file holding `data`, next to a directory for `path` that is there and synced too."""
-        self._make_directory(os.path.dirname(path))
+        self.make_directory(os.path.dirname(path))
         ready = self._ready.pop((path, data), None)
         temp = ready or self._temp_name()
         faults.reach("directory: before temporary file")
@@ -261,7 +262,7 @@ class DirectoryStore:
 
     def _temp_name(self) -> str:
         folder = os.path.join(self._own, "temp")
-        self._make_directory(folder)
+        self.make_directory(folder)
         return os.path.join(folder, secrets.token_hex(16))
 
     def _make_folders(self, path: str, there: set[str], made: set[str]) -> set[str]:
@@ -277,7 +278,7 @@ class DirectoryStore:
                 there.add(path)
             path = os.path.dirname(path)
             syncs.add(path)
-        self._make_directory(path)
+        self.make_directory(path)
         for folder in reversed(missing):
             _make(folder)
         made.update(missing)
@@ -315,7 +316,7 @@ class DirectoryStore:
     def _refuse_present(self, key: str, path: str) -> Never:
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "there are objects below this key", path)
-        self._sync_directory(os.path.dirname(path))  # the caller may build on what it lost to: make that durable
+        self.sync_directory(os.path.dirname(path))  # the caller may build on what it lost to: make that durable
         raise AlreadyExists(f"object {key!r} is in {self.url} already")
 
     @contextmanager
@@ -333,7 +334,7 @@ class DirectoryStore:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
-    def _make_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         """Make `path` and the directories above it where missing, durably.
 
         One that is there may have been made by a process that has not synced it yet, so each is synced once.
@@ -343,13 +344,14 @@ class DirectoryStore:
             return
         if not there or len(path) > len(self._root):
             parent = os.path.dirname(path)
-            self._make_directory(parent)
+            self.make_directory(parent)
             if not there:
                 _make(path)
-            self._sync_directory(parent)
+            self.sync_directory(parent)
         self._synced.add(path)
 
-    def _sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
+        """Make durable which files a directory has."""
         faults.reach("directory: before syncing the directory")
         _sync(path)
         faults.reach("directory: directory synced")

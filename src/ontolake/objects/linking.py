@@ -24,8 +24,8 @@ def link(source: ObjectStore, key: str, target: ObjectStore, name: str) -> None:
 
 
 def _linked(source: DirectoryStore, key: str, target: DirectoryStore, name: str) -> bool:
-    path, new = source._path(key), target._path(name)
-    target._make_directory(os.path.dirname(new))
+    path, new = source.path_of(key), target.path_of(name)
+    target.make_directory(os.path.dirname(new))
     faults.reach("objects: before linking")
     try:
         os.link(path, new)
@@ -42,6 +42,6 @@ def _linked(source: DirectoryStore, key: str, target: DirectoryStore, name: str)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    target._sync_directory(os.path.dirname(new))
+    target.sync_directory(os.path.dirname(new))
     faults.reach("objects: linked")
     return True
