@@ -20,8 +20,9 @@ def written(groups: list[tuple[int, list[WalRecord], str | None]]) -> tuple[byte
     made = [Commit(branch, kept, [xxh3_64_intdigest(record.bytes) for record in kept], request, 7 if request else 0)
             for branch, kept, request in groups]
     body, count, meta = frame.encode_commits(made)
-    head, _ = frame.encode(frame.DATA, body, log_id=1, ordinal=2, epoch=3, nonce=b"n" * 16, first_lsn=4,
-                           records=count, meta_length=meta, time_us=5, prev=6)
+    header = frame.Header(frame.DATA, log_id=1, ordinal=2, epoch=3, nonce=b"n" * 16, first_lsn=4, records=count,
+                          meta_length=meta, body_length=len(body), time_us=5, prev=6)
+    head, _ = frame.encode(header, body)
     return head + body, made
 
 

@@ -43,7 +43,7 @@ class Header(NamedTuple):
     body_length: int
     time_us: int
     prev: int
-    sum: int
+    sum: int = 0
 
 
 class Commit:
@@ -68,15 +68,13 @@ def digest_of(branch: int, records: Sequence[WalRecord], sums: Sequence[int]) ->
     return xxh3_64_intdigest(msgspec.msgpack.encode((branch, [len(record.bytes) for record in records], sums, pages)))
 
 
-def encode(
-    kind: int, body: bytes, *, log_id: int, ordinal: int, epoch: int, nonce: bytes,
-    first_lsn: int, records: int, meta_length: int, time_us: int, prev: int,
-) -> tuple[bytes, int]:
-    """What comes before the body to make a frame, and its checksum, which the next frame names as `prev`."""
+def encode(header: Header, body: bytes) -> tuple[bytes, Header]:
+    """What comes before the body to make a frame, and the header with its `sum`, which the next frame has as `prev`."""
+    kind, log_id, ordinal, epoch, nonce, first_lsn, records, meta_length, body_length, time_us, prev, _ = header
     head = _HEADER.pack(_MAGIC, kind, 0, log_id, ordinal, epoch, nonce, first_lsn, records, meta_length,
-                        len(body), time_us, prev, xxh3_64_intdigest(body))
+                        body_length, time_us, prev, xxh3_64_intdigest(body))
     total = xxh3_64_intdigest(head)
-    return head + _SUM.pack(total), total
+    return head + _SUM.pack(total), header._replace(sum=total)
 
 
 def decode(frame: bytes, *, name: str) -> tuple[Header, memoryview]:

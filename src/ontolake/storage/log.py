@@ -221,9 +221,8 @@ class Log:
     ) -> tuple[Header, int]:
         """Append a frame and leave the doubt standing until the caller has folded it."""
         state, nonce, now = self.state, self._nonce + next(self._appends).to_bytes(6), time.time_ns() // 1000
-        head, total = frames.encode(
-            kind, body, log_id=self.medium.log_id, ordinal=state.ordinal, epoch=epoch, nonce=nonce,
-            first_lsn=state.next_lsn, records=records, meta_length=meta_length, time_us=now, prev=state.prev)
+        head, header = frames.encode(Header(kind, self.medium.log_id, state.ordinal, epoch, nonce, state.next_lsn,
+                                            records, meta_length, len(body), now, state.prev), body)
         faults.reach("append: checked, not yet written")
         self._in_doubt = True
         try:
@@ -237,8 +236,6 @@ class Log:
             raise Taken from None
         except OSError as error:
             raise DurabilityUnconfirmed(f"{self.medium.name}: {error}") from error
-        header = Header(kind, self.medium.log_id, state.ordinal, epoch, nonce, state.next_lsn, records, meta_length,
-                        len(body), now, state.prev, total)
         self._advance(header, cursor, len(head) + len(body))
         return header, segment
 

@@ -79,7 +79,7 @@ def _run(fd: int, suite: Any) -> NoReturn:
     except BaseException:
         link.send(("failed", traceback.format_exc()))
     finally:
-        os._exit(code)
+        os._exit(code)  # documented in spite of its name: skips the exit handlers that the fork inherited
 
 
 def main() -> None:
