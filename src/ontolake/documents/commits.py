@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -34,6 +35,28 @@ class Merged(NamedTuple):
     branch: str
     seq: int
     bases: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class CommitRow:
+    """What the store keeps of a commit. `branch` is a line of history; `created_at` is UTC, as SQLite writes it."""
+
+    seq: int
+    branch: str
+    session_id: str
+    local_seq: int
+    created_at: str
+    resolved: Sequence[tuple[int, int]]
+    """The local_seqs that pending reads named, each with the seq it was accepted as."""
+    merged: Merged | None
+
+    @classmethod
+    def read(cls, seq: int, branch: str, session_id: str, local_seq: int, decided: str, created_at: str) -> CommitRow:
+        """The row as `_COLUMNS` select it."""
+        found = codec.decode(decided)
+        resolved = [(each["localSeq"], each["seq"]) for each in found["resolvedPendingReads"]]
+        merged = merged_in(decided) if "merged" in found else None
+        return cls(seq, branch, session_id, local_seq, created_at, resolved, merged)
 
 
 class Commit(history.Commit[int]):
@@ -82,35 +105,23 @@ def merged_in(decided: str) -> Merged | None:
     return None if found is None else Merged(found["branch"], found["seq"], tuple(found.get("bases", ())))
 
 
-def build(
-    database: Database, connection: apsw.Connection, before: int, seq: int, branch: str, session_id: str,
-    local_seq: int, created_at: str, resolved: Sequence[tuple[int, int]], merged: Merged | None,
-) -> Commit:  # fmt: skip
-    """A commit from its parts; `before` is the commit before it on its branch, 0 for none."""
-    metadata: dict[str, Any] = {
-        "branch": name_of(branch), "local_seq": local_seq, "resolved_pending_reads": tuple(resolved)}
+def build(database: Database, connection: apsw.Connection, before: int, made: CommitRow) -> Commit:
+    """The commit of a row; `before` is the commit before it on its branch, 0 for none."""
+    metadata: dict[str, Any] = {"branch": name_of(made.branch), "local_seq": made.local_seq,
+                                "resolved_pending_reads": tuple(made.resolved)}
     parents = (before,) if before else ()
+    merged = made.merged
     if merged is not None:
         metadata["merged"] = name_of(merged.branch)
         parents = (*parents, parent(database, connection, merged.branch, merged.seq + 1))
     # As `datetime('now')` writes it, in UTC; the offset behind it saves the copy that naming the zone would take.
-    return Commit(seq, parents, datetime.fromisoformat(f"{created_at}+00:00"), session_id, metadata)
-
-
-def _from_row(
-    database: Database, connection: apsw.Connection, before: int, seq: int, branch: str, session_id: str,
-    local_seq: int, decided: str, created_at: str,
-) -> Commit:  # fmt: skip
-    found = codec.decode(decided)
-    resolved = [(each["localSeq"], each["seq"]) for each in found["resolvedPendingReads"]]
-    merged = merged_in(decided) if "merged" in found else None
-    return build(database, connection, before, seq, branch, session_id, local_seq, created_at, resolved, merged)
+    return Commit(made.seq, parents, datetime.fromisoformat(f"{made.created_at}+00:00"), made.session_id, metadata)
 
 
 def stored(database: Database, connection: apsw.Connection, seq: int) -> Commit:
     """The commit of a seq that is known to be there."""
-    found = row(connection, _ONE, (seq,))
-    return _from_row(database, connection, parent(database, connection, found[1], seq), *found)
+    found = CommitRow.read(*row(connection, _ONE, (seq,)))
+    return build(database, connection, parent(database, connection, found.branch, seq), found)
 
 
 def parent(database: Database, connection: apsw.Connection, branch: str, seq: int) -> int:
@@ -133,6 +144,7 @@ def newest_first(database: Database, branch: str, since: int, until: int) -> Ite
                 if not page:
                     break
                 before = [found[0] for found in page[1:]] + [parent(database, connection, name, page[-1][0])]
-                made = [_from_row(database, connection, each, *found) for each, found in zip(before, page, strict=True)]
+                made = [build(database, connection, each, CommitRow.read(*found))
+                        for each, found in zip(before, page, strict=True)]
             yield from made
             limit = page[-1][0] - 1

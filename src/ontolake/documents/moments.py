@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ontolake.documents import reading
 from ontolake.documents.codec import Document
-from ontolake.documents.database import Database, rows
+from ontolake.documents.database import Database, row, rows
 from ontolake.documents.feed import TABLE
 from ontolake.documents.merging import Diff
 from ontolake.documents.names import name_of
@@ -14,7 +14,8 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.history import Change, Ref
 
 _PAGE_SIZE = 500
-_IDS = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT ?"
+_IDS = "SELECT id FROM head WHERE branch = ? AND id > ? AND (? IS NULL OR id < ?) ORDER BY id LIMIT ?"
+_CUT = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT 1 OFFSET ?"
 
 
 class Moment:
@@ -34,21 +35,52 @@ class Moment:
         """Every living document with its id, by id. Raises `NotFound` for a table of another name."""
         if table != TABLE:
             raise NotFound(f"a space has no table {table!r}", hint=f"its documents are in {TABLE!r}")
-        return self._rows()
+        return ((id, document) for id, document, _ in self.between())
 
-    def _rows(self) -> Iterator[tuple[str, Document]]:
-        after = ""
+    def between(
+        self, low: str = "", high: str | None = None, *, page: int = _PAGE_SIZE
+    ) -> Iterator[tuple[str, Document, int]]:  # fmt: skip
+        """Every living document with an id in `[low, high)`, by id: id, document, and the commit that touched it last.
+
+        They are read a page at a time, each in a short transaction of its own.
+        """
+        after, first = low, True
         while True:
             with self._database.read as connection:
                 view = self._database.view(self.line, self.commit)
                 # Whatever a branch has ever touched has a head there; what came later is sorted out by reading.
-                touched = {id for branch, _ in view for (id,) in rows(connection, _IDS, (branch, after, _PAGE_SIZE))}
-                ids = sorted(touched)[:_PAGE_SIZE]
+                touched = {id for branch, _ in view
+                           for (id,) in rows(connection, _IDS, (branch, after, high, high, page))}
+                if first and low:
+                    touched.add(low)
+                ids = sorted(touched)[:page]
                 found = reading.find_many(connection, view, ids)
             if not ids:
                 return
-            yield from ((id, document) for id in ids if (document := found[id].document) is not None)
-            after = ids[-1]
+            for id in ids:
+                state = found[id]
+                if state.document is not None:
+                    yield id, state.document, state.changed
+            after, first = ids[-1], False
+
+    def widest(self) -> tuple[str, int]:
+        """The line of history with the most ids of all that the branch sees, and their number."""
+        with self._database.read as connection:
+            view = self._database.view(self.line, self.commit)
+            count, line = max((row(connection, "SELECT count(*) FROM head WHERE branch = ?", (one,))[0], one)
+                              for one, _ in view)
+        return line, count
+
+    def cuts(self, line: str, step: int, limit: int) -> list[str]:
+        """Ids of a line of history, `step` apart and in order: `limit` of them, or fewer if there are no more."""
+        found: list[str] = []
+        with self._database.read as connection:
+            while len(found) < limit:
+                cut = row(connection, _CUT, (line, found[-1] if found else "", step - 1))
+                if cut is None:
+                    break
+                found.append(cut[0])
+        return found
 
 
 def read_ref(ref: Ref) -> tuple[int | None, str]:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ontolake.documents import codec, reading
+from ontolake.documents import codec
 from ontolake.documents.branches import FIRST
 from ontolake.documents.commits import Commit
-from ontolake.documents.database import row, rows
 from ontolake.documents.errors import InvalidOperationError, PreconditionFailedError
 from ontolake.documents.feed import TABLE
 from ontolake.documents.operations import Delete, HeadIs, Operation, Set
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PAGE = 2_000
-_IDS = "SELECT id FROM head WHERE branch = ? AND id > ? AND (? IS NULL OR id < ?) ORDER BY id LIMIT ?"
-_CUT = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT 1 OFFSET ?"
 
 
 def schema(mode: Mode) -> pa.Schema:
@@ -71,24 +68,9 @@ class IdRange:
             yield from _batches(found, self.view.mode, self.columns)
 
     def _latest(self, space: Space) -> Iterator[tuple[Any, ...]]:
-        database = space._database
-        after, first = self.low, True
-        while True:
-            with database.read as connection:
-                view = database.view(database.line(self.branch), self.view.commit)
-                touched = {id for branch, _ in view
-                           for (id,) in rows(connection, _IDS, (branch, after, self.high, self.high, _PAGE))}
-                if first and self.low:
-                    touched.add(self.low)
-                ids = sorted(touched)[:_PAGE]
-                found = reading.find_many(connection, view, ids)
-            if not ids:
-                return
-            for id in ids:
-                state = found[id]
-                if state.document is not None:
-                    yield id, codec.encode(state.document), state.changed
-            after, first = ids[-1], False
+        moment = space.snapshot(self.view.commit, branch=self.branch)
+        for id, document, changed in moment.between(self.low, self.high, page=_PAGE):
+            yield id, codec.encode(document), changed
 
     def _changes(self, space: Space) -> Iterator[tuple[Any, ...]]:
         since = self.view.since if self.view.mode == "changes" else 0
@@ -157,21 +139,11 @@ class DocumentsParallel:
         if view.mode != "latest":
             return [IdRange(self.url, self.branch, view, wanted, 0)]
         low, high = _bounds(filters)
-        database = self._space._database
-        with database.read as connection:
-            levels = database.view(database.line(self.branch), view.commit)
-            # The branch with most ids says where to cut; every id lies in exactly one range.
-            count, name = max((row(connection, "SELECT count(*) FROM head WHERE branch = ?", (one,))[0], one)
-                              for one, _ in levels)
-            parts = worth(count, parts)
-            step = max(1, count // parts)
-            cuts: list[str] = []
-            while len(cuts) < parts - 1:
-                found = row(connection, _CUT, (name, cuts[-1] if cuts else "", step - 1))
-                if found is None:
-                    break
-                cuts.append(found[0])
-        edges: list[str | None] = ["", *cuts, None]
+        moment = self._space.snapshot(view.commit, branch=self.branch)
+        line, count = moment.widest()  # it says where to cut; every id lies in exactly one range
+        parts = worth(count, parts)
+        step = max(1, count // parts)
+        edges: list[str | None] = ["", *moment.cuts(line, step, parts - 1), None]
         return [IdRange(self.url, self.branch, view, wanted, step, max(first or "", low), _least(last, high))
                 for first, last in itertools.pairwise(edges)
                 if (last is None or last > low) and (high is None or (first or "") < high)]

@@ -143,9 +143,8 @@ class Writer:
             connection.executemany(SNAPSHOT, snapshots)
             reach("documents: snapshots written")
         parent = head or commits.parent(self._database, connection, branch, seq)
-        commit = commits.build(
-            self._database, connection, parent, seq, branch, session_id, local_seq, now, resolved, merged
-        )
+        made = commits.CommitRow(seq, branch, session_id, local_seq, now, resolved, merged)
+        commit = commits.build(self._database, connection, parent, made)
         return _Accepted(commit, branch, states, snapshots)
 
     def _on_line(self, request: Request) -> Request:
