@@ -271,10 +271,14 @@ class Database:
         loaded.
         """
         with self._session.writing(f"-- bulk load into {table}") as transaction:
-            found = self._named(table, self._session.fresh_catalog(transaction))
+            found = self.find_table(table, self._session.fresh_catalog(transaction))
             return bulk.load(self._session, transaction, found, data)
 
-    def _named(self, table: str, catalog: Catalog) -> Table:
+    def find_table(self, table: str, catalog: Catalog) -> Table:
+        """The table of a catalog that a name, as SQL writes it, means here.
+
+        Raises `UnknownNameError`, and `SqlSyntaxError` if it is not the name of a table.
+        """
         statement = parse_one(f"SELECT * FROM {table}")
         assert statement.tree is not None
         node = statement.tree.find(exp.Table)

@@ -133,7 +133,7 @@ class SqlParallel:
             if by is not None:
                 return [whole] if access.spans else []
             pieces = [(home or session.keyspace, piece) for span in access.spans
-                      for home, piece in session.keyspace._pieces(span)]
+                      for home, piece in session.keyspace.pieces(span)]
             share = max(1, -(-(parts or PARTS) // max(1, len(pieces))))
             return [replace(whole, spans=(part,)) for keyspace, piece in pieces
                     for part in _parts(keyspace.connection, piece, share)]

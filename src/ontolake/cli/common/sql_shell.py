@@ -136,7 +136,7 @@ class Shell:
             rows = [(full, len(table.columns), len(table.indexes)) for full, table in sorted(tables.items())]
             self._out.table([Column("table"), Column("columns", right=True), Column("indexes", right=True)], rows)
             return
-        found = self._database._named(name, self._database.catalog())
+        found = self._database.find_table(name, self._database.catalog())
         self._show_table(found)
 
     def _show_table(self, table: Table) -> None:

@@ -91,7 +91,7 @@ class Routed(Keyspace):
             found.setdefault(self._home(each if key is None else key(each)), []).append(each)
         return found
 
-    def _pieces(self, span: Span) -> Iterator[tuple[Part | None, Span]]:
+    def pieces(self, span: Span) -> Iterator[tuple[Part | None, Span]]:
         """The parts of a span, one for each range that it touches."""
         for number, start in enumerate(self._starts):
             end = self._starts[number + 1] if number + 1 < len(self._starts) else span.end
@@ -119,7 +119,7 @@ class Routed(Keyspace):
         if not self.parts:
             yield from super().scan(span, at, keys=keys, limit=limit, ahead=ahead)
             return
-        for home, piece in self._pieces(span):
+        for home, piece in self.pieces(span):
             if home is None:
                 batches = super().scan(piece, at, keys=keys, limit=limit)
             else:
@@ -140,7 +140,7 @@ class Routed(Keyspace):
         return all(part.limit is None for part in self.parts)
 
     def steps(self, span: Span, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[Span]:
-        pieces = list(self._pieces(span)) if self.parts else [(None, span)]
+        pieces = list(self.pieces(span)) if self.parts else [(None, span)]
         for home, piece in reversed(pieces) if descending else pieces:
             if home is None:
                 yield from super().steps(piece, at, size, descending=descending)
@@ -151,7 +151,7 @@ class Routed(Keyspace):
         if not self.parts:
             return super().count(span, limit)
         found = 0
-        for home, piece in self._pieces(span):
+        for home, piece in self.pieces(span):
             if found < limit:
                 found += (super().count if home is None else home.count)(piece, limit - found)
         return found

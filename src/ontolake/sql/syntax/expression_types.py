@@ -60,6 +60,10 @@ def _data_type(name: str) -> exp.DataType:
     return exp.DataType.build(name, dialect=DIALECT)
 
 
+# Rules call `_set_type` and `_annotate_binary` of the annotator, as those of sqlglot's own dialects do: there is no
+# public way to give an expression its type.
+
+
 def _literal(annotator: Any, node: exp.Literal) -> exp.Literal:
     """A fraction is exact."""
     kind = exp.DType.VARCHAR if node.is_string else exp.DType.INT if node.is_int else exp.DType.DECIMAL
