@@ -72,7 +72,7 @@ class TypeMeta(ModelMetaclass):
 
 def _names_around() -> dict[str, Any]:
     """What is known where a class is being defined."""
-    frame: Any = sys._getframe(2)
+    frame: Any = sys._getframe(2)  # documented in spite of its name
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith((__name__, "pydantic", "typing")):
         frame = frame.f_back
     return {**frame.f_globals, **frame.f_locals}
@@ -116,7 +116,9 @@ def _refuse_reserved(field: str, type_name: Any) -> None:
                                     hint=f"call the attribute differently and store it with Field(name={field!r})")
 
 
-class _Typed(BaseModel, metaclass=TypeMeta):
+class Typed(BaseModel, metaclass=TypeMeta):
+    """What entities, relations and events have in common: fields that are checked, and errors that name them."""
+
     model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(),
                               ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants")
     __ontolake_kind__: ClassVar[Kind | None] = None
@@ -165,7 +167,7 @@ def _refused(cls: Any, error: ValidationError, data: Mapping[str, Any]) -> Schem
     return SchemaValidationError.of(error, cls.__name__, key)
 
 
-class Entity(_Typed):
+class Entity(Typed):
     """A thing with a key. Derive your types from it and declare fields, exactly one of them the primary key."""
 
     __ontolake_kind__ = "entity"
@@ -215,7 +217,7 @@ def _key_type(end: type[Entity]) -> Any:
     return value_type(end.model_fields[marked[0]].annotation)
 
 
-class Relation(_Typed, Generic[L, R], metaclass=RelationMeta):
+class Relation(Typed, Generic[L, R], metaclass=RelationMeta):
     """A link from an entity of one type to one of another, with fields of its own.
 
     Two endpoints are linked once, unless a field is marked as the `instance_key`: then once for each value of it.

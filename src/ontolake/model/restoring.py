@@ -23,8 +23,8 @@ from ontolake.model import scalars
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.field import Field
 from ontolake.model.schema import Schema
-from ontolake.model.types import Kind, TypeInfo, type_info
-from ontolake.model.typespec import Spec, scalar_of
+from ontolake.model.types import Kind, type_info
+from ontolake.model.typespec import Spec
 
 _TYPES: dict[str, Any] = {"NoneType": None, "Any": Any}
 _CONTAINERS: dict[str, Any] = {"set": set, "frozenset": frozenset, "list": list}
@@ -77,7 +77,7 @@ def _restored(schema: Schema, base: Any, extra: dict[str, Any]) -> Any:
     cls = new_class(schema["name"], (base,), exec_body=lambda body: body.update(namespace))
     for name, value in extra.items():
         type.__setattr__(cls, name, value)
-    _adopt(type_info(cls), specs)
+    type_info(cls).adopt(specs)
     return cls
 
 
@@ -89,19 +89,6 @@ def attribute(stored: str, taken: Mapping[str, Any]) -> str:
     while name in taken or hasattr(BaseModel, name) or keyword.iskeyword(name) or name in reserved:
         name += "_"
     return name
-
-
-def _adopt(info: TypeInfo, specs: Mapping[str, Spec]) -> None:
-    """Let the columns have the stored specs, also where no annotation says quite the same."""
-    if all(column.spec == specs[column.name] for column in info.all_columns):
-        return
-    for name, column in info.by_name.items():
-        spec = specs[name]
-        info.by_name[name] = column._replace(spec=spec, nullable=scalar_of(spec)[1])
-    info.keys = tuple(info.by_name[column.name] for column in info.keys)
-    info.columns = tuple(info.by_name[column.name] for column in info.columns)
-    info.all_columns = tuple(info.by_name.values())
-    info._encoders = info.keys + info.columns
 
 
 def annotation_of(spec: Spec) -> Any:

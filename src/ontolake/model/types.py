@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +11,7 @@ from ontolake.model import scalars
 from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, build_column, physical_names
 from ontolake.model.errors import SchemaValidationError, names
 from ontolake.model.field import Field, value_type
+from ontolake.model.typespec import Spec, scalar_of
 
 if TYPE_CHECKING:
     from ontolake.model.entity import Entity, Relation
@@ -60,6 +61,18 @@ class TypeInfo:
         self._plain = tuple((i, c.codec.encode) for i, c in enumerate(self._encoders) if c.codec.encode is not None)
         self._good: set[tuple[type, ...]] = set()
         self._one = self._width == 1
+
+    def adopt(self, specs: Mapping[str, Spec]) -> None:
+        """Give the columns these specs, by field: those of a stored schema, which annotations cannot always express."""
+        if all(column.spec == specs[column.name] for column in self.all_columns):
+            return
+        for name, column in self.by_name.items():
+            spec = specs[name]
+            self.by_name[name] = column._replace(spec=spec, nullable=scalar_of(spec)[1])
+        self.keys = tuple(self.by_name[column.name] for column in self.keys)
+        self.columns = tuple(self.by_name[column.name] for column in self.columns)
+        self.all_columns = tuple(self.by_name.values())
+        self._encoders = self.keys + self.columns
 
     @cached_property
     def schema_hash(self) -> str:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from ontolake.model.codecs import encode_datetime, json_text
-from ontolake.model.entity import _Typed as Typed
+from ontolake.model.entity import Typed
 from ontolake.model.errors import SchemaValidationError
 from ontolake.model.field import Field
 from ontolake.ontology.events.records import QueuedEvent

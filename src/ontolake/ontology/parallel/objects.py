@@ -17,7 +17,7 @@ from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.parallel.filters import column_of, usable
-from ontolake.ontology.parallel.tables import KeyRange, _with_change, change_name, checked, opened, public_schema
+from ontolake.ontology.parallel.tables import KeyRange, change_name, checked, opened, public_schema, with_change
 from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.rows import (
     COMMIT,
@@ -70,7 +70,7 @@ class FileParts(KeyRange):
             if self.view.mode == "changes":
                 kinds = self._kinds(repository, info, table)
                 for batch, kind in zip(_batches(shown.select(names)), _pieces(kinds), strict=True):
-                    yield _with_change(batch, change, kind, self.columns)
+                    yield with_change(batch, change, kind, self.columns)
                 return
             yield from _batches(shown.select(names))
 

@@ -113,11 +113,12 @@ class KeyRange:
                 if self.view.mode == "changes":
                     yield from self._changes(repository, info)
                 else:
-                    plan, values = self._asked(info, self.filters)
+                    plan, values = self.plan_of(info, self.filters)
                     for _, batch in self._read(repository, info, plan, values, self.columns):
                         yield batch
 
-    def _asked(self, info: TypeInfo, filters: Iterable[Filter]) -> tuple[Plan, Values]:
+    def plan_of(self, info: TypeInfo, filters: Iterable[Filter]) -> tuple[Plan, Values]:
+        """The query for the rows of the range that filters leave, with its values."""
         where = [*conditions_of(info, filters)]
         key: FieldRef[Any] = FieldRef(Ref(info.cls, info.keys[0].name))
         if self.low is not None:
@@ -159,7 +160,7 @@ class KeyRange:
         name = change_name(info)
         columns = [one for one in self.columns if one != name]
         # Filters on rows would hide what a row was before; whoever reads filters again.
-        plan, values = self._asked(info, ())
+        plan, values = self.plan_of(info, ())
         places = [info.all_columns.index(column) for column in info.keys]
         seen: set[Any] = set()
         for rows, batch in self._read(repository, info, plan, values, columns):
@@ -169,7 +170,7 @@ class KeyRange:
             for key in keys:
                 kinds.append("update" if key in seen or key in before else "insert")
                 seen.add(key)
-            yield _with_change(batch, name, pa.array(kinds, pa.string()), self.columns)
+            yield with_change(batch, name, pa.array(kinds, pa.string()), self.columns)
 
     def _before(self, repository: Repository, info: TypeInfo, keys: set[Any], places: Sequence[int]) -> set[Any]:
         """Those of the keys that were there before the changes began."""
@@ -192,7 +193,7 @@ def _array(column: Column, values: Sequence[Any]) -> pa.Array:
     return found if found.type == wanted else found.cast(wanted)
 
 
-def _with_change(batch: pa.RecordBatch, name: str, kinds: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
+def with_change(batch: pa.RecordBatch, name: str, kinds: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
     import pyarrow as pa
 
     parts = {field.name: batch.column(place) for place, field in enumerate(batch.schema)} | {name: kinds}

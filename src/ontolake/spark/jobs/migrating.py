@@ -260,7 +260,7 @@ def stored_table(repository: Repository, split: KeyRange) -> pa.Table:
     from ontolake.ontology.parallel.tables import checked
 
     stored, info = StoredType(split.schema), checked(repository, split.schema, split.schema_hash)
-    rows = list(repository.run(*split._asked(info, ())))
+    rows = list(repository.run(*split.plan_of(info, ())))
     names = [column.stored for column in info.all_columns]
     wanted = [names.index(column.name) for column in (*stored.keys, *stored.columns)]
     table = table_of(stored, [tuple(row[place] for place in wanted) for row in rows])

@@ -15,6 +15,7 @@ from ontolake.ontology.query.compiler.latest import literal, quoted
 from ontolake.ontology.query.compiler.statements import columns_of, key_columns
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.sqlite import zeros
+from ontolake.ontology.repository.sqlite.v1_columns import field_value, key_column
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.sqlite.base import SqliteRepository
@@ -212,12 +213,10 @@ def _source(repository: SqliteRepository, version: SchemaVersion) -> str | None:
 
 
 def _v1_source(stored: StoredType, version: SchemaVersion) -> str:
-    from ontolake.ontology.repository.sqlite.v1 import _key, _value  # which is made of what calls this
-
     def field(column: Column) -> str:
-        return f"{_value(column)} AS {quoted(column.column)}"
+        return f"{field_value(column)} AS {quoted(column.column)}"
 
-    keys = ", ".join(_key(stored, key) for key in key_columns(stored))
+    keys = ", ".join(key_column(stored, key) for key in key_columns(stored))
     fields = "".join(f", {field(column)}" for column in stored.columns)
     since = "schema_version_id" if version.schema_version_id > 1 else "coalesce(schema_version_id, 1)"
     return (f"(SELECT {keys}, commit_id, id AS rowid{fields} FROM {stored.kind}_history "

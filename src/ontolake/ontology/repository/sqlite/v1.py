@@ -15,7 +15,6 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
-from ontolake.ontology.query.compiler.conditions import json_path
 from ontolake.ontology.query.compiler.latest import literal, newest_row, no_newer, quoted, raw
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.query.plan import Plan, Values
@@ -25,6 +24,7 @@ from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.stage import refuse_twice, staged_key
 from ontolake.ontology.repository.sqlite.tables import empty_source
 from ontolake.ontology.repository.sqlite.transaction import InsertOne
+from ontolake.ontology.repository.sqlite.v1_columns import field_value, key_column
 
 HISTORY = (
     """CREATE TABLE entity_history (
@@ -80,10 +80,10 @@ class SqliteRepositoryV1(SqliteRepository):
         if self.current_version(info) is None:
             return empty_source(info)
         names = key_columns(info)
-        keys = [*(_key(info, key) for key in names), *(f"{key} AS {quoted(raw(key))}" for key in names), "commit_id",
-                "schema_version_id", "id AS rowid"]
+        keys = [*(key_column(info, key) for key in names), *(f"{key} AS {quoted(raw(key))}" for key in names),
+                "commit_id", "schema_version_id", "id AS rowid"]
         fill = self._has_versions(info)
-        fields = [f"{_filled(column, _value(column)) if fill else _value(column)} AS {quoted(column.column)}"
+        fields = [f"{_filled(column, field_value(column)) if fill else field_value(column)} AS {quoted(column.column)}"
                   for column in info.columns]  # fmt: skip
         since = self._since(info)
         return (f"(SELECT {', '.join([*keys, *fields])} FROM {info.kind}_history "
@@ -222,23 +222,6 @@ def _of_their_types(shown: Sequence[TypeInfo], rows: Iterator[Row]) -> Iterator[
 def _takes_anything(column: Column) -> bool:
     """Whether nothing is done to encoded values of a column, or the decoder takes whatever is there."""
     return column.type.codec.decode is None or column.sqlite_type in ("INTEGER", "BLOB")
-
-
-def _key(info: TypeInfo | StoredType, key: str) -> str:
-    """A key column, as the type that the field has: v1 holds all keys as text."""
-    whole = any(column.column == key and column.sqlite_type == "INTEGER" for column in info.keys)
-    return f"CAST({key} AS INTEGER) AS {key}" if whole else key
-
-
-def _value(column: Column) -> str:
-    """A field out of the JSON, as a typed column would hold it."""
-    path = literal(json_path((column.stored,)))
-    if column.scalar is None:
-        # `->` keeps JSON as it is, but for what JSON lacks; a JSON null is a missing value.
-        odd = "instr(fields_json, 'NaN') OR instr(fields_json, 'Infinity')"
-        return (f"nullif(CASE WHEN {odd} THEN ontolake_member(fields_json, {literal(column.stored)}) "
-                f"ELSE fields_json -> {path} END, 'null')")
-    return column.type.fields_sql(f"fields_json ->> {path}", f"json_type(fields_json, {path})")
 
 
 def _filled(column: Column, value: str) -> str:
