@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,14 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 MODULES = sorted((ROOT / "src" / "ontolake").rglob("*.py"))
+
+SHARED_PARTS = ("graph/", "spark/jobs/graphs.py")
+"""Modules that may use private attributes of a `Graph` until the parts that they share are one object."""
+NAMED_TUPLE = frozenset({"_asdict", "_fields", "_make", "_replace"})
+FOREIGN = frozenset({"_annotate_binary", "_exit", "_getframe", "_pandas_api", "_set_type"})
+"""Attributes of Python and other libraries that have no public counterpart."""
+MANY_PARAMETERS = frozenset({"spark/frames.py: table"})
+"""Published functions whose parameters stay."""
 
 
 def declared() -> list[Requirement]:
@@ -46,6 +56,64 @@ def test_only_scalars_know_the_names_of_scalars() -> None:
              if not {"scalars", "sql"} & {*path.parts} and path.name != "source.py"
              for line in path.read_text().splitlines() if named.search(line)]  # fmt: skip
     assert found == []
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Names of what classes of a module have: methods, fields, and attributes that methods set."""
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    yield member.name
+                targets = member.targets if isinstance(member, ast.Assign) else [getattr(member, "target", None)]
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_own(node):
+            yield node.attr
+
+
+def is_own(node: ast.Attribute) -> bool:
+    """Whether it is an attribute of `self`, `cls` or `super()`."""
+    owner = node.value.func if isinstance(node.value, ast.Call) else node.value
+    return isinstance(owner, ast.Name) and owner.id in {"self", "cls", "super"}
+
+
+def reaches(tree: ast.AST) -> list[str]:
+    """Private attributes and names that a module uses although another one defines them, with their lines."""
+    nodes = list(ast.walk(tree))
+    allowed = {*defined(nodes), *NAMED_TUPLE, *FOREIGN}
+    used = [node for node in nodes if isinstance(node, ast.Attribute) and private(node.attr)]
+    imported = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return [*(f"{node.lineno}: {ast.unparse(node)}" for node in used if node.attr not in allowed and not is_own(node)),
+            *(f"{node.lineno}: {name.name}" for node in imported for name in node.names if private(name.name))]
+
+
+@cache
+def trees() -> list[tuple[str, ast.AST]]:
+    """The modules that do not share the parts of a graph, parsed, by path in the package."""
+    named = [(path.relative_to(ROOT / "src" / "ontolake").as_posix(), path) for path in MODULES]
+    return [(name, ast.parse(path.read_text())) for name, path in named if not name.startswith(SHARED_PARTS)]
+
+
+@pytest.mark.slow
+def test_modules_use_only_what_others_publish() -> None:
+    """`x._y` belongs to the module that defines `_y`: what others need has a public name."""
+    source = "from a import _b\nclass C:\n    _d = 1\nc._d\nc._e\nx.y._f()._replace()"
+    assert reaches(ast.parse(source)) == ["5: c._e", "6: x.y._f", "1: _b"]
+    assert [(name, reach) for name, tree in trees() for reach in reaches(tree)] == []
+
+
+@pytest.mark.slow
+def test_functions_take_few_parameters() -> None:
+    """Ten or more are an object. Commands are left out: a parameter of theirs is an option."""
+    functions = [(name, node) for name, tree in trees() if not name.startswith("cli/") for node in ast.walk(tree)
+                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    taken = [(f"{name}: {node.name}", {one.arg for one in (*node.args.posonlyargs, *node.args.args,
+                                                           *node.args.kwonlyargs)}) for name, node in functions]
+    assert {function for function, names in taken if len(names - {"self", "cls"}) >= 10} == MANY_PARAMETERS
 
 
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:

@@ -53,6 +53,7 @@ class _Watch:
         self._thread.hides = True
         try:
             with contextlib.suppress(AttributeError):  # a pyarrow that looks for pandas in some other way
+                # pyarrow has no public way to be asked, or told, whether pandas is there.
                 _ = sys.modules["pyarrow"].lib._pandas_api.have_pandas
                 self._told = True
         finally:
