@@ -25,6 +25,7 @@ from ontolake.urls import absolute as absolute
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ontolake.model.scalars import Scalar
     from ontolake.objects import ObjectStore
     from ontolake.objects.store import ObjectInfo
 
@@ -167,6 +168,10 @@ class Parallel(Protocol):
 
     def keys(self, table: str) -> Sequence[str]:
         """The columns that name a row."""
+        ...
+
+    def scalars(self) -> Sequence[Scalar]:
+        """The scalars of users that whoever opens the store has to know."""
         ...
 
     def takes(self, table: str) -> Mapping[str, bool]:

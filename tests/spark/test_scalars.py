@@ -13,6 +13,7 @@ from money import Money
 
 from ontolake.graph import Graph
 from ontolake.model import Entity, Field
+from ontolake.model.scalars import Codec, Scalar, register
 from ontolake.ontology import Session
 from ontolake.spark import Pipeline, table
 
@@ -81,6 +82,23 @@ def shifts(count: int = 20) -> list[Any]:
 
 def plain(one: Any) -> tuple[Any, ...]:
     return (one.id, Decimal(str(one.pay)), one.starts and one.starts.isoformat(timespec="microseconds"), one.lasts)
+
+
+def test_workers_need_no_scalars_that_a_store_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+    class Mark:
+        pass
+
+    class MarkScalar(Scalar):  # of this module, which workers cannot import
+        name, python, sqlite = "Mark", Mark, "INTEGER"
+        codec = Codec(lambda mark: 1, lambda number: Mark(), frozenset({Mark}))
+
+    class Plain(Entity):
+        id: Field[int] = Field(primary_key=True)
+
+    register(MarkScalar())
+    with Session(f"{tmp_path}/plain.db", entity_types=[Plain]) as session:
+        session.ensure(Plain(id=1))
+    assert [row["id"] for row in table(spark, f"{tmp_path}/plain.db", "entity/Plain").collect()] == [1]
 
 
 def test_spark_reads_filters_and_sums_them(spark: SparkSession, place: Place) -> None:

@@ -39,6 +39,8 @@ from ontolake.parallel import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ontolake.model.scalars import Scalar
+
 _PAGE = 2_000
 
 
@@ -112,6 +114,9 @@ class DocumentsParallel:
 
     def keys(self, table: str) -> Sequence[str]:
         return ["id"]
+
+    def scalars(self) -> Sequence[Scalar]:
+        return ()
 
     def takes(self, table: str) -> Mapping[str, bool]:
         return {"id": True, "document": True}

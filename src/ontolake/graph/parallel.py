@@ -21,6 +21,7 @@ from ontolake.graph.splits import CommitRange, FragmentRows, condition, public_s
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
 from ontolake.model import scalars
+from ontolake.model.scalars import Scalar
 from ontolake.parallel import (
     PARTS,
     Filter,
@@ -86,6 +87,9 @@ class GraphParallel:
     def keys(self, table: str) -> Sequence[str]:
         return self.kind(table).keys
 
+    def scalars(self) -> Sequence[Scalar]:
+        return _carried(*self._graph._manifest_state(self.branch).history.values())
+
     def takes(self, table: str) -> Mapping[str, bool]:
         return {field.name: not (field.nullable or field.has_default) for field in self.kind(table).fields}
 
@@ -133,8 +137,7 @@ class GraphParallel:
         kind = self.kind(table, record)
         wanted = tuple(chosen(public_schema(kind, view.mode), columns, filters, table))
         told = json.dumps(kind.to_json(), separators=(",", ":"))
-        needed = scalars.carried([{"kind": "primitive", "name": field.scalar.name} for field in kind.fields
-                                  if field.scalar is not None and field.scalar is not scalars.JSON])
+        needed = _carried(kind)
         if view.mode != "latest":
             return [replace(one, scalars=needed) for one in self._commit_ranges(kind, told, view, wanted, parts)]
         pin, where = record.pins[kind.key], condition(kind, filters)
@@ -244,3 +247,9 @@ class GraphParallel:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _carried(*kinds: GraphType) -> tuple[Scalar, ...]:
+    """The scalars of users that fields of these types are of."""
+    return scalars.carried([{"kind": "primitive", "name": field.scalar.name} for kind in kinds for field in kind.fields
+                            if field.scalar is not None and field.scalar is not scalars.JSON])  # fmt: skip

@@ -91,8 +91,8 @@ def _by_python(
     reader = spark.read.format("ontolake").schema(pruned).option("url", store.url).option("table", name)
     reader = reader.option("as_of", view.commit).option("mode", view.mode).option("parts", parts or 0).option(
         "filters", filters)
-    if scalar_names():
-        reader = reader.option("scalars", scalar_names())
+    if told := scalar_names(store):
+        reader = reader.option("scalars", told)
     if view.mode == "changes":
         reader = reader.option("since", view.since)
     return (reader if branch is None else reader.option("branch", branch)).load()

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ontolake.errors import Invalid
-from ontolake.model import scalars
 from ontolake.model.scalars.registry import known
 from ontolake.parallel import MODES, Mode, Parallel, open_parallel
 
@@ -20,9 +19,9 @@ OPTIONS = tuple(dict.fromkeys((*READ, *FOLLOW, *SINK)))
 _SPARKS = {"path", "checkpointlocation"}
 
 
-def scalar_names() -> str:
-    """The registered scalars that are not the library's own, as the text of an option: `module:Class`, with commas."""
-    return ",".join(f"{type(one).__module__}:{type(one).__qualname__}" for one in scalars.others())
+def scalar_names(store: Parallel) -> str:
+    """The scalars of users in a store as the text of an option: `module:Class`, with commas."""
+    return ",".join(f"{type(one).__module__}:{type(one).__qualname__}" for one in store.scalars())
 
 
 def register_named(names: str) -> None:

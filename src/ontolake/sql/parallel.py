@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import apsw
     import pyarrow as pa
 
+    from ontolake.model.scalars import Scalar
 _PUBLISHED = "-- publish "
 
 
@@ -77,6 +78,9 @@ class SqlParallel:
 
     def keys(self, table: str) -> Sequence[str]:
         return [column.name for column in self._table(table).primary_key]
+
+    def scalars(self) -> Sequence[Scalar]:
+        return ()
 
     def takes(self, table: str) -> Mapping[str, bool]:
         return {column.name: not column.nullable and column.default_expr is None

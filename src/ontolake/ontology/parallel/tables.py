@@ -264,6 +264,10 @@ class TypedParallel:
     def keys(self, table: str) -> Sequence[str]:
         return [column.stored for column in self.info(table).keys]
 
+    def scalars(self) -> Sequence[Scalar]:
+        return scalars.carried([version.schema for kind, name in self.repository.schemas()
+                                for version in self.repository.schema_versions(kind, name)])  # fmt: skip
+
     def takes(self, table: str) -> Mapping[str, bool]:
         return {column.stored: column.default is UNSET for column in self.info(table).all_columns}
 
