@@ -110,6 +110,10 @@ def test_spark_reads_filters_and_sums_them(spark: SparkSession, place: Place) ->
     for filter, holds in [
         (("pay", ">", Decimal("5.00")), lambda one: one.pay > Money(500)),
         (("lasts", "<=", timedelta(hours=2)), lambda one: one.lasts <= timedelta(hours=2)),
+        (("starts", "==", time(5, 5, 0, 5)), lambda one: one.id == 5),
+        (("starts", "in", [time(8), time(9, 9, 0, 9)]), lambda one: one.id == 9),
+        (("starts", ">", time(13, 13, 0, 13)), lambda one: one.starts is not None and one.id > 13),
+        (("starts", "<=", time(13, 13, 0, 13)), lambda one: one.starts is not None and one.id <= 13),
         (("starts", ">=", "12:00:00"), lambda one: one.starts is not None and one.starts >= time(12)),
     ]:  # fmt: skip
         found = table(spark, place.url, place.table, filters=[filter])
@@ -125,19 +129,23 @@ def test_a_pipeline_loads_them_and_tells_what_is_wrong(spark: SparkSession, plac
     (tmp_path / "shifts.csv").write_text(
         "id,pay,starts,lasts\n"
         "1,12.50,08:30,P1DT2H3.5S\n2,2.25,08:30:00,-P1D\n3,0.1,,PT0S\n4,7,23:59:59.25,\n"
-        "5,much,,PT1S\n6,1,25:00,PT1S\n7,1,,soon\n")  # fmt: skip
+        "5,much,,PT1S\n6,1,25:00,PT1S\n7,1,,soon\n8,1,,P999999999D\n")  # fmt: skip
     made = Pipeline("shifts", types=[Shift], folder=tmp_path, max_rejected=0.9)
     made.load(Shift, made.csv("shifts", "shifts.csv"))
     report = made.run(place.url, spark=spark)
     [found] = report.tables
-    assert (report.state, found.rejected, found.inserts, found.unchanged) == ("published", 3, 3, 1)
+    assert (report.state, found.rejected, found.inserts, found.unchanged) == ("published", 4, 3, 1)
     told = {row["line"]: row["reason"] for row in pq.read_table(str(report.quarantine)).to_pylist()}
     assert {line: words in told[line] for line, words in (
         (6, "pay: 'much' is not an amount"), (7, "starts: '25:00' is not a time of day"),
-        (8, "lasts: 'soon' is not a duration"))} == {6: True, 7: True, 8: True}, told
+        (8, "lasts: 'soon' is not a duration"), (9, "lasts: 'P999999999D' is not a duration"),
+    )} == dict.fromkeys(range(6, 10), True), told
     assert place.rows() == [
         Shift(id=1, pay=Money(1250), starts=time(8, 30), lasts=timedelta(days=1, hours=2, seconds=3.5)),
         Shift(id=2, pay=Money(225), starts=time(8, 30), lasts=timedelta(days=-1)),
         Shift(id=3, pay=Money(10), lasts=timedelta(0)),
         Shift(id=4, pay=Money(700), starts=time(23, 59, 59, 250_000))]
+    for filter, ids in ((("starts", "==", time(8, 30)), [1, 2]), (("starts", ">", time(8, 30)), [4])):
+        found = table(spark, place.url, place.table, filters=[filter])
+        assert sorted(row["id"] for row in found.collect()) == ids, filter
     assert made.run(place.url, spark=spark).state == "unchanged"

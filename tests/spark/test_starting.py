@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,12 +16,20 @@ import pyspark
 import pytest
 from waiting import wait_for
 
+from ontolake.objects.providers.azure import KEY
 from ontolake.spark.quick_start import class_archive, home, light_home
+from ontolake.spark.starting import REDACTED
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("name", [*KEY, "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_SECRET",
+                                  "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"])  # fmt: skip
+def test_spark_shows_no_secrets_that_are_handed_on(name: str) -> None:
+    assert re.search(REDACTED, f"spark.executorEnv.{name}")
 
 
 def test_python_gets_so_many_rows_at_a_time_whatever_their_size(spark: SparkSession) -> None:

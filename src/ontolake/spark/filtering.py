@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -18,7 +18,7 @@ from pyspark.sql import Column
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.model import scalars
-from ontolake.model.scalars.times import parse_duration
+from ontolake.model.scalars.times import encode_time, parse_duration
 from ontolake.parallel import Filter
 from ontolake.spark.types import named
 
@@ -47,7 +47,11 @@ def _plain(value: Any) -> Any:
     scalar = scalars.of_value(value)
     if scalar is None:
         raise Invalid(f"a filter cannot compare with {value!r}")
-    return scalar.lance_json(scalar.lance_value(value))
+    try:
+        # A time is text in Spark, in the form in which it is stored.
+        return encode_time(value) if isinstance(value, time) else scalar.lance_json(scalar.lance_value(value))
+    except ValueError as error:
+        raise Invalid(f"a filter cannot compare with {value!r}: {error}") from None
 
 
 def decoded(text: str, schema: pa.Schema) -> list[Filter]:

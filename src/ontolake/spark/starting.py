@@ -47,6 +47,8 @@ _DIRECT = "MaxDirectMemorySize"
 """How much memory Java takes at most for rows on their way to Python: unless told, no more than its heap may have. Long
 rows exceed that, and then Java ends."""
 _DAEMON = "ontolake.spark.daemon"
+REDACTED = "(?i)secret|password|token|(access|account|sas|storage)[._]?key|credential"
+"""Names of settings whose values Spark keeps out of its pages and logs: its own default, and the keys of Azure."""
 
 
 def session(
@@ -121,7 +123,7 @@ def _for_a_cluster() -> dict[str, str]:
     own = {key: value for key, value in SETTINGS.items() if key not in _ONE_MACHINE}
     for provider in PROVIDERS.values():
         own |= provider.executor_settings()
-    return own
+    return own | {"spark.redaction.regex": REDACTED}
 
 
 def running() -> SparkSession | None:

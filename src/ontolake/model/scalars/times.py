@@ -355,10 +355,15 @@ class TimedeltaScalar(_Temporal):
         days, hours, minutes = (F.regexp_extract(plain, _DURATION, part).try_cast("int") for part in (2, 3, 4))
         seconds = F.regexp_extract(plain, _DURATION, 5).try_cast("decimal(18, 6)")
         zero = F.lit(0)
-        found = F.make_dt_interval(F.coalesce(days, zero), F.coalesce(hours, zero), F.coalesce(minutes, zero),
-                                   F.coalesce(seconds, zero.cast("decimal(18, 6)")))
+        parts = F.coalesce(days, zero), F.coalesce(hours, zero), F.coalesce(minutes, zero)
+        rest = F.coalesce(seconds, zero.cast("decimal(18, 6)"))
+        whole = rest.cast("bigint")
+        for part, length in zip(parts, (86_400, 3_600, 60), strict=True):
+            whole = whole + part.cast("bigint") * length
+        fits = whole < 2**63 // 1_000_000  # else Spark would end the job
+        found = F.when(fits, F.make_dt_interval(*parts, rest))
         value = F.when(plain.startswith("-"), -found).otherwise(found)
-        return value, plain.rlike(_DURATION) & plain.rlike(r"\d")
+        return value, plain.rlike(_DURATION) & plain.rlike(r"\d") & fits
 
     def lance_takes(self, kind: pa.DataType) -> bool:
         import pyarrow.types as is_
