@@ -38,7 +38,7 @@ COMMIT = "commit_id"
 
 BATCH = 65_536
 PARTS = 8
-"""So many splits at most, unless a reader asks for another number."""
+"""Default maximum number of splits."""
 LEAST = 4096
 """A split of fewer rows is not worth a task of its own."""
 ABANDONED = 24 * 3600.0

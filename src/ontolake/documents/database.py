@@ -142,7 +142,7 @@ class Database:
         return tuple(levels)
 
     def moment(self, seq: int | None, what: str) -> int:
-        """The seq that is meant: the newest for None. Raises `FutureSeqError` or `ProtocolError` for what is none."""
+        """The seq, or the newest one for None. Raises `FutureSeqError`, and `ProtocolError` if it is not a seq."""
         last = self.last_seq()
         if seq is None:
             return last

@@ -72,7 +72,7 @@ def virtual(base: Base, ours: Base, theirs: Base) -> Base:
         if path not in clashes:
             _put(merged, path, value)
     for clash in clashes:
-        # Of two paths that meet the shorter one counts: what lies below it is disputed as a whole.
+        # The shorter of two overlapping paths wins: everything below it is disputed.
         _put(merged, next(path for path in _prefixes(clash) if path in mine or path in new), Disputed())
     return merged
 

@@ -53,7 +53,7 @@ class Lease:
         return current
 
     def take(self) -> FenceToken:
-        """Become the writer, whoever is it now, and stay it. Raises `Contended` if somebody else was first."""
+        """Take over as writer and keep renewing the lease. Raises `Contended` if another one was quicker."""
         self.look()
         token = self._storage.acquire_fence(self._owner)
         with self._lock:

@@ -240,7 +240,7 @@ def column_of(kind: GraphType, field: GraphField, values: pa.ChunkedArray) -> An
 
 
 def _valid(kind: GraphType, field: GraphField, values: Any) -> Any:
-    """A column of the field's type, if Arrow holds no values in it that are none."""
+    """Return the column. Raises `RowError` if it has values that are not of the field's type."""
     if field.scalar is not None and not field.scalar.lance_reads and not field.scalar.arrow_valid(values):
         raise RowError(kind.table, f"the column has values that are not of {_said(field)}", column=field.name)
     return values

@@ -154,8 +154,8 @@ class Scalar:
         return value
 
     def from_json(self, value: Any) -> Any:
-        """What a JSON document has as a Python value; a value that is none is returned as it is. Raises `ValueError`
-        or `ArithmeticError`."""
+        """The Python value for what a JSON document has; other values are returned unchanged. Raises `ValueError` or
+        `ArithmeticError`."""
         return self.decode(value) if isinstance(value, str) and self.sqlite == "TEXT" else value
 
     def json_writer(self) -> Callable[[Any], str]:

@@ -28,7 +28,7 @@ NAMES: Mapping[Kind, str] = {
 
 
 def kind(store: Store) -> Kind:
-    """What a store is to jobs. Raises `Invalid` for one for which there are none."""
+    """What a store is to jobs. Raises `Invalid` if there are no jobs for it."""
     if store.model is None:
         raise Invalid(f"{store.url!r} holds {store.described}, for which there are no jobs",
                       hint="for a space of documents name its own file or prefix; see onto info")

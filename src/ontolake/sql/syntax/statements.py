@@ -206,7 +206,7 @@ def parse_expression(sql: str) -> exp.Expr:
 
 
 def _pieces(sql: str) -> Iterator[tuple[str, int]]:
-    """The statements of a text and where they begin, cut at semicolons that are none of a string or comment."""
+    """The statements of a text and where they begin, split at semicolons outside strings and comments."""
     try:
         tokens = sqlglot.tokenize(sql, dialect=DIALECT)
     except TokenError as error:
