@@ -371,6 +371,80 @@ def test_nothing_of_a_move_that_stopped_stays_when_another_range_takes_the_place
         home.close()
 
 
+def has_owner(db: Database) -> bool:
+    return bool(db._session.connection.execute("SELECT count(*) FROM counter WHERE name = 'owner'").get)
+
+
+@pytest.mark.parametrize("step", ["sql: owner of ranges kept", "sql: range copied", "sql: range moved"])
+def test_a_first_move_that_stops_can_be_made_again_to_the_same_place(step: str, tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        db.ranges.split(row_key(100))
+        assert not has_owner(db), "as after a split by an earlier release"
+        before, version = state(db), db.version()
+        with faults.arm(at(step, 1)), pytest.raises(Stopped):
+            db.ranges.move(row_key(100), "late.db")
+        assert has_owner(db), "kept before the place carries it"
+        assert [each.url for each in db.ranges.list()] == ["", ""]
+        assert state(db) == before
+    with open_database(f"{tmp_path}/main.db") as db:
+        db.ranges.move(row_key(100), "late.db")
+        assert [each.url for each in db.ranges.list()] == ["", "late.db"]
+        assert state(db) == before
+        assert db.version() == version, "a move makes no version"
+
+
+def test_a_move_of_no_range_draws_no_owner(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        with pytest.raises(NotFound):
+            db.ranges.move(row_key(7), "late.db")
+        assert not has_owner(db)
+
+
+def test_a_range_that_somebody_else_moves_first_is_moved_once(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db, open_database(f"{tmp_path}/main.db") as other:
+        fill(db)
+        db.ranges.split(row_key(100))
+        before = state(db)
+        steps: list[str] = []
+
+        def hook(step: str) -> None:
+            steps.append(step)
+            if steps.count("sql: owner of ranges kept") == 1 and step == "sql: owner of ranges kept":
+                other.ranges.move(row_key(100), "late.db")
+
+        with faults.arm(hook):
+            db.ranges.move(row_key(100), "late.db")
+        assert steps.count("sql: range copied") == 1
+        for each in (db, other):
+            assert [held.url for held in each.ranges.list()] == ["", "late.db"]
+            assert state(each) == before
+
+
+def test_a_home_that_an_earlier_release_marked_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/main.db") as db:
+        fill(db)
+        db.ranges.split(row_key(100))
+        with faults.arm(at("sql: range copied", 1)), pytest.raises(Stopped):
+            db.ranges.move(row_key(100), "late.db")
+        home = apsw.Connection(f"{tmp_path}/late.db")
+        home.execute("UPDATE counter SET next = 1 WHERE name = 'range'")  # what earlier releases wrote, whoever it was
+        held = home.execute("SELECT key, version, value FROM latest").fetchall()
+        assert held
+        before = state(db)
+        with pytest.raises(Invalid, match=r"late\.db .* by an earlier release; whose is not known") as told:
+            db.ranges.move(row_key(100), "late.db")
+        assert "delete late.db" in str(told.value.hint)
+        assert home.execute("SELECT key, version, value FROM latest").fetchall() == held
+        home.close()
+        assert state(db) == before
+        for each in tmp_path.glob("late.db*"):
+            each.unlink()
+        db.ranges.move(row_key(100), "late.db")
+        assert state(db) == before
+
+
 def test_the_command_shows_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url, urls = PLACES["native"](tmp_path)
     with open_database(url) as db:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAIN = ""
 _MARK, _OWNER = "range", "owner"
 """Counters that tell whose ranges a home holds, and who a main database is."""
+_ANYBODY = 1
+"""The mark that earlier releases left in every home, whoever moved a range there. No owner has it."""
 _LAST = b"\xff" * 9
 _COPY = (
     ("latest", "key, version, value"), ("past", "node, key, version, until, value"), ("gone", "key, version"),
@@ -239,7 +241,6 @@ class Ranges:
             if held.start == key:
                 raise DefinitionError(f"a range begins at {key.hex()} already", sqlstate="42710")
             self._session.connection.execute("INSERT INTO range (start, url) VALUES (?, ?)", (key, held.url))
-            self._owner()  # before any move, so that a move that stops leaves a home that is known for ours
             faults.reach("sql: range split")
             self._session.keep()
 
@@ -270,9 +271,13 @@ class Ranges:
         if self._session.branch != "main":
             raise UnsupportedError("ranges of a branch cannot be moved", hint="move them on main")
         with self._session.writing("-- move"):
-            held = next((each for each in read(self._session.connection) if each.start == start), None)
-            if held is None:
-                raise NotFound(f"no range begins at {start.hex()}", hint="split one off first")
+            if self._beginning(start).url == url:
+                return
+            self._owner()
+            self._session.keep()  # before a home carries it: a move that stops has to know that home for its own
+        faults.reach("sql: owner of ranges kept")
+        with self._session.writing("-- move"):
+            held = self._beginning(start)  # somebody else may have written in between
             if held.url == url:
                 return
             self._transfer(held, url)
@@ -310,7 +315,7 @@ class Ranges:
     def _owner(self) -> int:
         """What the homes of this database carry, so that no other one takes them for its own."""
         connection = self._session.connection
-        given = secrets.randbelow(sys.maxsize)
+        given = _ANYBODY + 1 + secrets.randbelow(sys.maxsize - _ANYBODY)
         connection.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, ?)", (_OWNER, given))
         owner: Any = connection.execute("SELECT next FROM counter WHERE name = ?", (_OWNER,)).get
         return int(owner)
@@ -322,6 +327,9 @@ class Ranges:
         version: Any = target.execute(f"SELECT {NEWEST}").get
         if mark is None and version:
             raise Invalid(f"{url} holds tables already", hint="move the range to an empty place")
+        if mark == _ANYBODY:
+            raise Invalid(f"{url} was used for ranges by an earlier release; whose is not known",
+                          hint=f"move the range to an empty place, or delete {url} if no database has a range in it")
         if mark not in (None, owner):
             raise Invalid(f"{url} holds ranges of another database", hint="move the range to an empty place")
         for table in ("latest", "past", "gone", "past_node"):
@@ -349,6 +357,13 @@ class Ranges:
         if homes.is_same(place, main):
             return MAIN
         return next((each for each in self._session.parts if homes.is_same(place, homes.resolved(main, each))), url)
+
+    def _beginning(self, start: bytes) -> Range:
+        """The range that begins at a key. Raises `NotFound`."""
+        held = next((each for each in read(self._session.connection) if each.start == start), None)
+        if held is None:
+            raise NotFound(f"no range begins at {start.hex()}", hint="split one off first")
+        return held
 
     def _holding(self, key: bytes) -> Range:
         return [each for each in read(self._session.connection) if each.start <= key][-1]
