@@ -6,7 +6,8 @@ writes the new index to the files of the branch and looks for it in those of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 from graph_support import entity
 from lowered import lower
 
-from ontolake.graph import DamagedGraphError, Graph, Vector
+from ontolake import faults
+from ontolake.graph import DamagedGraphError, Graph, PublishContendedError, Vector
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import resolve_table
-from ontolake.graph.upkeep.maintenance import compaction, rework_one
+from ontolake.graph.upkeep.maintenance import TRIES, compaction, rework_one
 
 Note = entity("Note", int, text=(str, {"default": ""}), spot=(Vector(2), {}))
 ROWS = {id: {"id": id, "text": "oak" if id % 2 else "elm", "spot": [float(id), 0.0]} for id in range(40)}
@@ -131,3 +133,44 @@ def test_an_index_whose_files_are_gone_is_made_anew(
         assert [one.kind for one in graph.repair(dry_run=False)] == ["index"]
         assert list(graph.verify()) == []
         check(graph, "main", ROWS)
+
+
+@contextmanager
+def writing_between(url: str, times: int) -> Iterator[list[int]]:
+    """Another writer loads a note each time that a table is about to be reworked, so many times."""
+    loaded: list[int] = []
+    with Graph.open(url) as other:
+        other.keep_optimized(None)
+
+        def hook(step: str) -> None:
+            if step == "graph: before reworking a table" and len(loaded) < times:
+                loaded.append(100 + len(loaded))
+                with faults.arm(lambda _: None):
+                    other.load(Note, [{"id": loaded[-1], "text": "ash", "spot": [200.0, 0.0]}])
+
+        with faults.arm(hook):
+            yield loaded
+
+
+@pytest.mark.slow
+def test_repair_tries_again_beside_a_writer_but_not_for_ever(url: str, tmp_path: Path) -> None:
+    with Graph.init(url, [Note]) as graph:
+        graph.load(Note, list(ROWS.values()))
+        graph.index(Note, "text", kind="text")
+        for path in files_of_indexes(tmp_path):
+            path.unlink()
+    with Graph.open(url) as graph:
+        found = graph.repair()
+        assert [(one.kind, one.where) for one in found] == [("index", "node/Note@main")]
+        with writing_between(url, TRIES) as first, pytest.raises(PublishContendedError, match="too busy") as raised:
+            graph.repair(dry_run=False)
+        assert len(first) == TRIES
+        assert "node/Note was written to meanwhile" in str(raised.value.__cause__)
+        assert graph.repair() == found
+        with writing_between(url, TRIES - 1) as second:
+            assert graph.repair(dry_run=False) == found
+        assert len(second) == TRIES - 1
+        assert list(graph.verify()) == graph.repair() == []
+        ash = {100 + number for number in range(TRIES)}
+        assert {id for id, _ in graph.snapshot().rows(Note)} == ROWS.keys() | ash
+        assert set(graph.snapshot().search(Note, text="ash", limit=99)["id"].to_pylist()) == ash

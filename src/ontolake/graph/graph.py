@@ -54,17 +54,15 @@ from ontolake.graph.tables.types import GraphType, check_types, graph_type
 from ontolake.graph.upkeep.background import EVERY, Background
 from ontolake.graph.upkeep.maintenance import (
     TRIES,
-    Finding,
     Optimized,
     Removable,
     cleanup,
     create_index,
     garbage,
     optimize,
-    repair,
-    verify,
 )
 from ontolake.graph.upkeep.purge import purge
+from ontolake.graph.upkeep.repairs import Finding, repair, verify
 from ontolake.history import Change, Commit, Damage, Garbage, Ref
 
 if TYPE_CHECKING:
@@ -401,7 +399,10 @@ class Graph:
         return garbage(self, dry_run)
 
     def repair(self, *, dry_run: bool = True) -> list[Finding]:
-        """What is not as it should be; unless it is a dry run, what can be is put right."""
+        """What is not as it should be; unless it is a dry run, what can be is put right.
+
+        Writers go on meanwhile. Raises `PublishContendedError` if they leave no time for it; some may be put right.
+        """
         check_flag(dry_run=dry_run)
         if not dry_run:
             self._writable()

@@ -3,7 +3,7 @@
 Lance leaves the entries of deleted rows in text and vector indexes. As long as a fragment has a deletion file, a search
 masks them. When compaction has rewritten the fragment, nothing masks them any more, and they take the places of rows
 that are there. So such an index is made anew with the compaction, and a search that comes back short asks again with a
-mask of all rows (`querying`).
+mask of all rows (`ontolake.graph.read.queries`).
 """
 
 from __future__ import annotations
@@ -96,12 +96,16 @@ class Unreadable(NamedTuple):
 
 
 def unreadable_indexes(dataset: LanceDataset, table: str) -> list[Unreadable]:
-    """The indexes of a table that have to be made anew. Raises `Transient` if the storage does not answer.
+    """The indexes of a table that have to be made anew.
+
+    Raises `DamagedGraphError` if the list of them cannot be read, and `Transient` if the storage does not answer.
 
     Earlier releases left such indexes when they optimized a branch: see `masked`.
     """
     found = []
-    for index in dataset.describe_indices():
+    with reading(table):
+        indexes = dataset.describe_indices()
+    for index in indexes:
         kind = _kind(index, _DETAILS)
         try:
             with reading(table):
@@ -130,7 +134,10 @@ def mend_indexes(dataset: LanceDataset, table: str) -> None:
 
 
 Masked = dict[str, tuple[str, str, frozenset[int]]]
-"""Text and vector indexes by name: their column, their kind, and the fragments in which searches mask deleted rows."""
+"""Indexes by name: their column, their kind, and the fragments whose rewriting makes them stale.
+
+Text and vector indexes are here where searches mask deleted rows; on the line of a branch, those on keys are too.
+"""
 
 
 def masked(dataset: LanceDataset, *, forked: bool = False) -> Masked:

@@ -1,4 +1,4 @@
-"""Keeping a graph quick and small: compaction, indexes, removal of versions that nothing shows, and repair of drift."""
+"""Keeping a graph quick and small: compaction, indexes, and removal of versions that nothing shows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ontolake import faults
 from ontolake.graph.commit.lineage import Lineage, first_parents
 from ontolake.graph.commit.manifest import MAIN, CommitRecord, Pin, State
-from ontolake.graph.commit.sidecars import QUARANTINE
-from ontolake.graph.errors import (
-    DamagedGraphError,
-    ExpectedVersionMismatch,
-    PublishContendedError,
-    UnknownBranchError,
-    in_short,
-)
+from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError
 from ontolake.graph.tables import tiers
 from ontolake.graph.tables.indexes import (
     check_index,
@@ -32,7 +25,7 @@ from ontolake.graph.tables.indexes import (
 )
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType, resolve_table
-from ontolake.history import Damage, Garbage
+from ontolake.history import Garbage
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -40,7 +33,23 @@ if TYPE_CHECKING:
     from ontolake.graph.graph import Graph
 
 TRIES = 8
-"""How often an index or a compaction is tried while others move the table."""
+"""How often an index, a compaction or a repair is tried while others move the table."""
+
+_R = TypeVar("_R")
+
+
+def retried(branch: str, done: str, act: Callable[[], _R], tries: int = TRIES) -> _R:
+    """What `act` returns, which reads the state anew each time. Raises `PublishContendedError` after the last try."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return act()
+        except (ExpectedVersionMismatch, PublishContendedError) as error:
+            if attempt >= tries:
+                raise PublishContendedError(f"branch {branch!r} is too busy: others moved its tables while they were "
+                                            f"{done}", hint="no row was changed; try again") from error
+        time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
 
 
 class Optimized(NamedTuple):
@@ -76,18 +85,7 @@ def optimize(
     Tables that others move meanwhile are tried again.
     """
     done: dict[str, Optimized] = {}
-    for attempt in range(tries):
-        if attempt:
-            time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
-        try:
-            lost = _optimize_tables(graph, branch, actor, compacting, tables, done)
-        except (ExpectedVersionMismatch, PublishContendedError):
-            continue
-        if not lost:
-            break
-    else:
-        raise PublishContendedError(f"branch {branch!r} is too busy: others moved its tables while they were optimized",
-                                    hint="no row was changed; try again")  # fmt: skip
+    retried(branch, "optimized", lambda: _optimize_tables(graph, branch, actor, compacting, tables, done), tries)
     graph._manifest.compact(graph._manifest_state(branch))
     return list(done.values())
 
@@ -95,8 +93,11 @@ def optimize(
 def _optimize_tables(
     graph: Graph, branch: str, actor: str | None, compacting: Compacting, tables: Collection[str] | None,
     done: dict[str, Optimized],
-) -> bool:  # fmt: skip
-    """Work once on each table that needs it, and publish those that nobody else moved. True if somebody did."""
+) -> None:  # fmt: skip
+    """Work once on each table that needs it, and publish those that nobody else moved.
+
+    Raises `PublishContendedError` if somebody moved one.
+    """
     state = graph._manifest_state(branch)
     graph._writer.ready(branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
@@ -104,6 +105,10 @@ def _optimize_tables(
                  else worth_it(graph._tables.at(kind, state.pins[key]), kind))}
     lost: list[str] = []
     told: dict[str, Optimized] = {}
+
+    def check_lost() -> None:
+        if lost:
+            raise PublishContendedError(f"{', '.join(lost)} moved meanwhile", hint="no row was changed; try again")
 
     def move(operation: str) -> dict[str, Pin | None]:
         pins: dict[str, Pin | None] = {}
@@ -121,14 +126,14 @@ def _optimize_tables(
             elif moved.version != pin.version:
                 pins[key] = pin._replace(version=moved.version)
                 told[kind.table] = Optimized(kind.table, before, len(moved.get_fragments()), tuple(made))
-        if lost and not pins:
-            raise PublishContendedError(f"{', '.join(lost)} moved meanwhile", hint="nothing was published; try again")
+        if not pins:
+            check_lost()
         return pins
 
     if work:
         graph._writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
         done |= told
-    return bool(lost)
+        check_lost()
 
 
 def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
@@ -158,17 +163,13 @@ def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, 
     def act(dataset: LanceDataset) -> None:
         make_index(dataset, column, kind)
 
-    for attempt in range(TRIES):
+    def once() -> None:
         state = graph._manifest_state(branch)
         key = resolve_table(table, state.pins)
         check_index(state.types[key], column, kind)
-        try:
-            rework_one(graph, state, key, act, UPKEEP, "index", actor)
-            return
-        except (ExpectedVersionMismatch, PublishContendedError):
-            time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
-    raise PublishContendedError(f"branch {branch!r} is too busy: others moved the table while it was indexed",
-                                hint="no row was changed; try again")  # fmt: skip
+        rework_one(graph, state, key, act, UPKEEP, "index", actor)
+
+    retried(branch, "indexed", once)
 
 
 def rework_one(
@@ -286,112 +287,3 @@ def garbage(graph: Graph, dry_run: bool) -> Garbage:
     """Versions that no commit shows."""
     found, freed = cleanup(graph, None, None, dry_run)
     return Garbage(sum(max(1, len(one.versions)) for one in found), freed)
-
-
-# What should not be
-
-
-class Finding(NamedTuple):
-    """Something that is not as it should be: `kind` is drift, index, orphan_fork, blocked, quarantined or damage."""
-
-    kind: str
-    where: str
-    what: str
-    repair: str | None
-    """What repairing does about it; None if only people can."""
-
-
-def repair(graph: Graph, dry_run: bool) -> list[Finding]:
-    """See `Graph.repair`."""
-    found: list[Finding] = []
-    recoverer = graph._recoverer
-    if not graph.read_only:
-        recoverer.run()
-    for branch, (file, reason) in sorted(recoverer.blocked.items()):
-        found.append(Finding("blocked", branch, f"{file}: {reason}", "set the file aside"))
-        if not dry_run:
-            graph._sidecars.set_aside(file, graph._place.store.get(file).data)
-    found += [Finding("quarantined", info.key, "a sidecar that could not be read or explained", None)
-              for info in graph._place.store.list(f"{QUARANTINE}/")]
-    lines: set[str | None] = set()
-    for branch in (MAIN, *graph._manifest.branches()):
-        try:
-            lines.add(graph._manifest_state(branch).line)
-            found += _drift(graph, branch, dry_run)
-            found += _unreadable_indexes(graph, branch, dry_run)
-        except UnknownBranchError:
-            continue
-    needed = graph.branches.lines()
-    for kind in graph._manifest_state(MAIN).types.values():
-        try:
-            forks = graph._tables.base(kind).branches.list()
-        except (OSError, ValueError):
-            continue  # told as damage above
-        for name in sorted(name for name in forks if (kind.key, name) not in needed and name not in lines):
-            found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
-            if not dry_run:
-                graph.branches.sweep(kind, name)
-    if not dry_run:
-        recoverer.run()
-    return found
-
-
-def _drift(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
-    """Tables whose last version is not the one that is shown."""
-    state = graph._manifest_state(branch)
-    for key, kind in sorted(state.types.items()):
-        pin = state.pins[key]
-        try:
-            graph._tables.at(kind, pin)
-            latest = graph._tables.latest(kind, state.line) if pin.branch == state.line else None
-        except (DamagedGraphError, OSError, ValueError) as error:
-            yield Finding("damage", f"{kind.table}@{branch}", in_short(error), None)
-            continue
-        if latest is None or latest.version == pin.version:
-            continue
-        what = f"versions {pin.version + 1} to {latest.version} were never published"
-        yield Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")
-        if not dry_run:
-            def move(operation: str, key: str = key, kind: GraphType = kind, pin: Pin = pin) -> dict[str, Pin | None]:
-                restored = graph._tables.restore(kind, pin.branch, pin.version, operation)
-                return {key: pin._replace(version=restored.version)}
-
-            state = graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)
-
-
-def _unreadable_indexes(graph: Graph, branch: str, dry_run: bool) -> Iterator[Finding]:
-    """Indexes of the tables of a branch that cannot be opened; tables that cannot be are told by `_drift`."""
-    state = graph._manifest_state(branch)
-    for key, kind in sorted(state.types.items()):
-        try:
-            broken = unreadable_indexes(graph._tables.at(kind, state.pins[key]), kind.table)
-        except (DamagedGraphError, OSError, ValueError):
-            continue
-        yield from (Finding("index", f"{kind.table}@{branch}", one.what, "make it anew") for one in broken)
-        if broken and not dry_run:
-            def mend(dataset: LanceDataset, table: str = kind.table) -> None:
-                mend_indexes(dataset, table)
-
-            state = rework_one(graph, state, key, mend, UPKEEP, "repair", None)
-
-
-def verify(graph: Graph) -> Iterator[Damage]:
-    """Read every row of every branch, and yield what cannot be read or does not hold."""
-    for branch in graph.branches.list():
-        snapshot = graph.snapshot(branch=branch.name)
-        for name in snapshot.tables():
-            view = snapshot.table(name)
-            try:
-                rows = sum(batch.num_rows for batch in view.batches())
-            except (DamagedGraphError, OSError, ValueError, RuntimeError) as error:
-                yield Damage(f"{name}@{branch.name}", in_short(error))
-                continue
-            if rows != view.pin.rows:
-                yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")
-            yield from index_damage(view.dataset, name, branch.name)
-
-
-def index_damage(dataset: LanceDataset, table: str, branch: str) -> list[Damage]:
-    """The indexes of a table that cannot be read, and what to do about it."""
-    return [Damage(f"{table}@{branch}", f"{one.what}; run onto graph repair, which makes it anew")
-            for one in unreadable_indexes(dataset, table)]  # fmt: skip

@@ -15,7 +15,8 @@ from ontolake.graph.read.snapshot import TableView
 from ontolake.graph.tables.indexes import wanted_indexes
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType
-from ontolake.graph.upkeep.maintenance import compaction, index_damage, optimize, rework_one, worth_it
+from ontolake.graph.upkeep.maintenance import compaction, optimize, rework_one, worth_it
+from ontolake.graph.upkeep.repairs import index_damage
 from ontolake.history import Damage
 from ontolake.ontology.repository.objects.maintenance import Compaction
 from ontolake.spark.jobs.reindexing import Reindexed

@@ -1,0 +1,131 @@
+"""What is not as it should be in a graph: finding it, and putting right what can be, beside writers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ontolake.graph.commit.manifest import MAIN, Pin
+from ontolake.graph.commit.sidecars import QUARANTINE
+from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
+from ontolake.graph.tables.indexes import mend_indexes, unreadable_indexes
+from ontolake.graph.tables.origins import UPKEEP
+from ontolake.graph.upkeep.maintenance import retried, rework_one
+from ontolake.history import Damage
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+    from ontolake.graph.graph import Graph
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be: `kind` is drift, index, orphan_fork, blocked, quarantined or damage."""
+
+    kind: str
+    where: str
+    what: str
+    repair: str | None
+    """What repairing does about it; None if only people can."""
+
+
+def repair(graph: Graph, dry_run: bool) -> list[Finding]:
+    """See `Graph.repair`. What others move meanwhile is looked at again."""
+    found: list[Finding] = []
+    recoverer = graph._recoverer
+    if not graph.read_only:
+        recoverer.run()
+    for branch, (file, reason) in sorted(recoverer.blocked.items()):
+        found.append(Finding("blocked", branch, f"{file}: {reason}", "set the file aside"))
+        if not dry_run:
+            graph._sidecars.set_aside(file, graph._place.store.get(file).data)
+    found += [Finding("quarantined", info.key, "a sidecar that could not be read or explained", None)
+              for info in graph._place.store.list(f"{QUARANTINE}/")]
+    lines: set[str | None] = set()
+    for branch in (MAIN, *graph._manifest.branches()):
+        try:
+            state = graph._manifest_state(branch)
+            lines.add(state.line)
+            for look in (_drift, _unreadable_indexes):
+                for key in sorted(state.types):
+                    found += retried(branch, "repaired", partial(look, graph, branch, key, dry_run))
+        except UnknownBranchError:
+            continue
+    needed = graph.branches.lines()
+    for kind in graph._manifest_state(MAIN).types.values():
+        try:
+            forks = graph._tables.base(kind).branches.list()
+        except (OSError, ValueError):
+            continue  # told as damage above
+        for name in sorted(name for name in forks if (kind.key, name) not in needed and name not in lines):
+            found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
+            if not dry_run:
+                graph.branches.sweep(kind, name)
+    if not dry_run:
+        recoverer.run()
+    return found
+
+
+def _drift(graph: Graph, branch: str, key: str, dry_run: bool) -> list[Finding]:
+    """A table whose last version is not the one that is shown."""
+    state = graph._manifest_state(branch)
+    if key not in state.types:
+        return []
+    kind, pin = state.types[key], state.pins[key]
+    try:
+        graph._tables.at(kind, pin)
+        latest = graph._tables.latest(kind, state.line) if pin.branch == state.line else None
+    except (DamagedGraphError, OSError, ValueError) as error:
+        return [Finding("damage", f"{kind.table}@{branch}", in_short(error), None)]
+    if latest is None or latest.version == pin.version:
+        return []
+
+    def move(operation: str) -> dict[str, Pin | None]:
+        restored = graph._tables.restore(kind, pin.branch, pin.version, operation)
+        return {key: pin._replace(version=restored.version)}
+
+    if not dry_run:
+        graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)
+    what = f"versions {pin.version + 1} to {latest.version} were never published"
+    return [Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")]
+
+
+def _unreadable_indexes(graph: Graph, branch: str, key: str, dry_run: bool) -> list[Finding]:
+    """Indexes of a table that cannot be opened; a table that cannot be is told by `_drift`."""
+    state = graph._manifest_state(branch)
+    if key not in state.types:
+        return []
+    table = state.types[key].table
+    try:
+        broken = unreadable_indexes(graph._tables.at(state.types[key], state.pins[key]), table)
+    except (DamagedGraphError, OSError, ValueError):
+        return []
+    if broken and not dry_run:
+        rework_one(graph, state, key, lambda dataset: mend_indexes(dataset, table), UPKEEP, "repair", None)
+    return [Finding("index", f"{table}@{branch}", one.what, "make it anew") for one in broken]
+
+
+def verify(graph: Graph) -> Iterator[Damage]:
+    """Read every row of every branch, and yield what cannot be read or does not hold."""
+    for branch in graph.branches.list():
+        snapshot = graph.snapshot(branch=branch.name)
+        for name in snapshot.tables():
+            view = snapshot.table(name)
+            try:
+                rows = sum(batch.num_rows for batch in view.batches())
+            except (DamagedGraphError, OSError, ValueError, RuntimeError) as error:
+                yield Damage(f"{name}@{branch.name}", in_short(error))
+                continue
+            if rows != view.pin.rows:
+                yield Damage(f"{name}@{branch.name}", f"there are {rows} rows, and the manifest says {view.pin.rows}")
+            yield from index_damage(view.dataset, name, branch.name)
+
+
+def index_damage(dataset: LanceDataset, table: str, branch: str) -> list[Damage]:
+    """The indexes of a table that cannot be read, and what to do about it."""
+    try:
+        broken = unreadable_indexes(dataset, table)
+    except DamagedGraphError as error:
+        return [Damage(f"{table}@{branch}", in_short(error))]
+    return [Damage(f"{table}@{branch}", f"{one.what}; run onto graph repair, which makes it anew") for one in broken]
