@@ -174,3 +174,26 @@ def test_repair_tries_again_beside_a_writer_but_not_for_ever(url: str, tmp_path:
         ash = {100 + number for number in range(TRIES)}
         assert {id for id, _ in graph.snapshot().rows(Note)} == ROWS.keys() | ash
         assert set(graph.snapshot().search(Note, text="ash", limit=99)["id"].to_pylist()) == ash
+
+
+@pytest.mark.slow
+def test_indexes_that_cannot_be_listed_are_damage_that_is_told(url: str, tmp_path: Path) -> None:
+    with Graph.init(url, [Note]) as graph:
+        graph.load(Note, list(ROWS.values()))
+        graph.index(Note, "text", kind="text")
+    latest = min((tmp_path / "graph" / "nodes").glob("*/_versions/*.manifest"))  # Lance counts down in their names
+    bitmap = b"\x2a\x12:0"  # the field 5 of an index: 18 bytes, a roaring bitmap of fragments
+    held = latest.read_bytes()
+    assert bitmap in held
+    latest.write_bytes(held.replace(bitmap, b"\x7a" + bitmap[1:]))  # as a field that nobody knows
+    with Graph.open(url) as graph:
+        graph.keep_optimized(None)
+        assert dict(graph.snapshot().rows(Note)) == ROWS
+        (told,) = graph.verify()
+        assert told.where == "node/Note@main"
+        assert told.what.startswith("its indexes cannot be read: LanceError(Index): Fragment bitmap is required")
+        for dry_run in (True, False):
+            (found,) = graph.repair(dry_run=dry_run)
+            assert found == ("damage", told.where, told.what, None)
+        with pytest.raises(DamagedGraphError, match="node/Note cannot be read"):
+            graph.optimize()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ontolake import faults
 from ontolake.graph.commit.lineage import Lineage, first_parents
 from ontolake.graph.commit.manifest import MAIN, CommitRecord, Pin, State
-from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError
+from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError, reading
 from ontolake.graph.tables import tiers
 from ontolake.graph.tables.indexes import (
     check_index,
@@ -138,14 +138,14 @@ def _optimize_tables(
 
 def worth_it(dataset: LanceDataset, kind: GraphType) -> bool:
     """Whether there is something to compact, or an index that is missing, behind or unreadable."""
-    stats = dataset.stats.dataset_stats()
-    if (stats["num_fragments"] > 1 and stats["num_small_files"] > 1) or stats["num_deleted_rows"]:
-        return True
-    described = {index.name: index for index in dataset.describe_indices()}
-    rows = dataset.count_rows()
-    if any(index.num_rows_indexed < rows for index in described.values()):
-        return True
-    return bool(missing_indexes(dataset, kind) or unreadable_indexes(dataset, kind.table))
+    with reading(kind.table):
+        stats = dataset.stats.dataset_stats()
+        if (stats["num_fragments"] > 1 and stats["num_small_files"] > 1) or stats["num_deleted_rows"]:
+            return True
+        rows = dataset.count_rows()
+        if any(index.num_rows_indexed < rows for index in dataset.describe_indices()):
+            return True
+        return bool(missing_indexes(dataset, kind) or unreadable_indexes(dataset, kind.table))
 
 
 def _optimize_one(

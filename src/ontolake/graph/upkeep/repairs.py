@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from ontolake.graph.graph import Graph
 
+_DAMAGED = (DamagedGraphError, OSError, ValueError, RuntimeError)
+"""What reading raises where files are damaged."""
+
 
 class Finding(NamedTuple):
     """Something that is not as it should be: `kind` is drift, index, orphan_fork, blocked, quarantined or damage."""
@@ -92,15 +95,19 @@ def _drift(graph: Graph, branch: str, key: str, dry_run: bool) -> list[Finding]:
 
 
 def _unreadable_indexes(graph: Graph, branch: str, key: str, dry_run: bool) -> list[Finding]:
-    """Indexes of a table that cannot be opened; a table that cannot be is told by `_drift`."""
+    """Indexes of a table that cannot be opened, or not even listed; a table that cannot be is told by `_drift`."""
     state = graph._manifest_state(branch)
     if key not in state.types:
         return []
     table = state.types[key].table
     try:
-        broken = unreadable_indexes(graph._tables.at(state.types[key], state.pins[key]), table)
+        dataset = graph._tables.at(state.types[key], state.pins[key])
     except (DamagedGraphError, OSError, ValueError):
         return []
+    try:
+        broken = unreadable_indexes(dataset, table)
+    except _DAMAGED as error:
+        return [Finding("damage", f"{table}@{branch}", _no_indexes(error), None)]
     if broken and not dry_run:
         rework_one(graph, state, key, lambda dataset: mend_indexes(dataset, table), UPKEEP, "repair", None)
     return [Finding("index", f"{table}@{branch}", one.what, "make it anew") for one in broken]
@@ -114,7 +121,7 @@ def verify(graph: Graph) -> Iterator[Damage]:
             view = snapshot.table(name)
             try:
                 rows = sum(batch.num_rows for batch in view.batches())
-            except (DamagedGraphError, OSError, ValueError, RuntimeError) as error:
+            except _DAMAGED as error:
                 yield Damage(f"{name}@{branch.name}", in_short(error))
                 continue
             if rows != view.pin.rows:
@@ -126,6 +133,10 @@ def index_damage(dataset: LanceDataset, table: str, branch: str) -> list[Damage]
     """The indexes of a table that cannot be read, and what to do about it."""
     try:
         broken = unreadable_indexes(dataset, table)
-    except DamagedGraphError as error:
-        return [Damage(f"{table}@{branch}", in_short(error))]
+    except _DAMAGED as error:
+        return [Damage(f"{table}@{branch}", _no_indexes(error))]
     return [Damage(f"{table}@{branch}", f"{one.what}; run onto graph repair, which makes it anew") for one in broken]
+
+
+def _no_indexes(error: Exception) -> str:
+    return f"its indexes cannot be read: {in_short(error.__cause__ or error)}"
