@@ -417,3 +417,11 @@ def test_a_process_without_the_scalar_says_so_or_finds_it_by_an_entry_point(tmp_
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: money\nVersion: 1\n")
     (installed / "entry_points.txt").write_text("[ontolake.scalars]\nmoney = money\n")
     assert "Price" in run(tmp_path, Path(__file__).parents[1] / "support")
+
+
+def test_an_aggregate_without_a_total_is_told_by_name() -> None:
+    class Half(Scalar):
+        name = "Half"
+
+    with pytest.raises(SchemaValidationError, match="the scalar Half names an aggregate, but has no total"):
+        Half().total("sum", [1])

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from ontolake.model.errors import SchemaValidationError
+
 if TYPE_CHECKING:
     import re
 
@@ -184,8 +186,12 @@ class Scalar:
         return f"{op}({value})"
 
     def total(self, op: str, values: list[Any]) -> Any:
-        """The same in Python, for a scalar whose `measure_sql` calls `aggregate`."""
-        raise NotImplementedError
+        """The same in Python, for a scalar whose `measure_sql` calls `aggregate`.
+
+        Raises `SchemaValidationError` if the scalar names an aggregate and does not say what it works out.
+        """
+        raise SchemaValidationError(f"the scalar {self.name} names an aggregate, but has no total",
+                                    hint="define total(op, values), or leave aggregate alone")  # fmt: skip
 
     def aggregate(self, op: str) -> str | None:
         """The name of a SQLite function that `total` works out; None if SQLite's own will do."""

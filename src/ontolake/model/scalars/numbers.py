@@ -46,7 +46,20 @@ def _value(value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-class IntScalar(Scalar):
+class NumberScalar(Scalar):
+    """What int and float share: values go to Spark and Lance as they are."""
+
+    def spark_literal(self, value: Any) -> Any:
+        return value
+
+    def lance_json(self, value: Any) -> Any:
+        return value
+
+    def lance_literal(self, value: Any) -> str:
+        return sql_literal(value)
+
+
+class IntScalar(NumberScalar):
     name, python, codec = "int", int, Codec(encode_int, None, frozenset({int}))
     wanted = "is not a whole number of 64 bits"
     sqlite, spark = "INTEGER", "bigint"
@@ -92,20 +105,11 @@ class IntScalar(Scalar):
         value = plain.try_cast("bigint")
         return value, plain.rlike(r"^[+-]?\d{1,19}$") & value.isNotNull()
 
-    def spark_literal(self, value: Any) -> Any:
-        return value
-
     def lance_value(self, value: Any) -> Any:
         return _value(value)
 
-    def lance_json(self, value: Any) -> Any:
-        return value
 
-    def lance_literal(self, value: Any) -> str:
-        return sql_literal(value)
-
-
-class FloatScalar(Scalar):
+class FloatScalar(NumberScalar):
     name, python, codec = "float", float, Codec(encode_float, float, frozenset({float}))
     wanted = "is not a number"
     sqlite, spark = "REAL", "double"
@@ -184,17 +188,8 @@ class FloatScalar(Scalar):
         value = plain.try_cast("double")
         return value, value.isNotNull() & plain.rlike(_NUMBER)
 
-    def spark_literal(self, value: Any) -> Any:
-        return value
-
     def lance_value(self, value: Any) -> Any:
         return float(value) if type(value) is int else _value(value)
-
-    def lance_json(self, value: Any) -> Any:
-        return value
-
-    def lance_literal(self, value: Any) -> str:
-        return sql_literal(value)
 
 
 class BoolScalar(Scalar):
