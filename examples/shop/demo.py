@@ -227,7 +227,7 @@ def main(rows: int, keep: Path) -> None:
         deliver(folder / "second", rows, second=True)
         bucket = stack.enter_context(local_bucket("shop"))  # before Spark, whose workers have its environment
         from ontolake.spark import session
-        from ontolake.spark.quiet import quiet
+        from ontolake.spark.console import quiet
 
         with quiet():
             spark = session("shop", short_lived=True, settings={"spark.ui.showConsoleProgress": "false"})

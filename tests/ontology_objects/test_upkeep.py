@@ -18,7 +18,7 @@ from tests.ontology.test_machine import Machine, play
 from ontolake.ontology import Session
 from ontolake.ontology.repository.objects import layout, maintenance
 from ontolake.spark.jobs import compact as compact_in_parts
-from ontolake.spark.jobs.verifying_objects import verify_objects
+from ontolake.spark.jobs.object_verification import verify_objects
 from ontolake.spark.jobs.workers import Here
 
 from .test_past import Reading, State, following, rows_at, successors

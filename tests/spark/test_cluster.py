@@ -25,7 +25,7 @@ from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Session
 from ontolake.parallel import clean
 from ontolake.spark.quick_start import class_archive, home
-from ontolake.spark.starting import check_java
+from ontolake.spark.sessions import check_java
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 

@@ -22,7 +22,7 @@ from ontolake.ontology import Session
 from ontolake.spark import catalog, save, table
 from ontolake.spark.types import in_pieces
 
-from .asking import together
+from .unions import together
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 
@@ -134,7 +134,7 @@ FILTERS: list[tuple[list[Any], Callable[[Any], Any]]] = [
 def test_filters_give_the_rows_that_spark_gives_without_them(spark: SparkSession, read_only: str) -> None:
     from pyspark.sql import functions as F
 
-    from ontolake.spark.filtering import encoded
+    from ontolake.spark.filters import encoded
 
     url, name = read_only, "entity/Thing"
     everything = table(spark, url, name, types=CLASSES)

@@ -24,7 +24,7 @@ from ontolake.parallel import open_parallel
 from ontolake.spark import catalog, save, table
 from ontolake.sql import open_database
 
-from .asking import together
+from .unions import together
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once
 

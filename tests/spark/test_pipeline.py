@@ -16,7 +16,7 @@ from ontolake.errors import Conflict, Invalid
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.pipeline import report as reports
-from ontolake.spark.pipeline import staging
+from ontolake.spark.pipeline import stage
 
 from .deliveries import BAD, GOOD, Bought, Goods, Person, Tier, at, people, priced, prices, shop, stock, write
 
@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     """A store for small files, and one for which all of them are taken for big ones."""
     if request.param == "sqlite":
         return f"{tmp_path}/shop.db"
-    monkeypatch.setattr(staging, "SMALL", -1)
+    monkeypatch.setattr(stage, "SMALL", -1)
     return f"file://{tmp_path}/lake"
 
 
@@ -84,7 +84,7 @@ def test_small_files_take_one_job_and_one_for_their_header(
     told = []
     for few, jobs in ((3, range(3)), (2, range(3, 20))):
         url = f"{tmp_path}/shop-{few}.db"
-        monkeypatch.setattr(staging, "FEW", few)
+        monkeypatch.setattr(stage, "FEW", few)
         spark.sparkContext.setJobGroup(url, "a run")
         try:
             report = stock(tmp_path).run(url, spark=spark)

@@ -16,7 +16,7 @@ from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import Session
 from ontolake.parallel import clean
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, TooManyRejectedError
-from ontolake.spark.pipeline import staging
+from ontolake.spark.pipeline import stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
@@ -37,7 +37,7 @@ class Near(Relation[Shop, Shop]):
 @pytest.fixture(params=["sqlite", "objects, big files", "graph"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if "big files" in request.param:
-        monkeypatch.setattr(staging, "SMALL", -1)
+        monkeypatch.setattr(stage, "SMALL", -1)
     if request.param == "sqlite":
         return f"{tmp_path}/shops.db"
     url = f"file://{tmp_path}/shops"

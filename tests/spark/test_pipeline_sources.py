@@ -14,7 +14,7 @@ import pytest
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.spark import ExpectationError, Pipeline, PipelineError, SourceError
-from ontolake.spark.pipeline import staging
+from ontolake.spark.pipeline import stage
 from ontolake.spark.pipeline.sources import Source
 
 from .deliveries import Bought, Goods, Person, people, shop, write
@@ -31,12 +31,12 @@ def only_people(folder: Path) -> Pipeline:
     return made
 
 
-@pytest.mark.parametrize("small", [staging.SMALL, -1])
+@pytest.mark.parametrize("small", [stage.SMALL, -1])
 def test_lines_are_right_in_several_files_and_far_down_and_the_last_row_of_a_key_counts(
     spark: SparkSession, tmp_path: Path, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in files that are read in many pieces, with blank lines, and repeats that are in different files."""
-    monkeypatch.setattr(staging, "SMALL", small)
+    monkeypatch.setattr(stage, "SMALL", small)
     folder = tmp_path / "people"
     folder.mkdir()
     for name, first in (("a", 0), ("b", 150)):

@@ -12,7 +12,7 @@ from ontolake.cli.spark import started
 from ontolake.errors import Invalid
 
 if TYPE_CHECKING:
-    from ontolake.spark.pipeline.declaring import Pipeline
+    from ontolake.spark.pipeline.declaration import Pipeline
     from ontolake.spark.pipeline.report import Report
 
 app = typer.Typer(name="pipeline", help="Load sources into a store: checked, reconciled, in one commit.",
@@ -102,7 +102,7 @@ def clean(
 ) -> None:  # fmt: skip
     """Find, or remove, what runs that were killed have left beside a store, and their branches of a graph."""
     from ontolake.parallel import clean as cleaned
-    from ontolake.spark.pipeline.auditing import left_behind
+    from ontolake.spark.pipeline.audit import left_behind
 
     found, out = cleaned(store, older=older * 3600, dry_run=not remove), Out(json)
     branches = left_behind(store, remove=remove)
@@ -119,7 +119,7 @@ def load(text: str) -> Pipeline:
     """The pipeline of a file or module. Raises `PipelineError` if there is none, or more than one."""
     from ontolake.model.loading import imported
     from ontolake.spark.errors import PipelineError
-    from ontolake.spark.pipeline.declaring import Pipeline
+    from ontolake.spark.pipeline.declaration import Pipeline
 
     where, _, name = text.rpartition(":") if ":" in text and not text.endswith(".py") else (text, "", "")
     module = imported(where)

@@ -33,8 +33,8 @@ OnBranch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On th
 @contextmanager
 def started(name: str, as_json: bool, **options: Any) -> Iterator[tuple[SparkSession, Progress]]:
     """A session of Spark that leaves the terminal to us, and what shows how far the work is."""
-    from ontolake.spark.quiet import quiet, told_once
-    from ontolake.spark.starting import lent
+    from ontolake.spark.console import quiet, told_once
+    from ontolake.spark.sessions import lent
 
     with progress(as_json) as told, ExitStack() as stack:
         told("start Spark", 0, None)

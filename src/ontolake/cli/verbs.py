@@ -214,7 +214,7 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.verification import dangling
     from ontolake.ontology.verification import verify as verify_typed
-    from ontolake.spark.jobs.verifying_objects import verify_objects
+    from ontolake.spark.jobs.object_verification import verify_objects
     from ontolake.spark.jobs.workers import Here
 
     url = store.site.url

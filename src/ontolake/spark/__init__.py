@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     )
     from ontolake.spark.frames import Catalog, catalog, save, table
     from ontolake.spark.jobs.errors import JobError
-    from ontolake.spark.pipeline.declaring import Pipeline
-    from ontolake.spark.starting import register, session
+    from ontolake.spark.pipeline.declaration import Pipeline
+    from ontolake.spark.sessions import register, session
     from ontolake.spark.stream_errors import StreamError
 
 _WHERE = {
-    "Catalog": "frames", "catalog": "frames", "save": "frames", "table": "frames", "register": "starting",
-    "session": "starting", "Pipeline": "pipeline.declaring", "ExpectationError": "errors", "PipelineError": "errors",
+    "Catalog": "frames", "catalog": "frames", "save": "frames", "table": "frames", "register": "sessions",
+    "session": "sessions", "Pipeline": "pipeline.declaration", "ExpectationError": "errors", "PipelineError": "errors",
     "SourceError": "errors", "SparkError": "errors", "TooManyRejectedError": "errors",
     "JobError": "jobs.errors", "StreamError": "stream_errors",
 }  # fmt: skip

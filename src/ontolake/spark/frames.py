@@ -31,11 +31,11 @@ from ontolake.parallel import (
     stage_shaped,
     staged,
 )
-from ontolake.spark.asking import accepted, check_since
-from ontolake.spark.filtering import Given, condition, decoded, encoded
-from ontolake.spark.native import is_new, native_frame, one_machine
+from ontolake.spark.filters import Given, condition, decoded, encoded
 from ontolake.spark.options import scalar_names
-from ontolake.spark.starting import register
+from ontolake.spark.parquet import is_new, native_frame, one_machine
+from ontolake.spark.requests import accepted, check_since
+from ontolake.spark.sessions import register
 from ontolake.spark.types import named, quoted, spark_schema
 
 if TYPE_CHECKING:

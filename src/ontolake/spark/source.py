@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid
 from ontolake.parallel import Fragment, new_job, stage_shaped
-from ontolake.spark.asking import accepted, check_since, plainly
 from ontolake.spark.options import READ, WRITE, Options
+from ontolake.spark.requests import accepted, check_since, plainly
 from ontolake.spark.streams import StreamReader, StreamWriter, read_part, splits
 from ontolake.spark.types import spark_schema
 

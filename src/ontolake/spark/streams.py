@@ -25,9 +25,9 @@ from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
 from ontolake.parallel import Fragment, Parallel, Published, Split, View, beside, new_job, stage_shaped
-from ontolake.spark.asking import accepted, plainly
-from ontolake.spark.filtering import decoded
+from ontolake.spark.filters import decoded
 from ontolake.spark.options import FOLLOW, SINK, Options
+from ontolake.spark.requests import accepted, plainly
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.types import arrow_schema, fitted, in_pieces
 

@@ -13,17 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ontolake.spark.jobs.compacting import compact
-    from ontolake.spark.jobs.converting import convert
-    from ontolake.spark.jobs.exporting import Exported, export
-    from ontolake.spark.jobs.migrating import migrate, preview_migration
-    from ontolake.spark.jobs.reindexing import reindex
-    from ontolake.spark.jobs.verifying import Verified, verify
+    from ontolake.spark.jobs.compaction import compact
+    from ontolake.spark.jobs.conversion import convert
+    from ontolake.spark.jobs.exports import Exported, export
+    from ontolake.spark.jobs.indexes import reindex
+    from ontolake.spark.jobs.migration import migrate, preview_migration
+    from ontolake.spark.jobs.verification import Verified, verify
 
 _WHERE = {
-    "compact": "compacting", "convert": "converting", "Exported": "exporting", "export": "exporting",
-    "migrate": "migrating", "preview_migration": "migrating", "reindex": "reindexing", "Verified": "verifying",
-    "verify": "verifying",
+    "compact": "compaction", "convert": "conversion", "Exported": "exports", "export": "exports",
+    "migrate": "migration", "preview_migration": "migration", "reindex": "indexes", "Verified": "verification",
+    "verify": "verification",
 }  # fmt: skip
 
 __all__ = ["Exported", "Verified", "compact", "convert", "export", "migrate", "preview_migration", "reindex", "verify"]

@@ -19,8 +19,8 @@ from ontolake.graph.upkeep.maintenance import compaction, optimize, rework_one, 
 from ontolake.graph.upkeep.repairs import index_damage
 from ontolake.history import Damage
 from ontolake.ontology.repository.objects.maintenance import Compaction
-from ontolake.spark.jobs.reindexing import Reindexed
-from ontolake.spark.jobs.verifying import Looked, Verified
+from ontolake.spark.jobs.indexes import Reindexed
+from ontolake.spark.jobs.verification import Looked, Verified
 from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:

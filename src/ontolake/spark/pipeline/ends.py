@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.parallel import Fragment
-from ontolake.spark.pipeline.checking import PROBLEM
-from ontolake.spark.pipeline.declaring import Pipeline, Target
+from ontolake.spark.pipeline.checks import PROBLEM
+from ontolake.spark.pipeline.declaration import Pipeline, Target
 from ontolake.spark.pipeline.places import RAW
 from ontolake.spark.pipeline.questions import Question, answers, listed
 from ontolake.spark.pipeline.reasons import about, joined

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ontolake.parallel import beside
-from ontolake.spark.pipeline.checking import PROBLEM
+from ontolake.spark.pipeline.checks import PROBLEM
 from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, RAW, file_and_block
 from ontolake.spark.pipeline.reasons import counted, shown
 from ontolake.spark.pipeline.report import work_store

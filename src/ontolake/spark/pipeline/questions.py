@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ontolake.spark.pipeline.declaring import Expectation
+from ontolake.spark.pipeline.declaration import Expectation
 
 _SHOWN = 3
 """So many answers to a question are shown."""

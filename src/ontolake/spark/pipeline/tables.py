@@ -13,7 +13,7 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import Fragment, Parallel, View
 from ontolake.spark.frames import frame, local_path, staged_frame
-from ontolake.spark.native import one_machine
+from ontolake.spark.parquet import one_machine
 from ontolake.spark.pipeline.validation import spark_type
 from ontolake.spark.types import arrow_schema, fitted, quoted, spark_schema
 from ontolake.stores import GRAPH

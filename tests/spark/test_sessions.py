@@ -18,7 +18,7 @@ from waiting import wait_for
 
 from ontolake.objects.providers.azure import KEY
 from ontolake.spark.quick_start import class_archive, home, light_home
-from ontolake.spark.starting import REDACTED
+from ontolake.spark.sessions import REDACTED
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 

@@ -12,10 +12,19 @@ from pyspark.sql import DataFrame, Observation
 from ontolake.parallel import Fragment, forget, stage
 from ontolake.spark.frames import stage_frame, writes_beside
 from ontolake.spark.pipeline import quarantine
-from ontolake.spark.pipeline.checking import PLACE, PROBLEM
-from ontolake.spark.pipeline.declaring import Target
+from ontolake.spark.pipeline.checks import PLACE, PROBLEM
+from ontolake.spark.pipeline.declaration import Target
 from ontolake.spark.pipeline.places import AT, FILE
-from ontolake.spark.pipeline.reconciling import REPEATED, STATE, STATES, changed, counting, reconciled, rejected, slim
+from ontolake.spark.pipeline.reconciliation import (
+    REPEATED,
+    STATE,
+    STATES,
+    changed,
+    counting,
+    reconciled,
+    rejected,
+    slim,
+)
 from ontolake.spark.pipeline.tables import FEW, Tables
 
 SMALL = 4 << 20

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from ontolake.model.types import TypeInfo
 from ontolake.spark.pipeline import quarantine
-from ontolake.spark.pipeline.checking import PLACE, PROBLEM
-from ontolake.spark.pipeline.declaring import Target
+from ontolake.spark.pipeline.checks import PLACE, PROBLEM
+from ontolake.spark.pipeline.declaration import Target
 from ontolake.spark.pipeline.places import AT, RAW
 from ontolake.spark.pipeline.validation import same
 from ontolake.spark.types import named

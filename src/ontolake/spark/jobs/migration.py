@@ -40,7 +40,7 @@ from ontolake.ontology.repository.objects.rows import (
 )
 from ontolake.ontology.repository.protocol import Repository, Row, Transaction
 from ontolake.parallel import Fragment, View, discard, new_job, stage
-from ontolake.spark.jobs.compacting import check_written
+from ontolake.spark.jobs.compaction import check_written
 from ontolake.spark.jobs.places import need, on_objects, typed, workers_of
 from ontolake.spark.jobs.ranges import KeyPart, key_parts
 from ontolake.spark.jobs.workers import Workers

@@ -18,20 +18,20 @@ from pyspark.sql import DataFrame, SparkSession
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
 from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
+from ontolake.spark.console import told_once
 from ontolake.spark.errors import ExpectationError, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.pipeline import ends, quarantine
 from ontolake.spark.pipeline import report as reports
-from ontolake.spark.pipeline.alive import alive
-from ontolake.spark.pipeline.auditing import PREFIX, audited, check_graph, start_graph
-from ontolake.spark.pipeline.checking import checked, own_columns
-from ontolake.spark.pipeline.declaring import Pipeline, Target, optional, unused
-from ontolake.spark.pipeline.expecting import expect
+from ontolake.spark.pipeline.audit import PREFIX, audited, check_graph, start_graph
+from ontolake.spark.pipeline.checks import checked, own_columns
+from ontolake.spark.pipeline.declaration import Pipeline, Target, optional, unused
+from ontolake.spark.pipeline.expectations import expect
+from ontolake.spark.pipeline.heartbeat import alive
 from ontolake.spark.pipeline.report import Report, TableReport
 from ontolake.spark.pipeline.sources import SPARK_ERRORS, spark_says
-from ontolake.spark.pipeline.staging import Stage
+from ontolake.spark.pipeline.stage import Stage
 from ontolake.spark.pipeline.tables import Tables
-from ontolake.spark.quiet import told_once
-from ontolake.spark.starting import session
+from ontolake.spark.sessions import session
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -51,7 +51,7 @@ def verify(url: str, *, spark: SparkSession | Workers | None = None, parts: int 
     where, of = store.site.url, kind(store)
     workers = workers_of(spark, parts)
     if of == "objects":
-        from ontolake.spark.jobs.verifying_objects import verify_objects
+        from ontolake.spark.jobs.object_verification import verify_objects
 
         return verify_objects(where, workers)
     if of == "graph":
@@ -150,7 +150,7 @@ def look_at_states(part: States) -> Looked:
     """All states of a range of keys, and whether the last of each is the one that reads give."""
     from ontolake.model.stored import StoredType
     from ontolake.ontology.repository.objects.rows import key_texts, rows_of
-    from ontolake.spark.jobs.migrating import stored_table
+    from ontolake.spark.jobs.migration import stored_table
 
     stored = StoredType(part.version.schema)
     with typed(part.history.url) as repository:

@@ -25,7 +25,7 @@ from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.verification import check_rows, check_schema
 from ontolake.spark.jobs.places import on_objects
 from ontolake.spark.jobs.ranges import KeyPart, key_ranges
-from ontolake.spark.jobs.verifying import Looked, Verified, together
+from ontolake.spark.jobs.verification import Looked, Verified, together
 from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:

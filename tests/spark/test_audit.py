@@ -20,7 +20,7 @@ from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.parallel import Parallel, Published, clean, new_job, stage
 from ontolake.spark import ExpectationError, PipelineError
-from ontolake.spark.pipeline.auditing import audited, left_behind, start_graph
+from ontolake.spark.pipeline.audit import audited, left_behind, start_graph
 from ontolake.spark.pipeline.report import ALIVE, SILENT, history, state_of
 
 
@@ -33,8 +33,8 @@ import sys
 import pyarrow as pa
 from ontolake.faults import arm
 from ontolake.parallel import stage
-from ontolake.spark.pipeline.alive import alive
-from ontolake.spark.pipeline.auditing import audited
+from ontolake.spark.pipeline.heartbeat import alive
+from ontolake.spark.pipeline.audit import audited
 from ontolake.spark.pipeline.report import Report, begin, keep, now
 
 url, run = sys.argv[1:]
@@ -163,11 +163,11 @@ def test_a_run_on_another_machine_is_alive_for_as_long_as_it_says_so(url: str, t
 
 
 def test_signs_of_life_go_on_and_end_with_the_run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ontolake.spark.pipeline import alive
+    from ontolake.spark.pipeline import heartbeat
 
-    monkeypatch.setattr(alive, "EVERY", 0.01)
+    monkeypatch.setattr(heartbeat, "EVERY", 0.01)
     sign = tmp_path / "graph-work" / "a-run" / ALIVE
-    with alive.alive(url, "a-run"):
+    with heartbeat.alive(url, "a-run"):
         os.utime(sign, (0, 0))
         wait_for(lambda: sign.stat().st_mtime > 0)
     assert not sign.exists()

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ontolake.spark.errors import SourceError
-from ontolake.spark.pipeline.declaring import Target
+from ontolake.spark.pipeline.declaration import Target
 from ontolake.spark.pipeline.places import AT, BLOCK, FILE, LINE, MALFORMED, OURS, RAW
 from ontolake.spark.pipeline.reasons import joined
 from ontolake.spark.pipeline.sources import spark_says

@@ -12,7 +12,7 @@ from ontolake.model.types import type_info
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import Fragment
 from ontolake.spark.errors import ExpectationError, PipelineError
-from ontolake.spark.pipeline.declaring import Expectation, Pipeline
+from ontolake.spark.pipeline.declaration import Expectation, Pipeline
 from ontolake.spark.pipeline.questions import Question, answers, listed
 from ontolake.spark.pipeline.report import Report
 from ontolake.spark.pipeline.sources import spark_says

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ontolake.spark.pipeline.report import Report
-    from ontolake.spark.pipeline.running import Progress
+    from ontolake.spark.pipeline.run import Progress
 
 Dangling = Literal["fail", "quarantine", "allow"]
 """What becomes of a relation that names an end which was never there: the run fails, the row is rejected, or it is
@@ -215,7 +215,7 @@ class Pipeline:
         `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
         is kept beside the store says why.
         """
-        from ontolake.spark.pipeline.running import Run
+        from ontolake.spark.pipeline.run import Run
 
         return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
                    parameters=parameters, progress=progress).go(spark)
