@@ -243,12 +243,12 @@ def _reported(url: str) -> Iterator[None]:
     """Report errors of SQLite as errors of ours."""
     import apsw
 
-    from ontolake.engine.failing import told
+    from ontolake.engine.failures import translate
 
     try:
         yield
     except (apsw.FullError, apsw.ReadOnlyError, apsw.BusyError) as error:
-        raise told(error, repr(url)) from error
+        raise translate(error, repr(url)) from error
     except apsw.Error as error:
         if isinstance(error, OntolakeError):
             raise

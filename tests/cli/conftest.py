@@ -19,7 +19,7 @@ from marking import slow_after
 
 from ontolake.cli import main
 from ontolake.model import type_info
-from ontolake.model.loading import load
+from ontolake.model.imports import load
 from ontolake.ontology import Session
 from ontolake.storage import PageId, WalRecord, open_storage
 

@@ -11,8 +11,8 @@ from waiting import wait_for
 
 from ontolake.documents import open_space
 from ontolake.documents.schema import LAYOUT
-from ontolake.engine import connecting
-from ontolake.engine.connecting import write_ahead
+from ontolake.engine import connection as connection_module
+from ontolake.engine.connection import write_ahead
 
 
 def test_a_switch_to_a_write_ahead_log_waits_for_those_who_are_in_the_file(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_switch_to_a_write_ahead_log_waits_for_those_who_are_in_the_file(tmp_p
 
 
 def test_a_switch_to_a_write_ahead_log_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "_BUSY_MS", 20)
+    monkeypatch.setattr(connection_module, "_BUSY_MS", 20)
     reader, other = (apsw.Connection(str(tmp_path / "a.db")) for _ in range(2))
     reader.execute("CREATE TABLE t (a); BEGIN; SELECT * FROM t").fetchall()
     with pytest.raises(apsw.BusyError):

@@ -19,7 +19,7 @@ from money import Money, MoneyScalar
 
 from ontolake.cli import main
 from ontolake.model import Entity, Field, Relation, SchemaValidationError, scalars, schema_hash, schema_of
-from ontolake.model.restoring import restore
+from ontolake.model.restoration import restore
 from ontolake.model.scalars import Scalar
 from ontolake.model.scalars.times import duration_text
 from ontolake.model.source import python_source

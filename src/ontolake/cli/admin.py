@@ -31,7 +31,7 @@ def init(
 ) -> None:  # fmt: skip
     """Start a typed store. With [bold]--models[/] it knows these types from the start."""
     from ontolake.errors import AlreadyExists
-    from ontolake.model.loading import load
+    from ontolake.model.imports import load
     from ontolake.ontology.errors import UninitializedStorageError
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.repository.sqlite.failing import ours
@@ -81,7 +81,7 @@ def migrate(
 
     Functions marked with [bold]@upgrader[/] in the module say how rows become rows of the next version.
     """
-    from ontolake.model.loading import load
+    from ontolake.model.imports import load
     from ontolake.model.types import type_info
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.ontology.migration.rewrite import Migration

@@ -225,7 +225,7 @@ def run(
     from dataclasses import asdict
 
     from ontolake.cli.common.handlers import load_handlers
-    from ontolake.model.loading import load
+    from ontolake.model.imports import load
     from ontolake.model.types import type_info
     from ontolake.ontology import Session
 

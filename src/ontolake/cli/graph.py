@@ -45,7 +45,7 @@ def _open(url: str, *, write: bool = False) -> Graph:
 
 
 def _types(models: str) -> tuple[Any, ...]:
-    from ontolake.model.loading import load
+    from ontolake.model.imports import load
 
     return load(models)
 

@@ -117,7 +117,7 @@ def clean(
 
 def load(text: str) -> Pipeline:
     """The pipeline of a file or module. Raises `PipelineError` if there is none, or more than one."""
-    from ontolake.model.loading import imported
+    from ontolake.model.imports import imported
     from ontolake.spark.errors import PipelineError
     from ontolake.spark.pipeline.declaration import Pipeline
 

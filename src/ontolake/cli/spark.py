@@ -158,7 +158,7 @@ def migrate(
     Functions marked with [bold]@upgrader(…, arrow=True)[/] get many rows at a time as an Arrow table.
     """
     from ontolake.cli.admin import show_preview, tell
-    from ontolake.model.loading import load
+    from ontolake.model.imports import load
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.spark import jobs
 

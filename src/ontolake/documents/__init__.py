@@ -24,7 +24,7 @@ from ontolake.documents.errors import (
     ProtocolError,
     UnknownBranchError,
 )
-from ontolake.documents.merging import Diff, MergeConflict, MergePlan, MergeResult, prefer_source, prefer_target
+from ontolake.documents.merges import Diff, MergeConflict, MergePlan, MergeResult, prefer_source, prefer_target
 from ontolake.documents.operations import (
     Absent,
     Delete,

@@ -17,9 +17,9 @@ from ontolake.documents import codec, commits
 from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, row, rows
 from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
-from ontolake.documents.merging import Diff, MergePlan, Merger, MergeResult, Resolve
+from ontolake.documents.merges import Diff, MergePlan, Merger, MergeResult, Resolve
 from ontolake.documents.names import check_branch_text, check_session, is_seq, line_again, name_of
-from ontolake.documents.writing import check_active, check_repeated
+from ontolake.documents.transactions import check_active, check_repeated
 from ontolake.faults import reach
 from ontolake.history import Branch
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import edits, patches, pointers, reading
+from ontolake.documents import edits, patches, pointers, replay
 from ontolake.documents.codec import Document, Json
 from ontolake.documents.database import View, rows
 from ontolake.documents.pointers import Tokens
@@ -54,7 +54,7 @@ def first_conflict(
             return revision.seq
         if not loaded:
             document, loaded = before(), True
-        after = reading.applied(document, revision.op, revision.data)
+        after = replay.applied(document, revision.op, revision.data)
         if _keys(document, path) != _keys(after, path):
             return revision.seq
         document = after

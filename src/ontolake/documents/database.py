@@ -22,7 +22,7 @@ from ontolake import urls
 from ontolake.documents.errors import FutureSeqError, ProtocolError, UnknownBranchError
 from ontolake.documents.names import is_seq
 from ontolake.documents.schema import LAYOUT
-from ontolake.engine.failing import told
+from ontolake.engine.failures import translate
 from ontolake.errors import Invalid, OntolakeError
 
 View = tuple[tuple[str, int], ...]
@@ -199,4 +199,4 @@ def _raise_ours(error: BaseException, url: str) -> None:
     if isinstance(error, apsw.TooBigError):
         raise Invalid(f"{url}: that is more than one commit can hold",
                       hint="make several transactions of it") from error
-    raise told(error, url) from error
+    raise translate(error, url) from error

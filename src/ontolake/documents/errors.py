@@ -19,7 +19,7 @@ from ontolake.errors import (
 )
 
 if TYPE_CHECKING:
-    from ontolake.documents.merging import MergeConflict
+    from ontolake.documents.merges import MergeConflict
 
 
 class DocumentError(ExecutionFailure):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import apsw
 
-from ontolake.documents import codec, reading
+from ontolake.documents import codec, replay
 from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, View, row, rows
 from ontolake.documents.names import name_of
@@ -64,7 +64,7 @@ def _changes_of_page(
         each for each in rows(connection, _REVISIONS, (branch, since, end)) if wanted is None or wanted(each[1])
     ]
     ids = dict.fromkeys(id for _, id, _, _ in revisions)
-    states = {id: found.document for id, (found,) in reading.find_in_chunks(connection, [before], ids)}
+    states = {id: found.document for id, (found,) in replay.find_in_chunks(connection, [before], ids)}
     pending: dict[str, Document | None] = {}  # what the commit at hand has touched, and how that was before
     current = 0
     for seq, id, op, data in revisions:
@@ -72,7 +72,7 @@ def _changes_of_page(
             yield from _told(current, pending, states)
             current, pending = seq, {}
         pending.setdefault(id, states[id])
-        states[id] = reading.applied(states[id], op, data)
+        states[id] = replay.applied(states[id], op, data)
     yield from _told(current, pending, states)
 
 
@@ -90,13 +90,13 @@ def of_entity(database: Database, id: str, branch: str, since: int, until: int) 
     """The log of an entity in `(since, until]` as a branch sees it, oldest first."""
     with database.read as connection:
         view = database.view(branch, until)
-        document = reading.find(connection, database.view(branch, since), id).document
+        document = replay.find(connection, database.view(branch, since), id).document
     for name, limit in reversed(view):
         while since < limit:
             with database.read as connection:
                 page = rows(connection, _OF_ENTITY, (name, id, since, limit, _COMMITS_A_PAGE))
             for seq, op_index, op, data in page:
-                document = reading.applied(document, op, data)
+                document = replay.applied(document, op, data)
                 shown = None if data is None else codec.decode(data)
                 yield Revision(id, seq, op_index, op, shown, codec.duplicate(document), name_of(name))
             since = page[-1][0] if page else limit

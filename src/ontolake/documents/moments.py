@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ontolake.documents import reading
+from ontolake.documents import replay
 from ontolake.documents.codec import Document
 from ontolake.documents.database import Database, row, rows
 from ontolake.documents.feed import TABLE
-from ontolake.documents.merging import Diff
+from ontolake.documents.merges import Diff
 from ontolake.documents.names import name_of
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Change, Ref
@@ -54,7 +54,7 @@ class Moment:
                 if first and low:
                     touched.add(low)
                 ids = sorted(touched)[:page]
-                found = reading.find_many(connection, view, ids)
+                found = replay.find_many(connection, view, ids)
             if not ids:
                 return
             for id in ids:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import apsw
 
 from ontolake.documents.database import rows
-from ontolake.documents.reading import Found
+from ontolake.documents.replay import Found
 
 _TOUCHED = "SELECT branch, id FROM revision WHERE commit_seq > ?"
 _MOST_COMMITS_TO_FOLLOW = 1000

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import apsw
 from msgspec import Struct
 
-from ontolake.documents import codec, reading
+from ontolake.documents import codec, replay
 from ontolake.documents.database import Database, row, rows
-from ontolake.documents.writing import SNAPSHOT
+from ontolake.documents.transactions import SNAPSHOT
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.faults import reach
 
@@ -162,7 +162,7 @@ class Snapshots:
         added = 0
         with self._database.write as connection:
             for branch, id, seq in heads:
-                found = reading.find(connection, self._database.view(branch, seq), id)
+                found = replay.find(connection, self._database.view(branch, seq), id)
                 if found.document is not None:
                     connection.execute(SNAPSHOT, (branch, id, seq, codec.encode(found.document)))
                     added += 1

@@ -8,20 +8,20 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
-from ontolake.documents import blobs, commits, feed, reading, verifying, watching
+from ontolake.documents import blobs, commits, feed, replay, verification, watcher
 from ontolake.documents.blobs import Blob
 from ontolake.documents.branches import FIRST, Branches
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import Database, View
-from ontolake.documents.merging import Merger
+from ontolake.documents.merges import Merger
 from ontolake.documents.moments import Moment, differences, read_ref
 from ontolake.documents.names import check_branch_text, check_id
 from ontolake.documents.operations import Entity, Operation, Precondition, Reads, Revision, Set
 from ontolake.documents.places import database_url
 from ontolake.documents.requests import NO_READS, prepare
 from ontolake.documents.snapshots import Snapshots
-from ontolake.documents.writing import Writer
+from ontolake.documents.transactions import Writer
 from ontolake.history import Change, Damage, Garbage, Ref, Snapshot, check_snapshots
 
 
@@ -109,7 +109,7 @@ class Space:
         with database.read as connection:
             moment = database.moment(seq, "the read")
             view = database.view(database.line(branch), moment)
-            found = reading.find(connection, view, id, current=seq is None)
+            found = replay.find(connection, view, id, current=seq is None)
         return Entity(id, found.document, moment, found.changed, branch)
 
     def read_many(self, ids: Iterable[str], *, branch: str = FIRST, seq: int | None = None) -> dict[str, Entity]:
@@ -119,7 +119,7 @@ class Space:
         database = self._database
         with database.read as connection:
             moment = database.moment(seq, "the read")
-            found = reading.find_in_chunks(connection, [database.view(database.line(branch), moment)], wanted)
+            found = replay.find_in_chunks(connection, [database.view(database.line(branch), moment)], wanted)
             return {id: Entity(id, state.document, moment, state.changed, branch) for id, (state,) in found}
 
     def history(
@@ -146,12 +146,12 @@ class Space:
         Of some ids, of all that start with `prefix`, or of everything. Ends when the space is closed, or when nothing
         has come for `idle_timeout` seconds. Raises what `changes` does.
         """
-        wanted = watching.wanted_by(ids, prefix)
+        wanted = watcher.wanted_by(ids, prefix)
         check_branch_text(branch)
         with self._database.read:
             start = self._database.moment(since, "since")
             line = self._database.line(branch)
-        return watching.watch(self._database, line, start, wanted, idle_timeout)
+        return watcher.watch(self._database, line, start, wanted, idle_timeout)
 
     def _range(self, since: int | None, until: int | None, branch: str) -> tuple[str, int, int]:
         """The line of `branch`, and both ends of a range of seqs that it is asked for."""
@@ -216,7 +216,7 @@ class Space:
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together."""
-        return verifying.verify(self._database)
+        return verification.verify(self._database)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove, or count, the snapshots that the policy does not keep. Revisions and blobs stay for ever."""

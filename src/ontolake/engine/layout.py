@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from ontolake import urls
-from ontolake.engine.connecting import connect, write_ahead
+from ontolake.engine.connection import connect, write_ahead
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.folders import obstacle
 

@@ -15,7 +15,7 @@ import apsw
 
 from ontolake.engine.ahead import ReadAhead
 from ontolake.engine.database import Database
-from ontolake.engine.failing import for_sqlite
+from ontolake.engine.failures import for_sqlite
 from ontolake.engine.moments import HEADER_PAGE
 from ontolake.errors import NotFound, StorageError, Transient
 from ontolake.storage import BranchId, Lsn, Page, PageId, WalRecord

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ontolake.model import scalars
-from ontolake.model.restoring import attribute
+from ontolake.model.restoration import attribute
 from ontolake.model.scalars.registry import names_in
 from ontolake.model.schema import Schema
 from ontolake.model.typespec import Spec

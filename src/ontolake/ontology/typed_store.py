@@ -13,7 +13,7 @@ from typing import Any, Self
 from ontolake import urls
 from ontolake.errors import Invalid
 from ontolake.history import Damage, Garbage
-from ontolake.model.restoring import restore
+from ontolake.model.restoration import restore
 from ontolake.model.schema import diff, is_schema, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config

@@ -15,7 +15,7 @@ from ontolake.errors import OntolakeError, StorageError
 from ontolake.history import Damage
 from ontolake.model.codecs import NAN, failure
 from ontolake.model.columns import Column
-from ontolake.model.restoring import annotation_of, restore
+from ontolake.model.restoration import annotation_of, restore
 from ontolake.model.schema import schema_hash
 from ontolake.model.stored import StoredType
 from ontolake.model.types import type_info

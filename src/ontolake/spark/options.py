@@ -87,7 +87,7 @@ class Options:
         models = self._given.get("models")
         if not models:
             return ()
-        from ontolake.model.loading import load
+        from ontolake.model.imports import load
 
         return load(models)
 

@@ -18,7 +18,7 @@ import apsw
 import numpy as np
 
 from ontolake import faults
-from ontolake.engine.failing import told
+from ontolake.engine.failures import translate
 from ontolake.errors import Corruption, Invalid, NotFound, OntolakeError
 from ontolake.sql.catalog.column_cache import Columns
 from ontolake.sql.catalog.records import Catalog
@@ -440,4 +440,4 @@ class ours:
             raise TransactionError(f"{url} cannot be written to: {error}", sqlstate="25006") from error
         if isinstance(error, apsw.TooBigError):
             raise SqlError(f"a value is too long to be stored: {error}", sqlstate="54000") from error
-        raise told(error, url) from error
+        raise translate(error, url) from error

@@ -13,8 +13,8 @@ from ontolake.errors import (
 )
 from ontolake.storage.local import LocalFileStorage
 from ontolake.storage.object import ObjectStorage
-from ontolake.storage.opening import open_storage, register_backend
 from ontolake.storage.protocol import STORAGE_TRAIT_VERSION, Storage, check_trait_version
+from ontolake.storage.schemes import open_storage, register_backend
 from ontolake.storage.types import (
     DEFAULT_PAGE_SIZE,
     MAIN,

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ontolake.errors import StorageError
-from ontolake.storage import opening
+from ontolake.storage import schemes
 from ontolake.storage.backend import Append, LogStorage
 from ontolake.storage.frame import Commit
 from ontolake.storage.protocol import Storage
@@ -231,4 +231,4 @@ class AsyncStorage:
 
 async def open_storage(url: str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> AsyncStorage:
     """As `ontolake.storage.open_storage`, without making the event loop wait."""
-    return AsyncStorage(await asyncio.to_thread(opening.open_storage, url, page_size=page_size, **knobs))
+    return AsyncStorage(await asyncio.to_thread(schemes.open_storage, url, page_size=page_size, **knobs))

@@ -23,7 +23,7 @@ from ontolake.storage.maintenance import Maintenance
 from ontolake.storage.medium import Medium, Taken
 from ontolake.storage.options import Options
 from ontolake.storage.protocol import STORAGE_TRAIT_VERSION
-from ontolake.storage.reading import PageReader
+from ontolake.storage.reader import PageReader
 from ontolake.storage.state import State, check_lsn, is_text
 from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, Page, PageId, WalRecord, WriterId
 

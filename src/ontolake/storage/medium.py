@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.errors import Corruption, Invalid, NotFound, StorageError
 from ontolake.storage.index import RunRef
 from ontolake.storage.state import State

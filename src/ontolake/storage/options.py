@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.errors import Invalid
 
 Maintenance = Literal["background", "inline", "off"]

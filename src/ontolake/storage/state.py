@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.errors import AlreadyExists, Corruption, Fenced, Invalid, NotFound
 from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, WriterId
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ontolake.documents import ancestors, commits, feed, moments, parallel, reading, recent, snapshots
+from ontolake.documents import ancestors, commits, feed, moments, parallel, recent, replay, snapshots
 
 SIZES = {
     (ancestors, "PAGE_SIZE"): 2,
@@ -15,7 +15,7 @@ SIZES = {
     (feed, "_COMMITS_A_PAGE"): 2,
     (moments, "_PAGE_SIZE"): 2,
     (parallel, "_PAGE"): 2,
-    (reading, "CHUNK"): 1,
+    (replay, "CHUNK"): 1,
     (recent, "_MOST_COMMITS_TO_FOLLOW"): 1,
     (recent, "MOST_BYTES"): 64,
     (snapshots, "_BATCH"): 1,

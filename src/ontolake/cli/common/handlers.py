@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ontolake.model import Entity, Relation
-from ontolake.model.loading import ModelsError, imported
+from ontolake.model.imports import ModelsError, imported
 from ontolake.ontology.events import Event, Handler, Schedule
 
 

@@ -74,7 +74,7 @@ def open_typed(url: str, models: str | None = None, *, write: bool = False, **se
 
     classes = ()
     if models is not None:
-        from ontolake.model.loading import load
+        from ontolake.model.imports import load
 
         classes = load(models)
     config = Config(create=False, readonly=not write, **settings)

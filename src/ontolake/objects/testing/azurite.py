@@ -17,8 +17,8 @@ import urllib.error
 from pathlib import Path
 
 from ontolake.errors import Invalid, Transient
+from ontolake.objects.testing.buckets import create_container
 from ontolake.objects.testing.servers import Server
-from ontolake.objects.testing.signing import create_container
 
 VERSION = "3.35.0"
 """The last version that runs on node 20."""

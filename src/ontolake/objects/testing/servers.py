@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ontolake.errors import Invalid, Transient
-from ontolake.objects.testing.signing import create_bucket
+from ontolake.objects.testing.buckets import create_bucket
 
 READY_WITHIN = 60.0
 """Seconds a server may take to answer before it counts as broken."""

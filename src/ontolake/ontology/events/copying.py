@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.model.codecs import json_text
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology.errors import HeadMismatchError

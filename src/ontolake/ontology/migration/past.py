@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ontolake.model.filters import Order, Ref, measure_with_refs, with_refs
-from ontolake.model.restoring import restore
+from ontolake.model.restoration import restore
 from ontolake.model.schema import canonical_json, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.errors import QueryError

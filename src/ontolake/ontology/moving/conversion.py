@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ontolake.history import Commit
-from ontolake.model.restoring import restore
+from ontolake.model.restoration import restore
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.errors import StorageBackendError

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 
 from ontolake import faults
 from ontolake.arrow_values import numbers
-from ontolake.decoding import learn
-from ontolake.model.restoring import restore
+from ontolake.decoders import learn
+from ontolake.model.restoration import restore
 from ontolake.model.schema import Schema, schema_of
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.objects import ObjectStore, open_store
-from ontolake.objects.linking import link
+from ontolake.objects.links import link
 from ontolake.ontology.arrow.columns import columns_from_arrow, stays_columns
 from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.files import write_file

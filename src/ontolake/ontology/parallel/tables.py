@@ -20,7 +20,7 @@ from ontolake.model import scalars
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.filters import Condition, FieldRef, Ref
-from ontolake.model.restoring import restore
+from ontolake.model.restoration import restore
 from ontolake.model.scalars import Scalar
 from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info

@@ -11,7 +11,7 @@ import apsw
 
 from ontolake import urls
 from ontolake.engine import connect
-from ontolake.engine.connecting import write_ahead
+from ontolake.engine.connection import write_ahead
 from ontolake.errors import Invalid, NotFound, OntolakeError
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.errors import Corruption
 from ontolake.sql.errors import LISTING, UnknownNameError, nearest
 from ontolake.sql.keyspace import keys

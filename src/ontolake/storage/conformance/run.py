@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 from ontolake import urls
 from ontolake.errors import Invalid
-from ontolake.storage.opening import open_storage
 from ontolake.storage.options import Options
+from ontolake.storage.schemes import open_storage
 
 INLINE = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
 """What makes background work of our backends happen at once."""

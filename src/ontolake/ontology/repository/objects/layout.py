@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.strangers import stranger

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ontolake.decoding import learn
+from ontolake.decoders import learn
 from ontolake.ontology.events.event import EventDeadLetter
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.records import QueuedEvent, Status

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import apsw
 
-from ontolake.engine.failing import told
+from ontolake.engine.failures import translate
 from ontolake.errors import OntolakeError
 from ontolake.ontology.errors import StorageBackendError
 
@@ -20,5 +20,5 @@ def ours(uri: str) -> Iterator[None]:
     except apsw.Error as error:
         if isinstance(error, OntolakeError):
             raise
-        found = told(error, repr(uri))
+        found = translate(error, repr(uri))
         raise StorageBackendError(found.message, hint=found.hint) from error

@@ -40,7 +40,7 @@ def as_raised(error: apsw.IOError) -> BaseException:
     return error
 
 
-def told(error: apsw.Error, where: str) -> StorageError:
+def translate(error: apsw.Error, where: str) -> StorageError:
     """What SQLite reports of a database, as an error of ours that says what to do."""
     if isinstance(error, apsw.FullError):
         return StorageError(f"{where} cannot be written to: the disk is full",

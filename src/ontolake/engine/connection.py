@@ -11,14 +11,14 @@ import apsw
 
 from ontolake import urls
 from ontolake.engine import vfs as vfses
-from ontolake.engine.failing import PageConnection
+from ontolake.engine.failures import PageConnection
 from ontolake.engine.moments import check_begins_at_commit, commit_at
 from ontolake.engine.pages import PageFile
-from ontolake.engine.sharing import shared
+from ontolake.engine.registry import shared
 from ontolake.errors import Invalid, NotFound, OntolakeError, StorageError
 from ontolake.folders import obstacle
 from ontolake.foreign import described
-from ontolake.storage.opening import is_registered
+from ontolake.storage.schemes import is_registered
 from ontolake.storage.state import check_lsn
 
 _BUSY_MS = 5000

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, commits, conflicts, edits, patches, pointers, reading
+from ontolake.documents import codec, commits, conflicts, edits, patches, pointers, replay
 from ontolake.documents.commits import Commit, Merged
 from ontolake.documents.database import Database, row
 from ontolake.documents.errors import (
@@ -28,8 +28,8 @@ from ontolake.documents.errors import (
 )
 from ontolake.documents.names import name_of
 from ontolake.documents.operations import Absent, Exists, HeadIs, PendingRead, Precondition, Read
-from ontolake.documents.reading import Found
 from ontolake.documents.recent import Recent
+from ontolake.documents.replay import Found
 from ontolake.documents.requests import Request, Step
 from ontolake.faults import reach
 
@@ -159,11 +159,11 @@ class Writer:
         known = {id: recent[id] for id in ids if id in recent}
         unknown = [id for id in ids if id not in known]
         if unknown:
-            view = self._database.view(branch, reading.NOW)
+            view = self._database.view(branch, replay.NOW)
             if len(unknown) == 1:
-                known[unknown[0]] = reading.find(connection, view, unknown[0], current=True)
+                known[unknown[0]] = replay.find(connection, view, unknown[0], current=True)
             else:
-                known |= reading.find_many(connection, view, unknown)
+                known |= replay.find_many(connection, view, unknown)
         return known
 
     def _fold(self, connection: apsw.Connection, request: Request, seq: int) -> dict[str, Found]:
@@ -250,7 +250,7 @@ class Writer:
             return
 
         def before() -> codec.Document | None:
-            return reading.find(connection, database.view(branch, since), read.id).document
+            return replay.find(connection, database.view(branch, since), read.id).document
 
         revisions = (each for each in conflicts.later(connection, view, read.id, since) if each.seq not in own)
         shallow = isinstance(read, Read) and read.shallow

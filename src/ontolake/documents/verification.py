@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from ontolake.documents import blobs, codec, reading
+from ontolake.documents import blobs, codec, replay
 from ontolake.documents.codec import Document, Unstorable
 from ontolake.documents.database import Database, rows
 from ontolake.documents.names import name_of
@@ -72,7 +72,7 @@ def _entity(
     where = _where(branch, id)
     try:
         parent, fork = database.lineage(branch)
-        document = None if parent is None else reading.find(connection, database.view(parent, fork), id).document
+        document = None if parent is None else replay.find(connection, database.view(parent, fork), id).document
     except Corruption as error:
         yield Damage(where, f"its state on the parent branch cannot be read: {error.message}")
         return
@@ -83,7 +83,7 @@ def _entity(
         if commit_seq != seq:
             yield Damage(where, f"the revision at seq {seq} says that it belongs to commit {commit_seq}")
         try:
-            document = reading.applied(document, op, data)
+            document = replay.applied(document, op, data)
         except Corruption as error:
             yield Damage(where, f"the revision at seq {seq}, operation {op_index}, cannot be applied: {error.message}")
             return

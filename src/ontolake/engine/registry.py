@@ -17,8 +17,8 @@ from ontolake.engine.database import Database
 from ontolake.errors import Invalid
 from ontolake.objects.providers import provider_of
 from ontolake.storage import DEFAULT_PAGE_SIZE, open_storage
-from ontolake.storage.opening import is_registered
 from ontolake.storage.options import Options
+from ontolake.storage.schemes import is_registered
 
 _log = logging.getLogger("ontolake.engine")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from documents_support import OpenSpace, increment, start_child, write
 
-from ontolake.documents import Delete, InvalidOperationError, Patch, Set, Space, watching
+from ontolake.documents import Delete, InvalidOperationError, Patch, Set, Space, watcher
 from ontolake.errors import Invalid
 
 
@@ -50,9 +50,9 @@ def test_a_branch_is_watched_by_itself(space: Space) -> None:
 
 
 def test_a_commit_in_the_same_process_wakes_the_watcher(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_SHORTEST_PAUSE", 3600.0)  # so that asking again would come too late
-    monkeypatch.setattr(watching, "_LONGEST_PAUSE", 3600.0)
-    monkeypatch.setattr(watching, "_LONGEST_REMOTE_PAUSE", 3600.0)
+    monkeypatch.setattr(watcher, "_SHORTEST_PAUSE", 3600.0)  # so that asking again would come too late
+    monkeypatch.setattr(watcher, "_LONGEST_PAUSE", 3600.0)
+    monkeypatch.setattr(watcher, "_LONGEST_REMOTE_PAUSE", 3600.0)
     seen: list[int] = []
 
     def watch() -> None:
@@ -67,8 +67,8 @@ def test_a_commit_in_the_same_process_wakes_the_watcher(space: Space, monkeypatc
 
 
 def test_a_commit_between_looking_and_waiting_is_not_missed(native: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_SHORTEST_PAUSE", 3600.0)
-    look = watching._last_seq
+    monkeypatch.setattr(watcher, "_SHORTEST_PAUSE", 3600.0)
+    look = watcher._last_seq
 
     def look_and_write(database: Any) -> int | None:
         last = look(database)
@@ -76,7 +76,7 @@ def test_a_commit_between_looking_and_waiting_is_not_missed(native: Space, monke
             write(native, Set("a", {}))
         return last
 
-    monkeypatch.setattr(watching, "_last_seq", look_and_write)
+    monkeypatch.setattr(watcher, "_last_seq", look_and_write)
     assert keys(itertools.islice(native.watch(since=0, idle_timeout=120), 1)) == ["a"]
 
 

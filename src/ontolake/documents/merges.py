@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import ancestors, codec, commits, reading, threeway
+from ontolake.documents import ancestors, codec, commits, replay, threeway
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit, Merged
 from ontolake.documents.database import Database, View, row, rows
 from ontolake.documents.errors import BranchError, ConflictError, MergeConflictError, ProtocolError
 from ontolake.documents.names import check_branch_text, name_of
 from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
-from ontolake.documents.reading import Found
+from ontolake.documents.replay import Found
 from ontolake.documents.requests import prepare
-from ontolake.documents.writing import Writer
+from ontolake.documents.transactions import Writer
 from ontolake.history.bases import base_values
 from ontolake.history.dag import best_common_ancestors
 
@@ -135,7 +135,7 @@ class Merger:
         diff = Diff({}, {}, {})
         with self._database.read as connection:
             ids = ancestors.touched(connection, new, old) | ancestors.touched(connection, old, new)
-            for id, (now, then) in reading.find_in_chunks(connection, (new, old), sorted(ids)):
+            for id, (now, then) in replay.find_in_chunks(connection, (new, old), sorted(ids)):
                 if then.document is None and now.document is not None:
                     diff.added[id] = now.document
                 elif now.document is None and then.document is not None:
@@ -192,12 +192,12 @@ class Merger:
         """Entities as the base, the source and the target have them."""
 
         def read(commit: int, wanted: Sequence[str]) -> dict[str, threeway.Base]:
-            return {id: found.document for id, found in reading.find_many(connection, dag.view(commit), wanted).items()}
+            return {id: found.document for id, found in replay.find_many(connection, dag.view(commit), wanted).items()}
 
-        for start in range(0, len(ids), reading.CHUNK):
-            chunk = ids[start : start + reading.CHUNK]
+        for start in range(0, len(ids), replay.CHUNK):
+            chunk = ids[start : start + replay.CHUNK]
             origin = base_values(dag, bases, chunk, read=read, same=codec.same, merge=threeway.virtual, absent=None)
-            theirs, ours = (reading.find_many(connection, view, chunk) for view in heads)
+            theirs, ours = (replay.find_many(connection, view, chunk) for view in heads)
             yield from ((id, origin[id], theirs[id], ours[id]) for id in chunk)
 
     def merge(self, source: str, into: str, resolve: Resolve | None, request: tuple[str, int]) -> MergeResult:

@@ -22,11 +22,11 @@ from ontolake.documents import (
     commits,
     conflicts,
     feed,
-    merging,
+    merges,
     moments,
-    reading,
+    replay,
     snapshots,
-    writing,
+    transactions,
 )
 from ontolake.errors import Corruption, NotFound
 
@@ -34,8 +34,8 @@ from ontolake.errors import Corruption, NotFound
 def replayed(space: Space, id: str, seq: int | None = None, branch: str = "") -> int:
     """How many patches a read has to replay."""
     with space._database.read as connection:
-        view = space._database.view(branch, reading.NOW if seq is None else seq)
-        return reading.find(connection, view, id, current=seq is None).replayed
+        view = space._database.view(branch, replay.NOW if seq is None else seq)
+        return replay.find(connection, view, id, current=seq is None).replayed
 
 
 def test_every_moment_of_an_entity_can_be_read(space: Space) -> None:
@@ -205,7 +205,7 @@ def test_a_long_inherited_history_is_not_replayed_again_for_every_patch_on_a_chi
 
 STATEMENTS = {
     f"{module.__name__}.{name}": statement
-    for module in (commits, conflicts, feed, merging, moments, reading, snapshots, writing)
+    for module in (commits, conflicts, feed, merges, moments, replay, snapshots, transactions)
     for name, statement in vars(module).items()
     if isinstance(statement, str) and statement.startswith(("SELECT", "WITH", "DELETE", "UPDATE"))
 }

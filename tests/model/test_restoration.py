@@ -15,7 +15,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from ontolake.model import Entity, Field, Relation, SchemaValidationError, schema_hash, schema_of, type_info
-from ontolake.model.restoring import restore
+from ontolake.model.restoration import restore
 from ontolake.model.source import python_source
 
 
