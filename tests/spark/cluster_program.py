@@ -19,7 +19,7 @@ from ontolake.model import Entity, Field
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.spark import jobs, save, session
 from ontolake.spark.jobs.workers import OnSpark
-from ontolake.spark.source import OntolakeSource, Staged, Writer
+from ontolake.spark.source import BatchWriter, OntolakeSource, StagedFragments
 
 
 class Part(Entity):
@@ -58,8 +58,8 @@ def once_slow(gate: str) -> type[OntolakeSource]:
     """A source called `once-slow`: the first attempt of the last task has its rows, and stages them once the gate is
     open."""
 
-    class SlowWriter(Writer):
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    class SlowWriter(BatchWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedFragments:
             from pyspark import TaskContext
 
             context = TaskContext.get()
@@ -75,7 +75,7 @@ def once_slow(gate: str) -> type[OntolakeSource]:
         def name(cls) -> str:
             return "once-slow"
 
-        def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
             return SlowWriter(self._options(), schema)
 
     return SlowSource

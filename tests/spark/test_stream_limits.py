@@ -17,7 +17,7 @@ from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.parallel import open_parallel
-from ontolake.spark.options import Options
+from ontolake.spark.options import ConnectorOptions
 from ontolake.spark.streams import StreamReader
 from ontolake.spark.types import spark_schema
 from ontolake.sql import open_database
@@ -92,7 +92,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 def batches(place: tuple[str, str], **limits: int) -> list[list[int]]:
     """How many rows the commits of each batch have, as a stream from the start reads them, to its end."""
     url, table = place
-    options = Options({"url": url, "table": table, **{name: str(value) for name, value in limits.items()}})
+    options = ConnectorOptions({"url": url, "table": table, **{name: str(value) for name, value in limits.items()}})
     with open_parallel(url) as store:
         schema, found, head = store.schema(table, "changes"), [], store.head()
         reader = StreamReader(options, StructType())
@@ -126,7 +126,7 @@ def test_both_limits_hold(place: tuple[str, str]) -> None:
 
 def followed(url: str, table: str, **more: str) -> list[tuple[Any, ...]]:
     """All that a stream from the start reads."""
-    options = Options({"url": url, "table": table, **more})
+    options = ConnectorOptions({"url": url, "table": table, **more})
     with open_parallel(url) as store:
         schema = spark_schema(store.schema(table, options.mode))
         reader = StreamReader(options, schema)
@@ -166,9 +166,9 @@ def test_a_stream_begins_and_goes_on_only_where_there_are_commits(tmp_path: Path
     typed(url)
     options = {"url": url, "table": "entity/Thing"}
     with pytest.raises(NotFound, match="99"):
-        StreamReader(Options({**options, "since": "99"}), StructType())
+        StreamReader(ConnectorOptions({**options, "since": "99"}), StructType())
     with pytest.raises(Invalid, match="read up to 99"):  # as of a checkpoint from before the store was replaced
-        StreamReader(Options(options), StructType()).latestOffset({"commit": 99}, ReadAllAvailable())
+        StreamReader(ConnectorOptions(options), StructType()).latestOffset({"commit": 99}, ReadAllAvailable())
 
 
 def test_a_stream_of_a_graph_begins_behind_a_commit_by_its_name(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_stream_of_a_graph_begins_behind_a_commit_by_its_name(tmp_path: Path) 
     graph(url)
     with Graph.open(url, read_only=True) as found:
         first = str(list(found.commits())[-2].id)
-    reader = StreamReader(Options({"url": url, "table": "node/Thing", "since": first}), StructType())
+    reader = StreamReader(ConnectorOptions({"url": url, "table": "node/Thing", "since": first}), StructType())
     assert reader.initialOffset() == {"commit": 1}
 
 

@@ -20,7 +20,7 @@ from ontolake.model import Entity, Field
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
 from ontolake.parallel import Fragment, clean, new_job, open_parallel, stage
-from ontolake.spark.options import Options
+from ontolake.spark.options import ConnectorOptions
 from ontolake.spark.source import OntolakeSource
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.streams import Mark, StreamReader, StreamWriter, last_batch, publish_batch
@@ -106,7 +106,7 @@ def test_a_sink_that_is_killed_publishes_every_batch_once(spark: SparkSession, t
             return "ontolake-killed"
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-            return KilledWriter(Options(self.options), schema)
+            return KilledWriter(ConnectorOptions(self.options), schema)
 
     spark.dataSource.register(KilledSource)
     for number in range(2):
@@ -177,7 +177,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_of_two_that_publish_the_same_batch_one_does(url: str) -> None:
-    options = Options({"url": url, "table": "entity/Thing"})
+    options = ConnectorOptions({"url": url, "table": "entity/Thing"})
     inner: list[object] = []
 
     def overtake(reached: str) -> None:
@@ -192,7 +192,7 @@ def test_of_two_that_publish_the_same_batch_one_does(url: str) -> None:
 
 
 def test_a_commit_of_others_in_between_is_no_reason_to_fail(url: str) -> None:
-    options = Options({"url": url, "table": "entity/Thing"})
+    options = ConnectorOptions({"url": url, "table": "entity/Thing"})
     others = iter([7, 8])
 
     def disturb(reached: str) -> None:
@@ -211,7 +211,7 @@ def test_a_commit_of_others_in_between_is_no_reason_to_fail(url: str) -> None:
 
 
 def test_the_last_batch_of_each_stream_is_known(url: str) -> None:
-    options = Options({"url": url, "table": "entity/Thing"})
+    options = ConnectorOptions({"url": url, "table": "entity/Thing"})
     for batch, size in enumerate((1, 2, 3)):
         publish_batch(options, "s", batch, staged(url, size))
     publish_batch(options, "t", 0, staged(url, 4))
@@ -231,7 +231,7 @@ def test_graphs_and_sql_tables_publish_a_batch_once_too(tmp_path: Path, kind: st
     else:
         with open_database(url) as database:
             database.execute("CREATE TABLE thing (id TEXT PRIMARY KEY, size INT)")
-    options = Options({"url": url, "table": table})
+    options = ConnectorOptions({"url": url, "table": table})
     published = [publish_batch(options, "s", batch, staged(url, 1, batch + 2, table=table)) for batch in (0, 0, 1, 1)]
     assert [one is None for one in published] == [False, True, False, True]
     with open_parallel(url) as store:
@@ -250,14 +250,14 @@ def test_options_of_a_source_are_checked(url: str, options: dict[str, str], told
     from pyspark.sql.types import StructType
 
     with pytest.raises(Invalid, match=told):
-        StreamReader(Options({"url": url, "table": "entity/Thing", **options}), StructType())
+        StreamReader(ConnectorOptions({"url": url, "table": "entity/Thing", **options}), StructType())
 
 
 def test_what_a_stream_has_left_is_cleaned_up_while_it_goes_on(url: str) -> None:
     from pyspark.sql.types import LongType, StringType, StructType
 
     columns = StructType().add("id", StringType()).add("size", LongType())
-    sink = StreamWriter(Options({"url": url, "table": "entity/Thing", "stream": "s"}), columns)
+    sink = StreamWriter(ConnectorOptions({"url": url, "table": "entity/Thing", "stream": "s"}), columns)
     batch = pa.record_batch({"id": ["a"], "size": pa.array([1], pa.int64())})
     (left,), (new,) = sink.write(iter([batch])).fragments, sink.write(iter([batch])).fragments
     old = Path(left.place.removeprefix("file://"), left.key)
@@ -271,16 +271,17 @@ def test_a_sink_needs_a_name(url: str) -> None:
     from pyspark.sql.types import StructType
 
     with pytest.raises(Invalid, match="option stream"):
-        StreamWriter(Options({"url": url, "table": "entity/Thing"}), StructType())
+        StreamWriter(ConnectorOptions({"url": url, "table": "entity/Thing"}), StructType())
 
 
 def test_a_sink_refuses_columns_that_do_not_fit_before_it_stages_any(url: str) -> None:
     from pyspark.sql.types import StringType, StructType
 
-    options = Options({"url": url, "table": "entity/Thing", "stream": "s"})
+    options = ConnectorOptions({"url": url, "table": "entity/Thing", "stream": "s"})
     with pytest.raises(SchemaValidationError, match="colour"):
         StreamWriter(options, StructType().add("id", StringType()).add("colour", StringType()))
     with pytest.raises(SchemaValidationError, match="size"):
         StreamWriter(options, StructType().add("id", StringType()))
     with pytest.raises(Invalid, match="max_rows"):
-        StreamWriter(Options({"url": url, "table": "entity/Thing", "stream": "s", "max_rows": "3"}), StructType())
+        StreamWriter(ConnectorOptions({"url": url, "table": "entity/Thing", "stream": "s", "max_rows": "3"}),
+                     StructType())

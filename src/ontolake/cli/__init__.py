@@ -18,7 +18,7 @@ import typer
 from ontolake.cli.admin import init, migrate
 from ontolake.cli.branch import app as branch
 from ontolake.cli.commits import app as commits
-from ontolake.cli.common.output import Report, say_error
+from ontolake.cli.common.output import ErrorReport, say_error
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
 from ontolake.cli.graph import app as graph
@@ -119,7 +119,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return ExitCode.INTERRUPTED
     except OntolakeError as error:
-        return say_error(Report(type(error).__name__, error.message, error.hint, error.exit_code), as_json=as_json)
+        return say_error(ErrorReport(type(error).__name__, error.message, error.hint, error.exit_code), as_json=as_json)
     except _Usage as error:
         return _usage(error, as_json)
     except OSError:
@@ -127,28 +127,28 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except Exception as error:
         unusable = _unusable(error, arguments)
         if unusable is not None:
-            return say_error(Report("Usage", unusable, "see onto --help", ExitCode.USAGE), as_json=as_json)
+            return say_error(ErrorReport("Usage", unusable, "see onto --help", ExitCode.USAGE), as_json=as_json)
         told = _missing(error, arguments)
         if told is not None:
-            return say_error(Report(type(told).__name__, told.message, told.hint, told.exit_code), as_json=as_json)
+            return say_error(ErrorReport(type(told).__name__, told.message, told.hint, told.exit_code), as_json=as_json)
         if os.environ.get("ONTO_TRACEBACK"):
             raise
         what = f"this should not have happened: {type(error).__name__}: {error}"
-        return say_error(Report(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", ExitCode.GENERAL),
+        return say_error(ErrorReport(type(error).__name__, what, "set ONTO_TRACEBACK=1 to see where", ExitCode.GENERAL),
                          as_json=as_json)
     return ExitCode.OK
 
 
-def _refused(error: OSError) -> Report:
+def _refused(error: OSError) -> ErrorReport:
     """What the operating system refuses, and what is in the way if that can be seen."""
     from ontolake.folders import obstacle
 
     path = error.filename
     told = obstacle(path) if isinstance(path, str) and path and not os.path.lexists(path) else None
     if told is not None:
-        return Report(type(told).__name__, told.message, told.hint, told.exit_code)
+        return ErrorReport(type(told).__name__, told.message, told.hint, told.exit_code)
     text = str(error) if error.strerror is None or path is None else f"{path}: {error.strerror}"
-    return Report("OSError", text, None, ExitCode.GENERAL)
+    return ErrorReport("OSError", text, None, ExitCode.GENERAL)
 
 
 def _unusable(error: Exception, arguments: list[str]) -> str | None:
@@ -179,4 +179,4 @@ def _usage(error: Exception, as_json: bool) -> int:
         return ExitCode.USAGE  # the help was printed when the error was made
     message, context = str(error.format_message()), getattr(error, "ctx", None)  # type: ignore[attr-defined]
     command = context.command_path if context is not None else "onto"
-    return say_error(Report("Usage", message, f"see {command} --help", ExitCode.USAGE), as_json=as_json)
+    return say_error(ErrorReport("Usage", message, f"see {command} --help", ExitCode.USAGE), as_json=as_json)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
-from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.options import Db, Models, StorageUri, named, place
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.options import Db, Engine, Models, StorageUri, named, place
+from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token
 
 if TYPE_CHECKING:
     from ontolake.ontology.migration.rewrite import MigrationPreview, MigrationResult, TypeMigration
-
-
-class Engine(StrEnum):
-    """The layouts that a store can have."""
-
-    V1 = "v1"
-    V2 = "v2"
 
 
 def init(
@@ -130,8 +122,8 @@ def show_preview(out: Out, url: str, preview: MigrationPreview, command: str) ->
 
 
 def _show(out: Out, types: tuple[TypeMigration, ...]) -> None:
-    columns = (Column("type"), Column("from", right=True), Column("to", right=True), Column("rows", right=True),
-               Column("changes"), Column("upgraders"))
+    columns = (Heading("type"), Heading("from", right=True), Heading("to", right=True), Heading("rows", right=True),
+               Heading("changes"), Heading("upgraders"))
     out.table(columns, [(one.type_name, one.from_schema_version_id, one.to_schema_version_id, one.rows,
                          str(one.diff).partition(": ")[2], ", ".join(one.upgraders) or None) for one in types])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli.common.groups import ListByDefault
-from ontolake.cli.common.output import Column, Json, Out, Url
+from ontolake.cli.common.output import Heading, Json, Out, Url
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.verbs import commit_in
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete branches of any store.",
                   rich_markup_mode="rich", subcommand_metavar="[list|create|delete] URL [ARGS]…")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
-_COLUMNS = (Column("name"), Column("parent"), Column("base", right=True), Column("head", right=True))
+_COLUMNS = (Heading("name"), Heading("parent"), Heading("base", right=True), Heading("head", right=True))
 
 
 def _pages(store: Store) -> bool:

@@ -9,7 +9,7 @@ import typer
 
 from ontolake.cli.common.groups import ListByDefault
 from ontolake.cli.common.options import Branch, Db, StorageUri, open_typed, place
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 
 if TYPE_CHECKING:
     from ontolake.history import Commit
@@ -41,7 +41,7 @@ def list_commits(
         if json:
             out.records({"url": url}, "commits", map(commit_facts, commits))
         else:
-            columns = (Column("commit", 8, right=True), Column("time", 20), Column("metadata"))
+            columns = (Heading("commit", 8, right=True), Heading("time", 20), Heading("metadata"))
             out.stream(columns, ((commit.id, f"{commit.time:%Y-%m-%d %H:%M:%S}" if commit.time else None,
                                   jsons.dumps(dict(commit.metadata), ensure_ascii=False) if commit.metadata else None)
                                  for commit in commits))  # fmt: skip
@@ -70,7 +70,7 @@ def examine(
         out.facts({"commit": commit.id, "time": commit.time,
                    "metadata": jsons.dumps(dict(commit.metadata), ensure_ascii=False) if commit.metadata else None})
         out.say()
-        columns = (Column("kind", 6), Column("type", 16), Column("key", 20), Column("fields"))
+        columns = (Heading("kind", 6), Heading("type", 16), Heading("key", 20), Heading("fields"))
         out.stream(columns, ((one["change"], one["type"], _shown_key(one["key"]), _shown(one)) for one in changes))
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out, progress
+from ontolake.cli.common.output import Heading, Json, Out, progress
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
     from ontolake.storage.conformance.run import Result
 
-COLUMNS = (Column("topic"), Column("result"), Column("passed", right=True), Column("failed", right=True),
-           Column("skipped", right=True), Column("seconds", right=True))
+COLUMNS = (Heading("topic"), Heading("result"), Heading("passed", right=True), Heading("failed", right=True),
+           Heading("skipped", right=True), Heading("seconds", right=True))
 
 QUICK = ("killed_at_every_write_step[0] or not (killed_at_every or killed_while or random_histories or flipped "
          "or garbage or cut_short or lost_object or from_each_other or lost_response)")

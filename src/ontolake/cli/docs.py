@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
 
@@ -38,9 +38,9 @@ Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="
 Unchanged = Annotated[int | None, typer.Option(
     "--unless-changed-since", metavar="SEQ", min=0, help="Refuse if the entity has changed after this commit.")]
 
-_CHANGES = (Column("seq", 8, right=True), Column("kind", 6), Column("id", 24), Column("document"))
-_BRANCHES = (Column("name"), Column("parent"), Column("base seq", right=True), Column("head seq", right=True),
-             Column("status"))
+_CHANGES = (Heading("seq", 8, right=True), Heading("kind", 6), Heading("id", 24), Heading("document"))
+_BRANCHES = (Heading("name"), Heading("parent"), Heading("base seq", right=True), Heading("head seq", right=True),
+             Heading("status"))
 
 
 def _open(url: str, space: str, *, write: bool = False) -> Space:
@@ -157,7 +157,7 @@ def history(
                 {"seq": each.seq, "op_index": each.op_index, "op": each.op, "data": each.data,
                  "document": each.document, "branch": each.branch} for each in revisions))  # fmt: skip
         else:
-            columns = (Column("seq", 8, right=True), Column("op", 6), Column("branch", 12), Column("document"))
+            columns = (Heading("seq", 8, right=True), Heading("op", 6), Heading("branch", 12), Heading("document"))
             out.stream(columns, ((each.seq, each.op, _shown_branch(each.branch),
                                   None if each.document is None else _compact(each.document))
                                  for each in revisions))  # fmt: skip
@@ -176,7 +176,7 @@ def list_documents(
             out.records({"branch": branch, "seq": moment.commit}, "documents", (
                 {"id": id, "document": document} for id, document in found))  # fmt: skip
         else:
-            out.stream((Column("id", 24), Column("document")), ((id, _compact(document)) for id, document in found))
+            out.stream((Heading("id", 24), Heading("document")), ((id, _compact(document)) for id, document in found))
 
 
 @app.command()
@@ -190,7 +190,7 @@ def log(
         if json:
             out.records({"branch": branch}, "commits", map(_commit, commits))
         else:
-            columns = (Column("seq", 8, right=True), Column("time", 20), Column("branch", 12), Column("session"))
+            columns = (Heading("seq", 8, right=True), Heading("time", 20), Heading("branch", 12), Heading("session"))
             out.stream(columns, ((each.seq, f"{each.time:%Y-%m-%d %H:%M:%S}", _shown_branch(each.branch),
                                   each.session_id) for each in commits))  # fmt: skip
 

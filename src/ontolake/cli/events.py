@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from ontolake.cli.common.options import Db, Models, StorageUri, named, open_typed, place
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
 
@@ -30,10 +30,10 @@ OfType = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The event.")]
 
-_EVENTS = (Column("id", 32), Column("type", 16), Column("status", 8), Column("attempts", 8, right=True),
-           Column("created", 20), Column("payload"))
-_LETTERS = (Column("id", 32), Column("type", 16), Column("failed", 20), Column("attempts", 8, right=True),
-            Column("error"))
+_EVENTS = (Heading("id", 32), Heading("type", 16), Heading("status", 8), Heading("attempts", 8, right=True),
+           Heading("created", 20), Heading("payload"))
+_LETTERS = (Heading("id", 32), Heading("type", 16), Heading("failed", 20), Heading("attempts", 8, right=True),
+            Heading("error"))
 
 
 @app.command("list")
@@ -172,7 +172,7 @@ def purge(
     elif not any(counts.values()):
         out.say("there are no such events")
     else:
-        out.table((Column("status"), Column("events", right=True)), list(counts.items()))
+        out.table((Heading("status"), Heading("events", right=True)), list(counts.items()))
         options = "".join(f" --{name} {quote(str(value))}" for name, value in (
             ("status", status), ("type", type), ("namespace", namespace),
             ("before", before and before.isoformat()), ("id", id)) if value is not None)
@@ -202,8 +202,8 @@ def runners(db: Db = None, storage_uri: StorageUri = None, json: Json = False) -
             "started_at": one.started_at.isoformat(), "last_heartbeat": one.last_heartbeat.isoformat(),
             **one.metadata} for one in found))  # fmt: skip
     else:
-        out.table((Column("session"), Column("namespace"), Column("host"), Column("pid", right=True),
-                   Column("started"), Column("last heard of")),
+        out.table((Heading("session"), Heading("namespace"), Heading("host"), Heading("pid", right=True),
+                   Heading("started"), Heading("last heard of")),
                   [(one.session_id, one.namespace or None, one.metadata.get("host"), one.metadata.get("pid"),
                     _time(one.started_at), _time(one.last_heartbeat)) for one in found])
 

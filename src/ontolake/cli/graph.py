@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
 
@@ -65,7 +65,7 @@ def _show(out: Out, table: pa.Table, limit: int | None) -> None:
     if out.json:
         out.records({}, "rows", map(_plain, rows))
     else:
-        out.table([Column(name) for name in table.column_names],
+        out.table([Heading(name) for name in table.column_names],
                   [[_cell(row[name]) for name in table.column_names] for row in rows])
 
 
@@ -174,7 +174,7 @@ def snapshot(url: Url, branch: OnBranch = "main", commit: AtCommit = None, json:
         out.document({**facts, "tables": tables})
         return
     out.facts({name.replace("_", " "): value for name, value in facts.items()})
-    out.table([Column("table"), Column("rows", right=True), Column("version", right=True), Column("line")],
+    out.table([Heading("table"), Heading("rows", right=True), Heading("version", right=True), Heading("line")],
               [list(table.values()) for table in tables])
 
 
@@ -249,7 +249,7 @@ def log(url: Url, branch: OnBranch = "main", limit: Limit = None, json: Json = F
                 {"id": one.id, "parents": list(one.parents), "time": one.time.isoformat() if one.time else None,
                  "actor": one.author, "metadata": dict(one.metadata)} for one in commits))  # fmt: skip
         else:
-            columns = (Column("commit", 26), Column("time", 19), Column("kind", 10), Column("actor"))
+            columns = (Heading("commit", 26), Heading("time", 19), Heading("kind", 10), Heading("actor"))
             out.stream(columns, ((one.id, f"{one.time:%Y-%m-%d %H:%M:%S}", one.metadata["kind"], one.author)
                                  for one in commits))  # fmt: skip
 
@@ -267,7 +267,7 @@ def diff(
         if json:
             out.records({"before": before, "after": after}, "changes", map(_change, changes))
         else:
-            columns = (Column("kind", 6), Column("table", 20), Column("key", 24), Column("row"))
+            columns = (Heading("kind", 6), Heading("table", 20), Heading("key", 24), Heading("row"))
             out.stream(columns, ((one.kind.value, one.table, _cell(one.key), _cell(one.after)) for one in changes))
 
 
@@ -294,7 +294,7 @@ def merge(
             result = graph.merge(source, into, strategy=_strategy(strategy), dry_run=dry_run, actor=actor)
         except MergeConflictError as error:
             if not json:
-                out.table([Column("conflict"), Column("table"), Column("key"), Column("what")],
+                out.table([Heading("conflict"), Heading("table"), Heading("key"), Heading("what")],
                           [[one.kind, one.table, _cell(one.key), one.detail] for one in error.conflicts])
             raise
     facts = {"status": result.status, "commit": result.commit.id if result.commit else None, "base": result.base,
@@ -319,7 +319,7 @@ def branch_list(url: Url, json: Json = False) -> None:
     if json:
         out.document({"branches": found})
     else:
-        out.table([Column(name) for name in ("name", "head", "base", "parent")], [list(one.values()) for one in found])
+        out.table([Heading(name) for name in ("name", "head", "base", "parent")], [list(one.values()) for one in found])
 
 
 @branch_app.command("create")

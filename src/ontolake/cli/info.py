@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ontolake.cli.common.options import Db, StorageUri, place
-from ontolake.cli.common.output import Column, Json, Out, size, titled
+from ontolake.cli.common.output import Heading, Json, Out, size, titled
 from ontolake.cli.verbs import AnyUrl
 
 if TYPE_CHECKING:
     from ontolake.stores import Store
 
-_TYPES = (Column("type"), Column("kind"), Column("version", right=True), Column("rows", right=True),
-          Column("since commit", right=True))
+_TYPES = (Heading("type"), Heading("kind"), Heading("version", right=True), Heading("rows", right=True),
+          Heading("since commit", right=True))
 
 
 def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.spark import started
 from ontolake.errors import Invalid
 
@@ -21,12 +21,13 @@ app = typer.Typer(name="pipeline", help="Load sources into a store: checked, rec
 File = Annotated[str, typer.Argument(metavar="FILE", help="A module with a Pipeline in it: shop.py, shop.py:name.")]
 Store = Annotated[str, typer.Option("--store", metavar="URL", help="The store: shop.db, s3://bucket/shop, …")]
 Branch = Annotated[str | None, typer.Option("--branch", help="The branch to publish to.")]
-Given = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline.")]
+Parameters = Annotated[list[str] | None, typer.Option(
+    "--set", metavar="NAME=VALUE", help="A parameter of the pipeline.")]
 
 
 @app.command("run")
 def run(
-    file: File, store: Store, branch: Branch = None, given: Given = None,
+    file: File, store: Store, branch: Branch = None, given: Parameters = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Where there is no store yet, start a graph.")] = False,
     audit: Annotated[bool, typer.Option("--audit", help="On a graph: publish to a branch, look at it, merge.")] = False,
@@ -55,7 +56,7 @@ def plan(file: File, json: Json = False) -> None:
                       "expectations": expectations})
         return
     out.heading(pipeline.name)
-    out.table([Column("table"), Column("source"), Column("format"), Column("path"), Column("checks", right=True)],
+    out.table([Heading("table"), Heading("source"), Heading("format"), Heading("path"), Heading("checks", right=True)],
               [[one["table"], one["source"], one["format"], one["path"], len(one["checks"])]  # type: ignore[arg-type]
                for one in targets])
     for name in expectations:
@@ -87,8 +88,8 @@ def history(
     if json:
         out.document({"runs": found})
         return
-    columns = [Column("run"), Column("pipeline"), Column("state"), Column("rows", right=True),
-               Column("rejected", right=True), Column("commit", right=True)]
+    columns = [Heading("run"), Heading("pipeline"), Heading("state"), Heading("rows", right=True),
+               Heading("rejected", right=True), Heading("commit", right=True)]
     out.table(columns, [
         [one["run"], one["pipeline"], one["state"], sum(table["rows"] for table in one["tables"]),
          sum(table["rejected"] for table in one["tables"]), one["commit"]] for one in found])  # fmt: skip
@@ -154,7 +155,7 @@ def show(out: Out, report: Report) -> None:
         names.insert(5, "vanished")
     rows: list[list[Any]] = [[one.table, *(None if getattr(one, name) is None else f"{getattr(one, name):,}"
                                            for name in names)] for one in report.tables]
-    out.table([Column("table"), *(Column(name, right=True) for name in names)], rows)
+    out.table([Heading("table"), *(Heading(name, right=True) for name in names)], rows)
     for name, source in report.sources.items():
         if source.get("unused"):
             out.say(f"{name} has columns that nothing asks for: {', '.join(source['unused'])}")

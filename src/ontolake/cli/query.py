@@ -58,7 +58,7 @@ def entities(
 ) -> None:  # fmt: skip
     """Entities of a type."""
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
-        past = Past(store, as_of, schema)
+        past = QueryMoment(store, as_of, schema)
         query = _query(past, type, "entity", where, order_by, limit, offset, history)
         _answer(past, type, query, _format(format, json), count, output)
 
@@ -72,12 +72,12 @@ def relations(
 ) -> None:  # fmt: skip
     """Relations of a type. Filters reach its ends: [dim]--where left.tier=gold[/]"""
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
-        past = Past(store, as_of, schema)
+        past = QueryMoment(store, as_of, schema)
         query = _query(past, type, "relation", where, order_by, limit, offset, history)
         _answer(past, type, query, _format(format, json), count, output)
 
 
-class Past:
+class QueryMoment:
     """The moment that a command asks about, and the types as it reads them. Raises `UnknownCommitError`."""
 
     def __init__(self, store: TypedStore, as_of: int | None, schema: Schema) -> None:
@@ -143,7 +143,7 @@ class Past:
 
 
 def _query(
-    past: Past, name: str, kind: Kind, where: list[str] | None, order_by: list[str] | None, limit: int | None,
+    past: QueryMoment, name: str, kind: Kind, where: list[str] | None, order_by: list[str] | None, limit: int | None,
     offset: int | None, history: bool,
 ) -> Query[Any]:  # fmt: skip
     from ontolake.ontology.query.text import parse_order, parse_where
@@ -165,7 +165,7 @@ def _format(format: Format | None, json: bool) -> Format:
 
 
 def _answer(
-    past: Past, name: str, query: Query[Any], format: Format, count: bool, output: str | None
+    past: QueryMoment, name: str, query: Query[Any], format: Format, count: bool, output: str | None
 ) -> None:  # fmt: skip
     from ontolake.cli.common.rows import write_rows
 
@@ -201,7 +201,7 @@ def traverse(
     from ontolake.ontology.query.text import parse_where, read_value
 
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
-        past = Past(store, as_of, schema)
+        past = QueryMoment(store, as_of, schema)
         info = past.find(type, "entity")
         key_is = FieldRef[Any](Ref(info.cls, info.keys[0].name)) == read_value(info.keys[0], key)
         query = past.start(info).where(key_is)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ontolake.cli.common.options import Db, StorageUri, TypeName, named, open_typed, place
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 
 app = typer.Typer(no_args_is_help=True, help="Types and their history.", rich_markup_mode="rich")
@@ -80,7 +80,7 @@ def history(type: TypeName, db: Db = None, storage_uri: StorageUri = None, json:
     if json:
         out.document({"url": url, "type_kind": kind, "type_name": name, "dropped": gone, "versions": told})
         return
-    columns = (Column("version", right=True), Column("hash"), Column("reason"), Column("time"), Column("changes"))
+    columns = (Heading("version", right=True), Heading("hash"), Heading("reason"), Heading("time"), Heading("changes"))
     out.table(columns, [(one["schema_version_id"], one["schema_hash"][:12], one["reason"], one["created_at"][:19],
                          one["changes"] or None) for one in told])  # fmt: skip
     if gone:

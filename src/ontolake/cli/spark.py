@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out, Progress, Url, progress
+from ontolake.cli.common.options import Engine
+from ontolake.cli.common.output import Heading, Json, Out, Progress, Url, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
-from ontolake.cli.upkeep import Engine
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def export(
         out.document({"url": url, "output": output, "commit": done.commit,
                       "tables": {name: one._asdict() for name, one in done.tables.items()}})  # fmt: skip
         return
-    out.table([Column("table"), Column("rows", right=True), Column("files", right=True)],
+    out.table([Heading("table"), Heading("rows", right=True), Heading("files", right=True)],
               [(name, one.rows, len(one.files)) for name, one in done.tables.items()])
     out.say(f"exported commit {done.commit} to {output}")
 
@@ -133,8 +133,8 @@ def compact(
     if not done:
         out.say("there is nothing to merge")
         return
-    out.table([Column("type"), Column("files", right=True), Column("after", right=True), Column("rows", right=True)],
-              [one[:4] for one in done])
+    out.table([Heading("type"), Heading("files", right=True), Heading("after", right=True),
+               Heading("rows", right=True)], [one[:4] for one in done])
     if token is None:
         named = "".join(f" --type {quote(one)}" for one in type or ()) + (f" --rows {rows}" if rows else "")
         named += f" --branch {quote(branch)}" if branch != "main" else ""
@@ -216,6 +216,6 @@ def reindex(
     if json:
         out.document({"url": url, "made": [one._asdict() for one in done]})
     elif done:
-        out.table([Column("index"), Column("before")], [tuple(one) for one in done])
+        out.table([Heading("index"), Heading("before")], [tuple(one) for one in done])
     else:
         out.say("nothing had to be made anew")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out
 
 if TYPE_CHECKING:
     from ontolake.sql import Database, Result
@@ -71,7 +71,7 @@ def _ranges(url: str, out: Out) -> None:
         out.document([{"start": each.start.hex(), "end": each.end.hex(), "url": place, "begins_in": begins}
                       for each, begins, place in found])  # fmt: skip
     else:
-        out.table([Column("start"), Column("end"), Column("begins in"), Column("database")],
+        out.table([Heading("start"), Heading("end"), Heading("begins in"), Heading("database")],
                   [(each.start.hex() or None, each.end.hex() or None, begins, place)
                    for each, begins, place in found])  # fmt: skip
 
@@ -122,7 +122,7 @@ def show(result: Result, out: Out, *, csv: bool = False) -> None:
         head = {"status": result.status, "columns": list(result.columns)}
         out.records(head, "rows", ([_plain(cell) for cell in row] for row in result))
     else:
-        columns = [Column(name, right=_is_number(type)) for name, type in result.description]
+        columns = [Heading(name, right=_is_number(type)) for name, type in result.description]
         rows = ([_shown(cell) for cell in row] for row in result)
         out.table(columns, list(rows)) if out.terminal else out.stream(columns, rows)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli import storage_branch
-from ontolake.cli.common.output import Column, Json, Out, Url, progress, size, titled
+from ontolake.cli.common.output import Heading, Json, Out, Url, progress, size, titled
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.conformance import conformance
 from ontolake.cli.storage_sql import sql
@@ -30,8 +30,8 @@ app.command()(sql)
 
 _POLL = 0.1
 _SHOWN = 32
-_COLUMNS = (Column("LSN", 10, right=True), Column("page", 12, right=True), Column("bytes", 8, right=True),
-            Column("hex"))
+_COLUMNS = (Heading("LSN", 10, right=True), Heading("page", 12, right=True), Heading("bytes", 8, right=True),
+            Heading("hex"))
 
 
 @app.command()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli.common.groups import ListByDefault
-from ontolake.cli.common.output import Column, Json, Out, Url
+from ontolake.cli.common.output import Heading, Json, Out, Url
 from ontolake.cli.common.safety import Token, check_token, token_of
 
 if TYPE_CHECKING:
     from ontolake.storage.types import BranchRef
 
-COLUMNS = (Column("name"), Column("parent"), Column("base LSN", right=True), Column("head LSN", right=True))
+COLUMNS = (Heading("name"), Heading("parent"), Heading("base LSN", right=True), Heading("head LSN", right=True))
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
 

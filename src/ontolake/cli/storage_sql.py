@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out, Url
+from ontolake.cli.common.output import Heading, Json, Out, Url
 from ontolake.errors import ExecutionFailure, OntolakeError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sql(url: Url, statement: Statement, branch: Branch = "main", at: At = None, 
             out.records(head, "rows", ([_plain(cell) for cell in row] for row in cursor))
         else:
             rows = ([_shown(cell) for cell in row] for row in cursor)
-            columns = [Column(name) for name in names]
+            columns = [Heading(name) for name in names]
             out.table(columns, list(rows)) if out.terminal else out.stream(columns, rows)
     except apsw.Error as error:
         if isinstance(error, OntolakeError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ontolake.cli.common.options import Branch, Db, Models, StorageUri, named, open_typed, place
-from ontolake.cli.common.output import Column, Json, Out, Progress, progress
+from ontolake.cli.common.output import Heading, Json, Out, Progress, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode, Invalid
 
@@ -169,7 +169,7 @@ def _counts(plan: ImportPlan, policy: OnConflict) -> dict[str, Any]:
 
 
 def _show(out: Out, plan: ImportPlan, policy: OnConflict) -> None:
-    columns = [Column("type"), *(Column(title, right=True) for title in (
+    columns = [Heading("type"), *(Heading(title, right=True) for title in (
         "new", "skipped" if policy is OnConflict.SKIP else "replaced", "unchanged"))]
     out.table(columns, [(one.type_name, one.inserted, one.differing, one.unchanged) for one in plan.types])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.output import Column, Json, Out, Url, progress
+from ontolake.cli.common.options import Engine
+from ontolake.cli.common.output import Heading, Json, Out, Url, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 
 index = typer.Typer(help="The indices of a typed store on objects, which are there for people and tools.",
                     no_args_is_help=True)
-
-
-class Engine(StrEnum):
-    """The layouts that a copy can have."""
-
-    V1 = "v1"
-    V2 = "v2"
 
 
 @contextmanager
@@ -67,8 +60,8 @@ def compact(
     if not done:
         out.say("there is nothing to merge")
         return
-    out.table([Column("type"), Column("files", right=True), Column("after", right=True), Column("rows", right=True),
-               Column("bytes", right=True)], [tuple(one) for one in done])  # fmt: skip
+    out.table([Heading("type"), Heading("files", right=True), Heading("after", right=True), Heading("rows", right=True),
+               Heading("bytes", right=True)], [tuple(one) for one in done])  # fmt: skip
     if token is None:
         named = "".join(f" --type {quote(one)}" for one in type or ())
         out.preview(f"onto compact {quote(url)}{named} --token {expected}")
@@ -101,7 +94,7 @@ def _told(url: str, found: list[Any], json: bool) -> None:
     if json:
         out.document({"url": url, "objects": [one._asdict() for one in found]})
     elif found:
-        out.table([Column("object"), Column("state")], [tuple(one) for one in found])
+        out.table([Heading("object"), Heading("state")], [tuple(one) for one in found])
     else:
         out.say("nothing had to be repaired")
 

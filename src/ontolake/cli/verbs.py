@@ -15,7 +15,7 @@ import typer
 
 from ontolake.cli.commits import commit_facts
 from ontolake.cli.common.options import Db, StorageUri, place
-from ontolake.cli.common.output import Column, Json, Out, progress
+from ontolake.cli.common.output import Heading, Json, Out, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.transfer import Form, export_typed
 from ontolake.errors import ExitCode
@@ -30,7 +30,7 @@ Until = Annotated[str | None, typer.Option("--until", metavar="COMMIT", help="No
 OnBranch = Annotated[str | None, typer.Option("--branch", metavar="BRANCH", help="What this branch sees; the first.")]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
 
-_CHANGES = (Column("kind", 6), Column("table", 20), Column("key", 20), Column("row"))
+_CHANGES = (Heading("kind", 6), Heading("table", 20), Heading("key", 20), Heading("row"))
 
 
 def plain(value: Any) -> Any:
@@ -59,7 +59,8 @@ def log(
         if json:
             out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
         else:
-            columns = (Column("commit", 8, right=True), Column("time", 20), Column("author", 16), Column("metadata"))
+            columns = (Heading("commit", 8, right=True), Heading("time", 20), Heading("author", 16),
+                       Heading("metadata"))
             out.stream(columns, ((
                 commit.id, f"{commit.time:%Y-%m-%d %H:%M:%S}" if commit.time else None, commit.author,
                 jsons.dumps(plain(dict(commit.metadata)), ensure_ascii=False) if commit.metadata else None)

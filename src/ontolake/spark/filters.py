@@ -22,7 +22,7 @@ from ontolake.model.scalars.times import encode_time, parse_duration
 from ontolake.parallel import Filter
 from ontolake.spark.types import named
 
-Given = Sequence[Any]
+FilterSpec = Sequence[Any]
 """A column, an operator, and a value where the operator takes one."""
 
 _CONDITIONS: dict[str, Callable[[Column, Any], Column]] = {
@@ -34,7 +34,7 @@ _CONDITIONS: dict[str, Callable[[Column, Any], Column]] = {
 }  # fmt: skip
 
 
-def encoded(filters: Iterable[Given]) -> str:
+def encoded(filters: Iterable[FilterSpec]) -> str:
     """Filters as the text of an option."""
     return json.dumps([list(one) for one in filters], default=_plain)
 

@@ -31,7 +31,7 @@ from ontolake.parallel import (
     stage_shaped,
     staged,
 )
-from ontolake.spark.filters import Given, condition, decoded, encoded
+from ontolake.spark.filters import FilterSpec, condition, decoded, encoded
 from ontolake.spark.options import scalar_names
 from ontolake.spark.parquet import is_new, native_frame, one_machine
 from ontolake.spark.requests import accepted, check_since
@@ -47,7 +47,7 @@ _FRAGMENT = "table string, place string, key string, rows bigint, bytes bigint, 
 def table(
     spark: SparkSession, url: str, name: str, *, columns: Sequence[str] | None = None, branch: str | None = None,
     as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None,
-    filters: Iterable[Given] = (), types: Iterable[Any] = (), parts: int | None = None,
+    filters: Iterable[FilterSpec] = (), types: Iterable[Any] = (), parts: int | None = None,
 ) -> DataFrame:  # fmt: skip
     """A table of a store as a DataFrame, pinned to one commit: the newest, or `as_of`.
 
@@ -66,7 +66,7 @@ def table(
 
 def frame(
     spark: SparkSession, store: Parallel, name: str, view: View, columns: Sequence[str] | None = None, *,
-    filters: Iterable[Given] = (), branch: str | None = None, parts: int | None = None,
+    filters: Iterable[FilterSpec] = (), branch: str | None = None, parts: int | None = None,
 ) -> DataFrame:  # fmt: skip
     """`table` for a store that is open, at a view that was pinned before."""
     schema = store.schema(name, view.mode, view)

@@ -35,7 +35,7 @@ def register_named(names: str) -> None:
                           ) from None  # fmt: skip
 
 
-class Options:
+class ConnectorOptions:
     """The options of a read or write, checked."""
 
     def __init__(self, given: Mapping[str, str]) -> None:

@@ -12,13 +12,13 @@ from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid
 from ontolake.parallel import Fragment, new_job, stage_shaped
-from ontolake.spark.options import READ, WRITE, Options
+from ontolake.spark.options import READ, WRITE, ConnectorOptions
 from ontolake.spark.requests import accepted, check_since, plainly
 from ontolake.spark.streams import StreamReader, StreamWriter, read_part, splits
 from ontolake.spark.types import spark_schema
 
 
-class Part(ds.InputPartition):
+class SplitPartition(ds.InputPartition):
     """A split on its way to a worker."""
 
 
@@ -29,8 +29,8 @@ class OntolakeSource(ds.DataSource):
     def name(cls) -> str:
         return "ontolake"
 
-    def _options(self) -> Options:
-        return Options(self.options)
+    def _options(self) -> ConnectorOptions:
+        return ConnectorOptions(self.options)
 
     @plainly
     def schema(self) -> StructType:
@@ -40,15 +40,15 @@ class OntolakeSource(ds.DataSource):
             return spark_schema(store.schema(options.table, options.mode, view))
 
     @plainly
-    def reader(self, schema: StructType) -> Reader:
-        return Reader(self._options(), schema)
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(self._options(), schema)
 
     @plainly
-    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise Invalid("a store keeps its history and cannot be overwritten",
                           hint='write with .mode("append"): rows replace those of the same key')
-        return Writer(self._options(), schema)
+        return BatchWriter(self._options(), schema)
 
     @plainly
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -59,10 +59,10 @@ class OntolakeSource(ds.DataSource):
         return StreamWriter(self._options(), schema)
 
 
-class Reader(ds.DataSourceReader):
+class BatchReader(ds.DataSourceReader):
     """Reads a table at the commit that is pinned when the query is planned."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ConnectorOptions, schema: StructType) -> None:
         options.only(READ, "a read")
         check_since(options.mode, options.since)
         self._options = options
@@ -73,13 +73,13 @@ class Reader(ds.DataSourceReader):
         options = self._options
         with options.open() as store:
             view = store.view(as_of=options.as_of, mode=options.mode, since=options.since)
-            return [Part(split) for split in splits(options, store, view, self._schema)]
+            return [SplitPartition(split) for split in splits(options, store, view, self._schema)]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._schema)
 
 
-class Staged(ds.WriterCommitMessage):
+class StagedFragments(ds.WriterCommitMessage):
     """What a task has staged."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
@@ -87,13 +87,13 @@ class Staged(ds.WriterCommitMessage):
 
 
 def fragments_of(messages: Iterable[ds.WriterCommitMessage | None]) -> list[Fragment]:
-    return [fragment for message in messages if isinstance(message, Staged) for fragment in message.fragments]
+    return [fragment for message in messages if isinstance(message, StagedFragments) for fragment in message.fragments]
 
 
-class Writer(ds.DataSourceArrowWriter):
+class BatchWriter(ds.DataSourceArrowWriter):
     """Stages what tasks write, and publishes it as one commit at the end."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ConnectorOptions, schema: StructType) -> None:
         options.only(WRITE, "a write")
         with options.open(write=bool(options.types())) as store:
             accepted(schema.names, store, options.table)
@@ -101,10 +101,10 @@ class Writer(ds.DataSourceArrowWriter):
         self._options = options
         self._job = new_job()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedFragments:
         task = TaskContext.get()
-        return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=self._job, shape=self._shape,
-                                   part=task.partitionId() if task else 0))
+        return StagedFragments(stage_shaped(self._options.url, self._options.table, iterator, job=self._job,
+                                            shape=self._shape, part=task.partitionId() if task else 0))
 
     @plainly
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:

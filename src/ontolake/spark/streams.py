@@ -26,7 +26,7 @@ from ontolake.faults import reach
 from ontolake.history import Commit
 from ontolake.parallel import Fragment, Parallel, Published, Split, View, beside, new_job, stage_shaped
 from ontolake.spark.filters import decoded
-from ontolake.spark.options import FOLLOW, SINK, Options
+from ontolake.spark.options import FOLLOW, SINK, ConnectorOptions
 from ontolake.spark.requests import accepted, plainly
 from ontolake.spark.stream_errors import StreamError
 from ontolake.spark.types import arrow_schema, fitted, in_pieces
@@ -34,7 +34,7 @@ from ontolake.spark.types import arrow_schema, fitted, in_pieces
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.spark.source import Part, Staged
+    from ontolake.spark.source import SplitPartition, StagedFragments
 
 _TRIES = 20
 
@@ -42,7 +42,7 @@ _TRIES = 20
 class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a table: an offset is a commit, a batch the changes of `(start, end]`, without deletions unless asked."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ConnectorOptions, schema: StructType) -> None:
         options.only(FOLLOW, "a stream that reads")
         for name in ("max_commits", "max_rows"):
             if getattr(options, name) == 0:
@@ -93,7 +93,7 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[ds.InputPartition]:
-        from ontolake.spark.source import Part
+        from ontolake.spark.source import SplitPartition
 
         options = self._options
         if end["commit"] <= start["commit"]:
@@ -102,9 +102,9 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
             view = store.view(as_of=end["commit"], mode="changes", since=start["commit"])
             change, names = store.schema(options.table, "changes").names[0], self._schema.names
             if options.mode == "changes" or change in names:
-                return [Part(split) for split in splits(options, store, view, self._schema)]
+                return [SplitPartition(split) for split in splits(options, store, view, self._schema)]
             told = StructType([*self._schema.fields, StructField(change, StringType())])
-            return [Part(Standing(split, change)) for split in splits(options, store, view, told)]
+            return [SplitPartition(Standing(split, change)) for split in splits(options, store, view, told)]
 
     def read(self, partition: ds.InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(partition, self._schema)
@@ -154,7 +154,7 @@ def within(store: Parallel, table: str, since: int, until: int, rows: int) -> in
     return until
 
 
-def splits(options: Options, store: Parallel, view: View, schema: StructType) -> Sequence[Split]:
+def splits(options: ConnectorOptions, store: Parallel, view: View, schema: StructType) -> Sequence[Split]:
     """The splits of what a schema has of a table, without what the filters of the options let the store skip."""
     import pyarrow as pa
 
@@ -163,7 +163,7 @@ def splits(options: Options, store: Parallel, view: View, schema: StructType) ->
     return store.splits(options.table, view, schema.names, decoded(options.filters, known), parts=options.parts)
 
 
-def read_part(partition: ds.InputPartition | Part | None, schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_part(partition: ds.InputPartition | SplitPartition | None, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The batches of a split, as Spark wants them."""
     if partition is None or partition.value is None:  # Spark reads once even where there is nothing
         return
@@ -174,7 +174,7 @@ def read_part(partition: ds.InputPartition | Part | None, schema: StructType) ->
 class StreamWriter(ds.DataSourceStreamArrowWriter):
     """One commit for each micro-batch. A batch that was published before is not published again."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: ConnectorOptions, schema: StructType) -> None:
         if not options.stream:
             raise Invalid('a stream that writes to format("ontolake") needs the option stream',
                           hint="give it a name of its own, which stays the same when it is started again")
@@ -183,11 +183,11 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
             accepted(schema.names, store, options.table)
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        from ontolake.spark.source import Staged
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedFragments:
+        from ontolake.spark.source import StagedFragments
 
         job = f"{new_job()}-stream"  # one each: a stream that goes on for ever would never count as given up
-        return Staged(stage_shaped(self._options.url, self._options.table, iterator, job=job, shape=None))
+        return StagedFragments(stage_shaped(self._options.url, self._options.table, iterator, job=job, shape=None))
 
     @plainly
     def commit(self, messages: list[ds.WriterCommitMessage | None], batchId: int) -> None:
@@ -207,7 +207,9 @@ class StreamWriter(ds.DataSourceStreamArrowWriter):
         """Nothing is deleted: the publish may have happened. What is left is cleaned up later."""
 
 
-def publish_batch(options: Options, stream: str, batch: int, fragments: Sequence[Fragment]) -> Published | None:
+def publish_batch(
+    options: ConnectorOptions, stream: str, batch: int, fragments: Sequence[Fragment]
+) -> Published | None:  # fmt: skip
     """Publish a batch of a stream as one commit, unless one says that it is in it already; then None.
 
     Looking and publishing are one step: if anybody commits in between, it looks again. Raises `StreamError` if a later

@@ -12,7 +12,7 @@ from ontolake.model.imports import ModelsError, imported
 from ontolake.ontology.events import Event, Handler, Schedule
 
 
-class Loaded(NamedTuple):
+class HandlerModule(NamedTuple):
     """What a module offers to a runner. `types` are the entity and relation types that it mentions by name."""
 
     handlers: list[Handler[Any]]
@@ -20,7 +20,7 @@ class Loaded(NamedTuple):
     types: list[Any]
 
 
-def load_handlers(text: str) -> Loaded:
+def load_handlers(text: str) -> HandlerModule:
     """The handlers and schedules of `module`, `path/file.py` or `module:name,other`, where names may be lists.
 
     Raises `ModelsError` if it cannot be imported, lacks a name, or has no handlers in it.
@@ -42,7 +42,7 @@ def load_handlers(text: str) -> Loaded:
     types = [value for value in vars(module).values() if inspect.isclass(value)
              and issubclass(value, Entity | Relation) and "__ontolake_options__" in vars(value)
              and value.__module__ != "ontolake.model.entity"]
-    return Loaded(handlers, schedules, types)
+    return HandlerModule(handlers, schedules, types)
 
 
 def event_class(where: str, name: str) -> type[Event]:

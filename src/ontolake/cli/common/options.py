@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -27,6 +28,13 @@ Models = Annotated[str | None, typer.Option(
 AsOf = Annotated[int | None, typer.Option("--as-of", metavar="COMMIT", min=0, help="As it was after this commit.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch, over the page seam.")]
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The type.")]
+
+
+class Engine(StrEnum):
+    """The layouts of typed stores that `--engine-version` takes."""
+
+    V1 = "v1"
+    V2 = "v2"
 
 
 def place(db: str | None, storage_uri: str | None, url: str | None = None) -> str:

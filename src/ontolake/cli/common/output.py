@@ -24,15 +24,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for
 _STYLES = {"ok": "green", "FAILED": "bold red"}
 
 
-class Column(NamedTuple):
-    """A column of a table. A `width` is kept where rows are printed as they come."""
+class Heading(NamedTuple):
+    """The heading of a column of a table. A `width` is kept where rows are printed as they come."""
 
     title: str
     width: int = 0
     right: bool = False
 
 
-class Report(NamedTuple):
+class ErrorReport(NamedTuple):
     """An error as it is shown."""
 
     type: str
@@ -41,7 +41,7 @@ class Report(NamedTuple):
     exit_code: int
 
 
-def say_error(report: Report, *, as_json: bool) -> int:
+def say_error(report: ErrorReport, *, as_json: bool) -> int:
     """Print an error to standard error and return the exit code that goes with it."""
     if as_json:
         print(json.dumps({"error": report._asdict()}, indent=2), file=sys.stderr)
@@ -122,7 +122,7 @@ class Out:
             else:
                 print(f"{name + ':':<{width}} {shown}")
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
+    def table(self, columns: Sequence[Heading], rows: Sequence[Sequence[Any]]) -> None:
         """A table on a terminal; on a pipe a line of titles and a line a row, with tabs in between."""
         if not self.terminal:
             self.stream(columns, rows)
@@ -138,7 +138,7 @@ class Out:
             table.add_row(*(Text(_shown(cell), _STYLES.get(cell, "")) for cell in row))
         self._console.print(table)
 
-    def stream(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, live: bool = False) -> None:
+    def stream(self, columns: Sequence[Heading], rows: Iterable[Sequence[Any]], *, live: bool = False) -> None:
         """Rows as they come: in columns of their width on a terminal, else with tabs in between.
 
         What is `live` comes slowly, so each row is handed on at once.
@@ -206,7 +206,7 @@ def _shown(cell: Any) -> str:
     return "-" if cell is None else str(cell)
 
 
-def _aligned(columns: Sequence[Column], cells: Sequence[str]) -> str:
+def _aligned(columns: Sequence[Heading], cells: Sequence[str]) -> str:
     pieces = (f"{cell:>{column.width}}" if column.right else f"{cell:<{column.width}}"
               for column, cell in zip(columns, cells, strict=True))
     return "  ".join(pieces).rstrip()

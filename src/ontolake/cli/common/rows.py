@@ -12,8 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from ontolake.cli.common.output import Column as Shown
-from ontolake.cli.common.output import Out
+from ontolake.cli.common.output import Heading, Out
 from ontolake.cli.query import Format
 from ontolake.errors import StorageError
 from ontolake.model.types import TypeInfo, type_info
@@ -68,10 +67,10 @@ def write_rows(question: Question, format: Format, output: str | None, diagnosti
             writer.writerow([*(column.stored for column in info.all_columns), "commit_id"])
             writer.writerows([*_values(info, row), row[-1]] for row in rows)
         else:
-            titles = [Shown(column.stored, right=column.type.numeric) for column in info.all_columns]
+            titles = [Heading(column.stored, right=column.type.numeric) for column in info.all_columns]
             cells = ([*_cells(info, row), row[-1]] for row in rows)
             out = Out(False)
-            columns = [*titles, Shown("commit", right=True)]
+            columns = [*titles, Heading("commit", right=True)]
             if out.terminal and output is None:
                 out.table(columns, list(cells))
             else:
@@ -116,8 +115,8 @@ def write_paths(out: Out, question: Question, diagnostics: dict[str, Any]) -> No
         out.records(head, "paths", ({"entities": [_told(*part) for part in path[::2]],
                                      "relations": [_told(*part) for part in path[1::2]]} for path in parts))
         return
-    columns = [Shown(info.name, 16) for info in types]
-    out.stream([*columns, Shown("fields")], (
+    columns = [Heading(info.name, 16) for info in types]
+    out.stream([*columns, Heading("fields")], (
         [*(_key(info, row) for info, row in path), json.dumps(record(*path[-1]), ensure_ascii=False)]
         for path in parts))  # fmt: skip
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ontolake.cli.common.output import Column, Out, Report, say_error
+from ontolake.cli.common.output import ErrorReport, Heading, Out, say_error
 from ontolake.cli.sql import each_result, show
 from ontolake.errors import ExitCode, Invalid, OntolakeError
 from ontolake.urls import detect
@@ -102,7 +102,7 @@ class Shell:
             if position is not None:
                 hint = f"at character {position}" + (f"; {hint}" if hint else "")
             sys.stdout.flush()  # so that an error stands where it happened
-            say_error(Report(type(error).__name__, error.message, hint, error.exit_code), as_json=False)
+            say_error(ErrorReport(type(error).__name__, error.message, hint, error.exit_code), as_json=False)
             self._failed = self._failed or error.exit_code
         except KeyboardInterrupt:
             print()
@@ -134,7 +134,7 @@ class Shell:
         tables = self._database.catalog().by_full_name
         if not name:
             rows = [(full, len(table.columns), len(table.indexes)) for full, table in sorted(tables.items())]
-            self._out.table([Column("table"), Column("columns", right=True), Column("indexes", right=True)], rows)
+            self._out.table([Heading("table"), Heading("columns", right=True), Heading("indexes", right=True)], rows)
             return
         found = self._database.find_table(name, self._database.catalog())
         self._show_table(found)
@@ -146,7 +146,7 @@ class Shell:
             notes += [f"default {column.default_expr}"] if column.default_expr is not None else []
             rows.append((column.name, str(column.type), ", ".join(notes) or None))
         self._out.heading(table.full_name)
-        self._out.table([Column("column"), Column("type"), Column("")], rows)
+        self._out.table([Heading("column"), Heading("type"), Heading("")], rows)
         for index in table.indexes:
             parts = ", ".join(table.by_id[id].name + (" DESC" if desc else "")
                               for id, desc in zip(index.column_ids, index.desc, strict=True))  # fmt: skip

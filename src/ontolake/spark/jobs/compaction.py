@@ -92,7 +92,7 @@ class MergePart(KeyPart):
     """Whether what is merged lies above older files, of which it may replace rows."""
 
 
-class Merged(NamedTuple):
+class MergedFiles(NamedTuple):
     """The files that a range of keys became."""
 
     runs: tuple[DataFile, ...]
@@ -128,7 +128,7 @@ def _wanted(rows: int, each: int, workers: Workers) -> int:
     return max(1, min(workers.parts, rows // -(-each // 8)), rows // each)
 
 
-def merge_part(part: MergePart) -> Merged:
+def merge_part(part: MergePart) -> MergedFiles:
     """Merge a range of keys and write what comes of it, on a worker."""
     info = part.stored
     with on_objects(part.url) as repository:
@@ -139,7 +139,7 @@ def merge_part(part: MergePart) -> Merged:
             kept, replaced = parted(info, concat(tables))
             runs = (_written(repository, part, "run", [kept], len(kept) if part.replacing else 0),)
             older += [replaced] if len(replaced) else []
-        return Merged(runs, (_written(repository, part, "past", older, 0),) if older else ())
+        return MergedFiles(runs, (_written(repository, part, "past", older, 0),) if older else ())
 
 
 def _written(repository: S3Repository, part: MergePart, what: str, tables: list[pa.Table], updates: int) -> DataFile:
@@ -158,8 +158,8 @@ def _publish(repository: S3Repository, work: Sequence[TypeWork], workers: Worker
     for one in work:
         mine = merged[at : at + len(one.parts)]
         at += len(one.parts)
-        made[one.key] = Merged(tuple(file for part in mine for file in part.runs),
-                               tuple(file for part in mine for file in part.past))
+        made[one.key] = MergedFiles(tuple(file for part in mine for file in part.runs),
+                                    tuple(file for part in mine for file in part.past))
     check_written(repository, [file.path for one in made.values() for file in (*one.runs, *one.past)])
     done: list[Compaction] = []
     beaten: list[str] = []
@@ -188,7 +188,7 @@ def _publish(repository: S3Repository, work: Sequence[TypeWork], workers: Worker
     return done
 
 
-def _swapped(now: TypeState | None, work: TypeWork, made: Merged) -> TypeState | None:
+def _swapped(now: TypeState | None, work: TypeWork, made: MergedFiles) -> TypeState | None:
     """The files of a type with merged ones in the place of those that they were made of; None if these are gone."""
     if now is None or now.schema_version_id != work.state.schema_version_id:
         return None

@@ -85,8 +85,8 @@ class StagedHistory(History):
         staged = self._workers.run(stage_commits, [(one, self._urls[1], self._job) for one in ranges])
         return StagedRows(version, counts, [one for one in staged if one is not None])
 
-    def _ranges(self, version: SchemaVersion, counts: Mapping[int, int]) -> list[CommitRange]:
-        whole = CommitRange(self._urls[0], version, 0, 0, self._files.get(_key(version)) if self._files else None)
+    def _ranges(self, version: SchemaVersion, counts: Mapping[int, int]) -> list[TypeCommits]:
+        whole = TypeCommits(self._urls[0], version, 0, 0, self._files.get(_key(version)) if self._files else None)
         most = min(ROWS, max(1, -(-sum(counts.values()) // self._workers.parts)))
         return [whole.between(since, until) for since, until in _cut(counts, most)]
 
@@ -97,7 +97,7 @@ class StagedHistory(History):
             for one in versions:
                 twin = twin_of(one.version, self._target)
                 counts = {commit: cast(StagedRows, one.by_commit).counts[commit] for commit in one.by_commit}
-                mirror = CommitRange(self._urls[1], twin, 0, 0, files.get(_key(twin)) if files else None)
+                mirror = TypeCommits(self._urls[1], twin, 0, 0, files.get(_key(twin)) if files else None)
                 items += [(left, mirror.between(left.since, left.until))
                           for left in self._ranges(one.version, counts)]
         return sum(self._workers.run(compare_commits, items))
@@ -155,7 +155,7 @@ def _counts(
 class StagedRows(Mapping[int, list[Row]]):
     """The rows of a version by commit, out of staged files, of which one is held in memory."""
 
-    def __init__(self, version: SchemaVersion, counts: Mapping[int, int], staged: Sequence[Staged]) -> None:
+    def __init__(self, version: SchemaVersion, counts: Mapping[int, int], staged: Sequence[StagedCommits]) -> None:
         self.counts = counts
         self._stored = StoredType(version.schema)
         self._at: dict[int, tuple[Fragment, int, int]] = {
@@ -182,7 +182,7 @@ class StagedRows(Mapping[int, list[Row]]):
 
 
 @dataclass(frozen=True)
-class CommitRange:
+class TypeCommits:
     """What commits in `(since, until]` wrote under a version of a type."""
 
     url: str
@@ -191,7 +191,7 @@ class CommitRange:
     until: int
     files: tuple[FileOf, ...] | None
 
-    def between(self, since: int, until: int) -> CommitRange:
+    def between(self, since: int, until: int) -> TypeCommits:
         """The same of other commits, with only the files that they wrote."""
         files = None if self.files is None else tuple(file for file in self.files if since < file.commit <= until)
         return replace(self, since=since, until=until, files=files)
@@ -216,14 +216,14 @@ class CommitRange:
         return table.sort_by(COMMIT) if len(table) else None
 
 
-class Staged(NamedTuple):
+class StagedCommits(NamedTuple):
     """What became of a range of commits: a file, and of each commit where its rows begin in it and how many."""
 
     fragment: Fragment
     commits: tuple[tuple[int, int, int], ...]
 
 
-def stage_commits(item: tuple[CommitRange, str, str]) -> Staged | None:
+def stage_commits(item: tuple[TypeCommits, str, str]) -> StagedCommits | None:
     """Read a range of commits and stage its rows beside the copy."""
     import numpy as np
 
@@ -234,10 +234,10 @@ def stage_commits(item: tuple[CommitRange, str, str]) -> Staged | None:
     commits, starts, counts = np.unique(table.column(COMMIT).to_numpy(), return_index=True, return_counts=True)
     fragment = stage(target, f"{part.version.type_kind}/{part.version.type_name}", table.to_batches(), job=job)
     assert fragment is not None
-    return Staged(fragment, tuple(zip(commits.tolist(), starts.tolist(), counts.tolist(), strict=True)))
+    return StagedCommits(fragment, tuple(zip(commits.tolist(), starts.tolist(), counts.tolist(), strict=True)))
 
 
-def compare_commits(item: tuple[CommitRange, CommitRange]) -> int:
+def compare_commits(item: tuple[TypeCommits, TypeCommits]) -> int:
     """How many rows a range of commits has, on both sides the same. Raises `StorageBackendError` if they differ."""
     stored = StoredType(item[0].version.schema)
     left, right = (part.table() for part in item)

@@ -31,7 +31,7 @@ _FRAGMENTS = 16
 """Fragments that one part reads, at most."""
 
 
-class At(NamedTuple):
+class DatasetVersion(NamedTuple):
     """A dataset of a graph at a version of one of its lines."""
 
     url: str
@@ -71,7 +71,7 @@ def compact_graph(
 
         def compacting(dataset: LanceDataset) -> None:
             kind = next(view.kind for view in before.values() if view.kind.location in str(dataset.uri))
-            rewrite(dataset, At(url, kind.location, line, dataset.version), workers)
+            rewrite(dataset, DatasetVersion(url, kind.location, line, dataset.version), workers)
 
         done = optimize(graph, branch, _ACTOR, compacting=compacting, tables=before)
         return [Compaction(one.table, one.fragments_before, one.fragments_after, before[one.table].pin.rows, 0)
@@ -86,7 +86,7 @@ def _named(tables: Sequence[str], types: Collection[str] | None) -> list[str]:
     return [table for table in tables if types is None or {table, table.partition("/")[2]} & set(types)]
 
 
-def rewrite(dataset: LanceDataset, at: At, workers: Workers) -> None:
+def rewrite(dataset: LanceDataset, at: DatasetVersion, workers: Workers) -> None:
     """Have workers rewrite what Lance plans to, and commit it to the dataset, which nobody sees yet."""
     from lance.optimize import Compaction as Plan
 
@@ -105,7 +105,7 @@ def _plan(dataset: LanceDataset) -> list[Any]:
     return list(plan.tasks)
 
 
-def rewrite_part(item: tuple[At, Any]) -> Any:
+def rewrite_part(item: tuple[DatasetVersion, Any]) -> Any:
     """Write some fragments as one."""
     at, task = item
     return task.execute(at.open())
@@ -117,7 +117,7 @@ def rewrite_part(item: tuple[At, Any]) -> Any:
 class Fragments(NamedTuple):
     """Some fragments of a table of a branch."""
 
-    at: At
+    at: DatasetVersion
     table: str
     numbers: tuple[int, ...]
 
@@ -146,7 +146,7 @@ def verify_graph(url: str, workers: Workers) -> Verified:
                     damage.append(Damage(where, str(error).splitlines()[0][:200]))
                     continue
                 damage += index_damage(view.dataset, name, branch.name)
-                at = At(url, view.kind.location, view.pin.branch, view.pin.version)
+                at = DatasetVersion(url, view.kind.location, view.pin.branch, view.pin.version)
                 size = max(1, min(_FRAGMENTS, -(-len(numbers) // workers.parts)))
                 mine = [Fragments(at, where, tuple(numbers[n : n + size])) for n in range(0, len(numbers), size)]
                 items += mine
@@ -196,7 +196,7 @@ def _build(graph: Graph, branch: str, kind: GraphType, columns: list[str], worke
     state = graph._manifest_state(branch)
 
     def act(dataset: LanceDataset) -> None:
-        at = At(graph.url, kind.location, state.line, dataset.version)
+        at = DatasetVersion(graph.url, kind.location, state.line, dataset.version)
         workers.run(index_part, [(at, column) for column in columns])
         dataset.checkout_latest()  # type: ignore[no-untyped-call]
 
@@ -212,7 +212,7 @@ def _indexes(dataset: LanceDataset) -> Iterator[tuple[str, str]]:
             yield column, "ok" if index.num_rows_indexed >= rows else "behind"
 
 
-def index_part(item: tuple[At, str]) -> None:
+def index_part(item: tuple[DatasetVersion, str]) -> None:
     """Build one index."""
     at, column = item
     at.open().create_scalar_index(column, "BTREE", replace=True)

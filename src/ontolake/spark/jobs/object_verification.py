@@ -51,7 +51,7 @@ class FileToCheck(NamedTuple):
     said: DataFile | None
 
 
-class Files(NamedTuple):
+class FileGroup(NamedTuple):
     """Some files of a store, of commits up to `head`."""
 
     url: str
@@ -82,7 +82,7 @@ def verify_objects(url: str, workers: Workers) -> Verified:
         except OntolakeError as error:
             return Verified((*damage, Damage(layout.HEAD, str(error))), 1, 0)
         size = max(1, min(_FILES, -(-len(listed) // workers.parts)))
-        groups = [Files(url, tuple(listed[at : at + size]), moment.commit_id) for at in range(0, len(listed), size)]
+        groups = [FileGroup(url, tuple(listed[at : at + size]), moment.commit_id) for at in range(0, len(listed), size)]
         looked = workers.run(look_at_files, groups)
         damage += [one for part in looked for one in part.damage]
         rows = sum(part.rows for part in looked)
@@ -129,7 +129,7 @@ def _own(state: TypeState, version: int) -> TypeState:
 # files, on workers
 
 
-def look_at_files(part: Files) -> FilesLooked:
+def look_at_files(part: FileGroup) -> FilesLooked:
     """Bytes, counts, commits, order and values of files."""
     damage: list[Damage] = []
     found: list[DataFile] = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ontolake.spark.pipeline.report import Report
     from ontolake.spark.pipeline.run import Progress
 
-Dangling = Literal["fail", "quarantine", "allow"]
+DanglingPolicy = Literal["fail", "quarantine", "allow"]
 """What becomes of a relation that names an end which was never there: the run fails, the row is rejected, or it is
 published."""
 
@@ -47,7 +47,7 @@ class Target:
     checks: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
     vanished: bool = False
-    dangling: Dangling | None = None
+    dangling: DanglingPolicy | None = None
 
     @property
     def table(self) -> str:
@@ -70,7 +70,7 @@ class Pipeline:
 
     def __init__(
         self, name: str, *, types: Iterable[Any], parameters: Mapping[str, str] | None = None,
-        max_rejected: float | int = REJECTED, folder: str | Path | None = None, dangling: Dangling = "fail",
+        max_rejected: float | int = REJECTED, folder: str | Path | None = None, dangling: DanglingPolicy = "fail",
     ) -> None:  # fmt: skip
         """`parameters` are defaults for `{names}` in paths. `max_rejected` is how many rows may be bad: a share up
         to 1.0, or a number. Paths are relative to `folder`, that of the module unless given. `dangling` is what becomes
@@ -122,7 +122,7 @@ class Pipeline:
     def load(
         self, cls: Any, source: Source, *, columns: Mapping[str, str] | None = None,
         checks: Mapping[str, str] | None = None, where: str | None = None, vanished: bool = False,
-        dangling: Dangling | None = None,
+        dangling: DanglingPolicy | None = None,
     ) -> None:  # fmt: skip
         """Make objects of a type from the rows of a source.
 
@@ -215,10 +215,10 @@ class Pipeline:
         `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
         is kept beside the store says why.
         """
-        from ontolake.spark.pipeline.run import Run
+        from ontolake.spark.pipeline.run import PipelineRun
 
-        return Run(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
-                   parameters=parameters, progress=progress).go(spark)
+        return PipelineRun(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
+                           parameters=parameters, progress=progress).go(spark)
 
 
 def optional(pipeline: Pipeline, source: Source) -> list[tuple[str, str]]:
@@ -251,9 +251,9 @@ def _fields(path: str) -> list[tuple[str, str | None, str | None, str | None]]:
         return []
 
 
-def _policy(dangling: Any) -> Dangling:
-    if dangling not in get_args(Dangling):
-        raise PipelineError(f"dangling is {', '.join(map(repr, get_args(Dangling)))}, not {dangling!r}")
+def _policy(dangling: Any) -> DanglingPolicy:
+    if dangling not in get_args(DanglingPolicy):
+        raise PipelineError(f"dangling is {', '.join(map(repr, get_args(DanglingPolicy)))}, not {dangling!r}")
     return dangling  # type: ignore[no-any-return]
 
 

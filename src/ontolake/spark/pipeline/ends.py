@@ -17,15 +17,15 @@ from ontolake.parallel import Fragment
 from ontolake.spark.pipeline.checks import PROBLEM
 from ontolake.spark.pipeline.declaration import Pipeline, Target
 from ontolake.spark.pipeline.places import RAW
-from ontolake.spark.pipeline.questions import Question, answers, listed
+from ontolake.spark.pipeline.questions import TextQuery, answers, listed
 from ontolake.spark.pipeline.reasons import about, joined
-from ontolake.spark.pipeline.tables import Tables
+from ontolake.spark.pipeline.tables import RunTables
 from ontolake.spark.types import named
 
 _END, _REJECTED, _WHY = "$end", "$rejected", "$why:"
 
 
-class End(NamedTuple):
+class MissingEnds(NamedTuple):
     """One side of a relation: the column with its key, and the keys that no row of its type has."""
 
     target: Target
@@ -39,29 +39,29 @@ class End(NamedTuple):
         return f"the {self.side} ends of {self.target.info.name} exist"
 
 
-class Dangling(NamedTuple):
+class DanglingEnds(NamedTuple):
     """What is to be done about missing ends."""
 
     expectations: Sequence[dict[str, Any]]
     """For each side of each relation whether its ends exist, for the report."""
     failed: Sequence[str]
     """What fails the run."""
-    rejected: Mapping[str, Sequence[End]]
+    rejected: Mapping[str, Sequence[MissingEnds]]
     """By the table of a relation: the ends whose relations are rejected, with `$end` and `$rejected`."""
 
 
 def find(
-    pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[Fragment]],
+    pipeline: Pipeline, tables: RunTables, fragments: Mapping[str, Sequence[Fragment]],
     checked: Mapping[str, DataFrame],
-) -> Dangling:  # fmt: skip
+) -> DanglingEnds:  # fmt: skip
     """Look for the ends of all relations that are new or changed, by one job if none is missing.
 
     `checked` has the checked rows of the tables of which some were rejected.
     """
     ends = [end for target in pipeline.targets if target.info.kind == "relation"
             and fragments.get(tables.name(target.info)) for end in _ends(target, tables, fragments)]
-    asked = [Question(end.name, end.missing.select(F.format_string("'%s'", _END).alias("found"))) for end in ends]
-    told, failed, rejected = [], [], dict[str, list[End]]()
+    asked = [TextQuery(end.name, end.missing.select(F.format_string("'%s'", _END).alias("found"))) for end in ends]
+    told, failed, rejected = [], [], dict[str, list[MissingEnds]]()
     for end, found in zip(ends, answers(asked), strict=True):
         policy, unknown = end.target.dangling or pipeline.dangling, list(found)
         if found:
@@ -69,7 +69,7 @@ def find(
             kept = _explained(end, checked.get(tables.name(end.of))).localCheckpoint()
             if policy != "quarantine":
                 only = kept.where(~F.col(_REJECTED)).select(F.format_string("'%s'", _END).alias("found"))
-                unknown = answers([Question(end.name, only)])[0]
+                unknown = answers([TextQuery(end.name, only)])[0]
                 kept = kept.where(F.col(_REJECTED))
             if policy == "quarantine" or checked.get(tables.name(end.of)) is not None:
                 rejected.setdefault(tables.name(end.target.info), []).append(end._replace(missing=kept))
@@ -78,20 +78,20 @@ def find(
         told.append({"name": end.name, "ok": ok, "found": missing})
         if not ok:
             failed.append(f"{end.name}: {missing}")
-    return Dangling(told, failed, rejected)
+    return DanglingEnds(told, failed, rejected)
 
 
-def _ends(target: Target, tables: Tables, fragments: Mapping[str, Sequence[Fragment]]) -> Iterator[End]:
+def _ends(target: Target, tables: RunTables, fragments: Mapping[str, Sequence[Fragment]]) -> Iterator[MissingEnds]:
     new = tables.staged(target.info, fragments[tables.name(target.info)])
     for side, cls, column in zip(("left", "right"), (target.info.left, target.info.right), target.info.keys,
                                  strict=False):
         of = type_info(cls)
         known = tables.after(of, fragments.get(tables.name(of), ())).select(named(of.keys[0].stored).alias(_END))
         missing = new.select(named(column.stored).alias(_END)).join(known, _END, "left_anti").distinct()
-        yield End(target, side, of, column.stored, missing)
+        yield MissingEnds(target, side, of, column.stored, missing)
 
 
-def _explained(end: End, checked: DataFrame | None) -> DataFrame:
+def _explained(end: MissingEnds, checked: DataFrame | None) -> DataFrame:
     """The missing keys, and whether a row with each was rejected."""
     if checked is None:
         return end.missing.withColumn(_REJECTED, F.lit(False))
@@ -100,7 +100,7 @@ def _explained(end: End, checked: DataFrame | None) -> DataFrame:
     return end.missing.join(bad, _END, "left").select(_END, F.coalesce(_REJECTED, F.lit(False)).alias(_REJECTED))
 
 
-def without(checked: DataFrame, info: TypeInfo, ends: Sequence[End]) -> DataFrame:
+def without(checked: DataFrame, info: TypeInfo, ends: Sequence[MissingEnds]) -> DataFrame:
     """Checked rows of a relation, of which those with these ends have a problem, too."""
     values = F.to_json(F.struct(*[named(column.stored) for column in info.all_columns]))
     for end in ends:

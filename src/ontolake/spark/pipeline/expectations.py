@@ -13,15 +13,15 @@ from ontolake.ontology.versioned import table_of
 from ontolake.parallel import Fragment
 from ontolake.spark.errors import ExpectationError, PipelineError
 from ontolake.spark.pipeline.declaration import Expectation, Pipeline
-from ontolake.spark.pipeline.questions import Question, answers, listed
+from ontolake.spark.pipeline.questions import TextQuery, answers, listed
 from ontolake.spark.pipeline.report import Report
 from ontolake.spark.pipeline.sources import spark_says
-from ontolake.spark.pipeline.tables import Tables
+from ontolake.spark.pipeline.tables import RunTables
 from ontolake.spark.types import named, quoted
 
 
 def expect(
-    pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[Fragment]], report: Report,
+    pipeline: Pipeline, tables: RunTables, fragments: Mapping[str, Sequence[Fragment]], report: Report,
     failed: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """See whether all that is expected of the state after a run holds. Raises `ExpectationError` with all that fails,
@@ -32,7 +32,7 @@ def expect(
 
 
 def _asked(
-    pipeline: Pipeline, tables: Tables, fragments: Mapping[str, Sequence[Fragment]], report: Report
+    pipeline: Pipeline, tables: RunTables, fragments: Mapping[str, Sequence[Fragment]], report: Report
 ) -> list[str]:  # fmt: skip
     views: dict[str, DataFrame] = {}
     try:
@@ -52,9 +52,9 @@ def _asked(
     return failed
 
 
-def _question(one: Expectation, spark: SparkSession, views: Mapping[str, DataFrame]) -> Question:
+def _question(one: Expectation, spark: SparkSession, views: Mapping[str, DataFrame]) -> TextQuery:
     if one.table is not None:
-        return Question(one.name, views[one.table].agg(F.count("*").cast("string").alias("found")), one)
+        return TextQuery(one.name, views[one.table].agg(F.count("*").cast("string").alias("found")), one)
     try:
         found = spark.sql(str(one.sql))
     except AnalysisException as error:
@@ -64,10 +64,10 @@ def _question(one: Expectation, spark: SparkSession, views: Mapping[str, DataFra
     values = [F.coalesce(named(name).cast("string"), F.lit("null")) for name in names]
     shown = F.concat_ws(", ", *[F.concat(F.lit(f"{name} "), value)
                                 for name, value in zip(found.columns, values, strict=True)])
-    return Question(one.name, found.toDF(*names).select(shown.alias("found")))
+    return TextQuery(one.name, found.toDF(*names).select(shown.alias("found")))
 
 
-def _judged(question: Question, found: Sequence[str]) -> tuple[bool, str]:
+def _judged(question: TextQuery, found: Sequence[str]) -> tuple[bool, str]:
     one = question.expectation
     if one is not None:
         count = int(found[0])

@@ -14,7 +14,7 @@ _SHOWN = 3
 """So many answers to a question are shown."""
 
 
-class Question(NamedTuple):
+class TextQuery(NamedTuple):
     """A query that finds what violates an expectation, as the text `found`; or, where a number is expected, that."""
 
     name: str
@@ -22,7 +22,7 @@ class Question(NamedTuple):
     expectation: Expectation | None = None
 
 
-def answers(questions: Sequence[Question]) -> list[list[str]]:
+def answers(questions: Sequence[TextQuery]) -> list[list[str]]:
     """What each question finds, one more than is shown at most, by one job for all."""
     asked: DataFrame | None = None
     for number, question in enumerate(questions):

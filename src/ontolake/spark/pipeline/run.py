@@ -30,7 +30,7 @@ from ontolake.spark.pipeline.heartbeat import alive
 from ontolake.spark.pipeline.report import Report, TableReport
 from ontolake.spark.pipeline.sources import SPARK_ERRORS, spark_says
 from ontolake.spark.pipeline.stage import Stage
-from ontolake.spark.pipeline.tables import Tables
+from ontolake.spark.pipeline.tables import RunTables
 from ontolake.spark.sessions import session
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 _U = TypeVar("_U")
 
 
-class Read(NamedTuple):
+class SourceRows(NamedTuple):
     """The rows of a source, its files, and how many bytes they have, if that is known."""
 
     rows: DataFrame
@@ -52,7 +52,7 @@ class Read(NamedTuple):
     size: int | None
 
 
-class Loaded(NamedTuple):
+class LoadedTable(NamedTuple):
     """The rows for a table: those that are new or changed, those that were rejected, and what is to be told of them."""
 
     fragments: Sequence[Fragment]
@@ -61,7 +61,7 @@ class Loaded(NamedTuple):
     checked: DataFrame
 
 
-class Run:
+class PipelineRun:
     """A run of a pipeline on a store."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Run:
         self.graph = graph or audit
         self.parameters = pipeline.resolved(parameters)
         self._progress = progress or (lambda step, done, total: None)
-        self._tables: list[Tables] = []
+        self._tables: list[RunTables] = []
         self.report = Report(new_job(), pipeline.name, url, branch, reports.now())
 
     def go(self, spark: SparkSession | None = None) -> Report:
@@ -150,15 +150,15 @@ class Run:
             self.report.base = view.commit
             again = bool(self.pipeline.expectations) or any(
                 target.info.kind == "relation" for target in self.pipeline.targets)
-            self._tables.append(tables := Tables(self.spark, store, view, self.branch, again=again,
-                                                  graph=self.graph))
+            self._tables.append(tables := RunTables(self.spark, store, view, self.branch, again=again,
+                                                    graph=self.graph))
             self._check_dangling(tables.is_graph)
             with self._step("look at the store"):
                 for target in self.pipeline.targets:  # one after the other: a store is not for several threads
                     tables.latest(target.info)
             read = self._read()
-            loaded: Sequence[Loaded] = self._each(lambda target: self._load(tables, target, read[target.source.name]),
-                                self.pipeline.targets)
+            loaded: Sequence[LoadedTable] = self._each(
+                lambda target: self._load(tables, target, read[target.source.name]), self.pipeline.targets)
             loaded, failed = self._ends(tables, loaded, read)
             self.report.tables = [one.told for one in loaded]
             self._quarantine(loaded)
@@ -190,10 +190,10 @@ class Run:
             return None  # a dry run does not start a store
 
     # 1: read
-    def _read(self) -> dict[str, Read]:
+    def _read(self) -> dict[str, SourceRows]:
         """What there is to read of each source that is loaded."""
         sources = list({target.source.name: target.source for target in self.pipeline.targets}.values())
-        found: dict[str, Read] = {}
+        found: dict[str, SourceRows] = {}
         for source in sources:
             with self._step(f"read {source.name}"):
                 rows = source.read(self.spark, self.pipeline.folder, self.parameters, optional(self.pipeline, source))
@@ -202,15 +202,15 @@ class Run:
                 spare = unused(self.pipeline, source, own_columns(rows))
                 self.report.sources[source.name] = {**told, **({"unused": spare} if spare else {})}
                 known = source.is_file and files and told["files"] == len(files)
-                found[source.name] = Read(rows, files, told["bytes"] if known else None)
+                found[source.name] = SourceRows(rows, files, told["bytes"] if known else None)
         return found
 
     # 2, 3, 4: validate, reconcile and stage, in one go over the rows
-    def _load(self, tables: Tables, target: Target, read: Read) -> Loaded:
+    def _load(self, tables: RunTables, target: Target, read: SourceRows) -> LoadedTable:
         with self._step(f"validate {target.info.name}"), self._explained(target):
             return self._stage(tables, target, checked(target, read.rows), read)
 
-    def _stage(self, tables: Tables, target: Target, rows: DataFrame, read: Read) -> Loaded:
+    def _stage(self, tables: RunTables, target: Target, rows: DataFrame, read: SourceRows) -> LoadedTable:
         source, info = target.source, target.info
         staged = Stage(self.url, self.report.run, tables)(target, rows, read.files, read.size)
         counts = staged.counts
@@ -222,11 +222,11 @@ class Run:
             told.reasons = quarantine.reasons(staged.rejected, told.rejected)
             kept = quarantine.rejected(staged.rejected, told.table, source,
                                        source.located(self.pipeline.folder, self.parameters), read.files, self.spark)
-        return Loaded(staged.fragments, kept, told, staged.checked)
+        return LoadedTable(staged.fragments, kept, told, staged.checked)
 
     def _ends(
-        self, tables: Tables, loaded: Sequence[Loaded], read: Mapping[str, Read]
-    ) -> tuple[Sequence[Loaded], Sequence[str]]:  # fmt: skip
+        self, tables: RunTables, loaded: Sequence[LoadedTable], read: Mapping[str, SourceRows]
+    ) -> tuple[Sequence[LoadedTable], Sequence[str]]:  # fmt: skip
         """Stage relations again without those whose ends are missing, if they are to be rejected. Returns what is
         loaded then, and what fails the run."""
         if not any(target.info.kind == "relation" for target in self.pipeline.targets):
@@ -263,7 +263,7 @@ class Run:
                                   "it, which is checked row by row") from error
             raise
 
-    def _quarantine(self, loaded: Sequence[Loaded]) -> None:
+    def _quarantine(self, loaded: Sequence[LoadedTable]) -> None:
         """Keep the rejected rows beside the store. Raises `TooManyRejectedError`."""
         rejected, rows = self.report.rejected, self.report.rows
         bad = [one.rejected for one in loaded if one.rejected is not None]
@@ -281,7 +281,7 @@ class Run:
 
     # 5: expectations
     def _expect(
-        self, tables: Tables, fragments: Mapping[str, Sequence[Fragment]], failed: Sequence[str] = ()
+        self, tables: RunTables, fragments: Mapping[str, Sequence[Fragment]], failed: Sequence[str] = ()
     ) -> None:  # fmt: skip
         with self._step("expectations"):
             expect(self.pipeline, tables, fragments, self.report, failed)
@@ -310,8 +310,8 @@ class Run:
 
     def _look(self, published: Parallel) -> None:
         """Expectations over what is on the branch of the run, where the graph itself has seen to the ends of edges."""
-        self._tables.append(tables := Tables(self.spark, published, published.view(), f"{PREFIX}{self.report.run}",
-                                             again=len(self.pipeline.expectations) > 1))
+        self._tables.append(tables := RunTables(self.spark, published, published.view(), f"{PREFIX}{self.report.run}",
+                                                again=len(self.pipeline.expectations) > 1))
         self._expect(tables, {})
 
     def _metadata(self) -> dict[str, object]:

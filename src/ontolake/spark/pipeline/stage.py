@@ -25,13 +25,13 @@ from ontolake.spark.pipeline.reconciliation import (
     rejected,
     slim,
 )
-from ontolake.spark.pipeline.tables import FEW, Tables
+from ontolake.spark.pipeline.tables import FEW, RunTables
 
 SMALL = 4 << 20
 """Files of so many bytes in all are read by one task, and their rows go through the driver."""
 
 
-class Staged(NamedTuple):
+class StagedTable(NamedTuple):
     """What became of the rows for a table: how many there are of each state, and where those are that count."""
 
     counts: Mapping[str, int]
@@ -45,12 +45,12 @@ class Staged(NamedTuple):
 class Stage:
     """Where the rows of a run are staged, beside a store."""
 
-    def __init__(self, url: str, job: str, tables: Tables) -> None:
+    def __init__(self, url: str, job: str, tables: RunTables) -> None:
         self._url = url
         self._job = job
         self._tables = tables
 
-    def __call__(self, target: Target, found: DataFrame, files: Sequence[str], size: int | None) -> Staged:
+    def __call__(self, target: Target, found: DataFrame, files: Sequence[str], size: int | None) -> StagedTable:
         """Stage what is new or changed of the checked rows of a source, whose files have so many bytes, if known."""
         if size is not None and size <= SMALL:
             made = self._at_once(target, found, files)
@@ -67,9 +67,9 @@ class Stage:
         bad = None
         if counts["bad"] or counts["repeated"]:
             bad = rejected(target, found, order, repeats=bool(counts["repeated"])).limit(quarantine.KEPT).toArrow()
-        return Staged(counts, fragments, bad, found)
+        return StagedTable(counts, fragments, bad, found)
 
-    def _at_once(self, target: Target, found: DataFrame, files: Sequence[str]) -> Staged | None:
+    def _at_once(self, target: Target, found: DataFrame, files: Sequence[str]) -> StagedTable | None:
         """All that is to be known by one job, which takes less time than asking Spark several times; None if there are
         more rows than their bytes would make one think."""
         info, order = target.info, (FILE, AT) if len(files) > 1 else (AT,)
@@ -82,8 +82,8 @@ class Stage:
         new = rows.filter(pc.is_in(state, pa.array(["insert", "update"])))
         bad = rows.filter(pc.is_in(state, pa.array(["bad", "repeated"]))).select([PROBLEM, *PLACE])
         told = pc.fill_null(bad[PROBLEM], REPEATED)
-        return Staged(counts, self._put(target, new.select([column.stored for column in info.all_columns])),
-                      bad.set_column(0, PROBLEM, told) if len(bad) else None, found)
+        return StagedTable(counts, self._put(target, new.select([column.stored for column in info.all_columns])),
+                           bad.set_column(0, PROBLEM, told) if len(bad) else None, found)
 
     def _counted(
         self, target: Target, found: DataFrame, order: Sequence[str]

@@ -22,7 +22,7 @@ FEW = 250_000
 """Up to so many rows go through the driver where Spark cannot read or write by itself: starting workers takes long."""
 
 
-class Tables:
+class RunTables:
     """The tables of a store at the commit that a run has read.
 
     What Python has to read is read once and kept if it is asked about `again`; `release` lets go of it.

@@ -25,7 +25,7 @@ from ontolake.spark.pipeline.reasons import about
 _SHAPES = {"dict": "OBJECT", "typed_dict": "OBJECT", "list": "ARRAY"}
 
 
-class Field(NamedTuple):
+class CheckedField(NamedTuple):
     """A field of a row: what it is called, its value, and what is wrong with it (null if nothing is)."""
 
     column: Column
@@ -33,13 +33,13 @@ class Field(NamedTuple):
     problem: Expression
 
 
-def field_of(info: TypeInfo, column: Column, given: Expression | None, kind: DataType | None) -> Field | None:
+def field_of(info: TypeInfo, column: Column, given: Expression | None, kind: DataType | None) -> CheckedField | None:
     """How a field is made of what a source gives; None if it gives nothing and there is no default."""
     default = default_of(column)
     if given is None or kind is None:
         if default is None and not (column.nullable and column.default is not UNSET):
             return None
-        return Field(column, _literal(column, default), F.lit(None).cast("string"))
+        return CheckedField(column, _literal(column, default), F.lit(None).cast("string"))
     value, fits = _typed(column, given, kind)
     absent = given.isNull() if kind.typeName() != "void" else F.lit(True)
     problem = F.when(~absent & ~F.coalesce(fits, F.lit(False)), _told(given, kind, _wanted(column)))
@@ -52,7 +52,8 @@ def field_of(info: TypeInfo, column: Column, given: Expression | None, kind: Dat
                                              _told(given, kind, text)))
     if column in info.keys and column.type.textual:
         problem = F.coalesce(problem, F.when(value == "", F.lit("a key must not be empty")))
-    return Field(column, value, F.concat(F.lit(f"{column.stored}: "), problem))  # which is null where nothing is wrong
+    # The text is null where nothing is wrong.
+    return CheckedField(column, value, F.concat(F.lit(f"{column.stored}: "), problem))
 
 
 def default_of(column: Column) -> Any:
