@@ -29,6 +29,25 @@ FOREIGN = frozenset({"_annotate_binary", "_exit", "_getframe", "_pandas_api", "_
 MANY_PARAMETERS = frozenset({"spark/frames.py: table"})
 """Published functions whose parameters stay."""
 
+PEP_249 = frozenset({"DataError"})
+"""Names that the database API prescribes for `sql/dbapi.py`, and that the errors of SQL tables have too."""
+HISTORY = frozenset({
+    "Branch", "BranchError", "BranchExistsError", "Branches", "Commit", "MergeConflict", "MergeConflictError",
+    "MergeResult", "Snapshot", "UnknownBranchError", "UnknownCommitError"})  # fmt: skip
+"""Words of the history that models share: each model has a class of the name until `history/` has the only one."""
+MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
+STILL_TWICE = frozenset({
+    "Access", "Append", "Asked", "Branch", "Branches", "Catalog", "Change", "Columns", "Commit", "Compaction",
+    "Condition", "ConstraintError", "Damage", "Database", "Entity", "Garbage", "Hop", "Joined", "Layout",
+    "LayoutError", "Lease", "Manifest", "Merged", "Model", "Moment", "Order", "Outcome", "Page", "Part", "Past",
+    "Place", "Plan", "Range", "Ranges", "Records", "Ref", "Request", "Result", "Run", "Session", "Shape",
+    "Snapshots", "Source", "Span", "Stamp", "State", "Statement", "Test", "Transaction", "Unfit", "View", "Writer",
+})
+"""Names that await another one. Take a name out when only one class has it."""
+PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})
+STILL_PARTICIPLES = frozenset({"Asked", "Found", "Given", "Made", "Told", "_Given"})
+"""Types that await a noun. Take one out when it has it."""
+
 
 def declared() -> list[Requirement]:
     extras = PROJECT["project"]["optional-dependencies"].values()
@@ -114,6 +133,46 @@ def test_functions_take_few_parameters() -> None:
     taken = [(f"{name}: {node.name}", {one.arg for one in (*node.args.posonlyargs, *node.args.args,
                                                            *node.args.kwonlyargs)}) for name, node in functions]
     assert {function for function, names in taken if len(names - {"self", "cls"}) >= 10} == MANY_PARAMETERS
+
+
+def sources() -> list[tuple[str, str]]:
+    """The text of each module, by path in the package."""
+    return [(path.relative_to(ROOT / "src" / "ontolake").as_posix(), path.read_text()) for path in MODULES]
+
+
+def twice(modules: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Public classes that have their name in common with another one, and where they are."""
+    places: dict[str, list[str]] = {}
+    for path, text in modules:
+        for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE):
+            places.setdefault(name, []).append(path)
+    return {name: paths for name, paths in places.items() if len(paths) > 1 and not (
+        (name in HISTORY and all(path.startswith(MODELS) for path in paths))
+        or (name in PEP_249 and {*paths} == {"sql/dbapi.py", "sql/errors.py"}))}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """One name is one thing: a reader who sees it need not ask of which package."""
+    shown = [("a.py", "class A:\nclass _B:"), ("b.py", "class _B:\nclass C:\nclass A(C):\n    class C:")]
+    assert twice(shown) == {"A": ["a.py", "b.py"]}
+    assert twice([("graph/a.py", "class Commit:"), ("history/b.py", "class Commit:")]) == {}
+    assert twice([("storage/a.py", "class Commit:"), ("history/b.py", "class Commit:")]) != {}
+    assert {name: paths for name, paths in twice(sources()).items() if name not in STILL_TWICE} == {}
+
+
+def participles(path: str, text: str) -> Iterator[str]:
+    """What a module calls by a participle: itself, its package, its classes and aliases of types."""
+    yield from (part for part in re.split(r"[/.]", path) if part.strip("_") in PARTICIPLES)
+    for name in re.findall(r"^(?:(?:class|type) +(\w+)|([A-Z]\w*|_[A-Z]\w*) *[=:])", text, re.MULTILINE):
+        yield from (one for one in name if one.strip("_").lower() in PARTICIPLES)
+
+
+def test_types_and_modules_have_names_that_say_what_they_are() -> None:
+    text = "class Told:\nclass _Found(A):\nGiven = A | B\ntype Made = A\nclass NotFound:\nfound = 1"
+    assert [*participles("a/asked.py", text)] == ["asked", "Told", "_Found", "Given", "Made"]
+    assert [*participles("told/a.py", "")] == ["told"]
+    called = [(path, name) for path, text in sources() for name in participles(path, text)]
+    assert [(path, name) for path, name in called if name not in STILL_PARTICIPLES] == []
 
 
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:

@@ -10,8 +10,8 @@ from ontolake.errors import Invalid, OntolakeError
 from ontolake.model.errors import SchemaValidationError
 from ontolake.parallel import Mode, Parallel
 
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 def accepted(columns: Sequence[str], store: Parallel, table: str) -> list[str]:
@@ -44,14 +44,14 @@ def check_since(mode: Mode, since: int | str | None) -> None:
                       hint='give mode "changes", or leave since out')
 
 
-def plainly(method: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+def plainly(method: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Let our own errors come without the way they took: Spark shows all of it, before it says what is wrong."""
 
     @wraps(method)
-    def told(*args: _Given.args, **options: _Given.kwargs) -> _Found:
+    def wrapper(*args: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
         try:
             return method(*args, **options)
         except OntolakeError as error:
             raise error.with_traceback(None) from None
 
-    return told
+    return wrapper
