@@ -13,7 +13,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, assert_never, get_args
 from urllib.parse import quote
 
 from ontolake import urls
@@ -47,15 +47,32 @@ _SORTED_ROWS, _SORTED_BYTES = 1 << 21, 256 << 20
 """A worker holds and sorts about so many rows at a time, whichever is reached first."""
 
 
+FilterOp = Literal["==", "<", "<=", ">", ">=", "in", "startswith", "is_null", "is_not_null"]
+OPERATORS: tuple[FilterOp, ...] = get_args(FilterOp)
+
+
 class Filter(NamedTuple):
-    """A condition on one column. `op` is one of `== < <= > >= in startswith is_null is_not_null`.
+    """A condition on one column. Layouts match on `op` and end with `assert_never`.
 
     Splits may leave rows in that do not fulfil a filter, but never leave one out that does: whoever reads asks again.
     """
 
     column: str
-    op: str
+    op: FilterOp
     value: Any = None
+
+    @property
+    def values(self) -> list[Any]:
+        """The values that the column is compared with, any of which may do."""
+        match self.op:
+            case "in":
+                return list(self.value)
+            case "==" | "<" | "<=" | ">" | ">=" | "startswith":
+                return [self.value]
+            case "is_null" | "is_not_null":
+                return []
+            case _:
+                assert_never(self.op)
 
 
 class View(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from ontolake.errors import NotFound
 from ontolake.graph.commit.manifest import Pin
@@ -20,9 +20,6 @@ from ontolake.parallel import BATCH, Filter, Mode, past_schema, with_past
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SIGNS = {"==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 
 
 def public_schema(kind: GraphType, mode: Mode) -> pa.Schema:
@@ -94,20 +91,36 @@ def _part(field: GraphField, one: Filter) -> str | None:
     name = f"`{field.name}`"
     if field.type == "json" or "`" in field.name:
         return None
-    if one.op in _TESTS:
-        return f"{name} {_TESTS[one.op]}"
-    values = list(one.value) if one.op == "in" else [one.value]
+    match one.op:
+        case "is_null":
+            return f"{name} IS NULL"
+        case "is_not_null":
+            return f"{name} IS NOT NULL"
+        case "==":
+            texts = _literals(field, one)
+            return None if texts is None else f"{name} = {texts[0]}"
+        case "<" | "<=" | ">" | ">=":
+            texts = _literals(field, one)
+            return None if texts is None else f"{name} {one.op} {texts[0]}"
+        case "in":
+            texts = _literals(field, one)
+            return None if texts is None else f"{name} IN ({', '.join(texts)})"
+        case "startswith":
+            texts = _literals(field, one) if field.scalar is not None and field.scalar.textual else None
+            return None if texts is None else f"starts_with({name}, {texts[0]})"
+        case _:
+            assert_never(one.op)
+
+
+def _literals(field: GraphField, one: Filter) -> list[str] | None:
+    """The values of a filter as SQL text; None if Lance does not compare them as Spark does."""
+    values = one.values
     if not values or len(values) > 1000 or not all(_comparable(field, value) for value in values):
         return None
     floats = field.scalar is not None and field.scalar.sqlite == "REAL"
     if floats and (one.op in (">", ">=") or any(value != value or value == 0 for value in values)):
         return None  # Spark knows one zero, and holds what is not a number to be greater than all others
-    texts = [_literal(field, value) for value in values]
-    if one.op == "startswith":
-        return f"starts_with({name}, {texts[0]})" if field.scalar is not None and field.scalar.textual else None
-    if one.op == "in":
-        return f"{name} IN ({', '.join(texts)})"
-    return f"{name} {_SIGNS[one.op]} {texts[0]}" if one.op in _SIGNS else None
+    return [_literal(field, value) for value in values]
 
 
 def _comparable(field: GraphField, value: Any) -> bool:

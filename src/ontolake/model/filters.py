@@ -3,13 +3,16 @@
 A condition is a shape and its values. The shape is made of named tuples that can be hashed, so an engine may keep
 what it made of one; the values stand beside it in the order in which the shape mentions them.
 Missing values follow SQL: a comparison with one is neither true nor false, and `~` leaves it so.
+
+Nodes are a closed union and operators are literals. Whoever takes filters apart ends with `assert_never`, so that the
+type checker names every place that does not handle a new node or operator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, assert_never
 
 from ontolake.model.errors import SchemaValidationError
 
@@ -18,6 +21,13 @@ DEEPEST = 100
 """How deep `&`, `|` and `~` may be nested in each other. What is alike side by side is one level."""
 
 Side = Literal["left", "right"]
+CompareOp = Literal["==", "!=", "<", "<=", ">", ">="]
+MatchOp = Literal["startswith", "endswith", "contains"]
+MemberOp = Literal["in"]
+TestOp = Literal["is_null", "is_not_null", "is_true", "is_false"]
+JunctionOp = Literal["and", "or"]
+NegationOp = Literal["not"]
+MeasureOp = Literal["count", "sum", "avg", "min", "max", "avg_len", "count_where"]
 
 
 class Ref(NamedTuple):
@@ -38,7 +48,7 @@ class Ref(NamedTuple):
 class Compare(NamedTuple):
     """`ref op value`, or `ref op other`."""
 
-    op: str
+    op: CompareOp
     ref: Ref | Measure
     other: Ref | None = None
 
@@ -46,14 +56,14 @@ class Compare(NamedTuple):
 class Match(NamedTuple):
     """Text that starts with, ends with or contains a value."""
 
-    op: str
+    op: MatchOp
     ref: Ref
 
 
 class Member(NamedTuple):
     """A value that is one of `size` values."""
 
-    op: str
+    op: MemberOp
     ref: Ref
     size: int
 
@@ -61,31 +71,35 @@ class Member(NamedTuple):
 class Test(NamedTuple):
     """`is_null`, `is_not_null`, `is_true`, `is_false`."""
 
-    op: str
+    op: TestOp
     ref: Ref
 
 
 class Junction(NamedTuple):
     """`and`, `or` of two or more, none of which is a junction of the same kind."""
 
-    op: str
+    op: JunctionOp
     parts: tuple[Shape, ...]
 
 
 class Negation(NamedTuple):
-    op: str
+    """`not` of a filter."""
+
+    op: NegationOp
     part: Shape
 
 
 class Measure(NamedTuple):
     """An aggregate of a group: `count`, `sum`, `avg`, `min`, `max`, `avg_len`, `count_where`."""
 
-    op: str
+    op: MeasureOp
     ref: Ref | None = None
-    where: Any = None
+    where: Shape | None = None
 
 
-Shape = Compare | Match | Member | Test | Junction | Negation
+Leaf = Compare | Match | Member | Test
+"""A filter that is not made of others."""
+Shape = Leaf | Junction | Negation
 
 
 def balanced(op: str, parts: Sequence[str]) -> str:
@@ -98,28 +112,58 @@ def balanced(op: str, parts: Sequence[str]) -> str:
 
 def refs_of(shape: Shape) -> Iterator[Ref]:
     """The fields that a filter mentions, but not those of aggregates in it."""
-    if isinstance(shape, Junction):
-        for part in shape.parts:
-            yield from refs_of(part)
-    elif isinstance(shape, Negation):
-        yield from refs_of(shape.part)
-    elif not isinstance(shape.ref, Measure):
-        yield shape.ref
-        if isinstance(shape, Compare) and shape.other is not None:
-            yield shape.other
+    match shape:
+        case Junction():
+            for part in shape.parts:
+                yield from refs_of(part)
+        case Negation():
+            yield from refs_of(shape.part)
+        case Compare():
+            if not isinstance(shape.ref, Measure):
+                yield shape.ref
+                if shape.other is not None:
+                    yield shape.other
+        case Match() | Member() | Test():
+            yield shape.ref
+        case _:
+            assert_never(shape)
 
 
 def with_refs(shape: Shape, change: Callable[[Ref], Ref]) -> Shape:
     """The same filter with other fields."""
-    if isinstance(shape, Junction):
-        return Junction(shape.op, tuple(with_refs(part, change) for part in shape.parts))
-    if isinstance(shape, Negation):
-        return Negation(shape.op, with_refs(shape.part, change))
-    if isinstance(shape.ref, Measure):
-        return shape._replace(ref=measure_with_refs(shape.ref, change))
-    if isinstance(shape, Compare) and shape.other is not None:
-        return Compare(shape.op, change(shape.ref), change(shape.other))
-    return shape._replace(ref=change(shape.ref))
+    match shape:
+        case Junction():
+            return Junction(shape.op, tuple(with_refs(part, change) for part in shape.parts))
+        case Negation():
+            return Negation(shape.op, with_refs(shape.part, change))
+        case Compare():
+            if isinstance(shape.ref, Measure):
+                return shape._replace(ref=measure_with_refs(shape.ref, change))
+            return Compare(shape.op, change(shape.ref), None if shape.other is None else change(shape.other))
+        case Match() | Member() | Test():
+            return shape._replace(ref=change(shape.ref))
+        case _:
+            assert_never(shape)
+
+
+def slots(shape: Shape) -> int:
+    """How many values a filter takes."""
+    match shape:
+        case Junction():
+            return sum(map(slots, shape.parts))
+        case Negation():
+            return slots(shape.part)
+        case Compare():
+            inner = slots(shape.ref.where) if isinstance(shape.ref, Measure) and shape.ref.where is not None else 0
+            return inner + (0 if shape.other is not None else 1)
+        case Match():
+            return 1
+        case Member():
+            return shape.size
+        case Test():
+            return 0
+        case _:
+            assert_never(shape)
 
 
 def measure_with_refs(measure: Measure, change: Callable[[Ref], Ref]) -> Measure:
@@ -159,7 +203,7 @@ class Condition:
         return f"Condition({self.shape!r}, {self.values!r})"
 
 
-def _joined(op: str, left: Condition, right: Condition) -> Condition:
+def _joined(op: JunctionOp, left: Condition, right: Condition) -> Condition:
     if not isinstance(right, Condition):
         raise TypeError(f"{right!r} is not a filter")
     shape = joined(op, left.shape, right.shape)
@@ -168,7 +212,7 @@ def _joined(op: str, left: Condition, right: Condition) -> Condition:
     return Condition(shape, left.values + right.values, max(depths) if isinstance(shape, Junction) else 0)
 
 
-def joined(op: str, left: Shape, right: Shape) -> Shape:
+def joined(op: JunctionOp, left: Shape, right: Shape) -> Shape:
     """`left op right`. What is of the same kind stands side by side, and alternatives of one field become a list."""
     before = left.parts if isinstance(left, Junction) and left.op == op else (left,)
     behind = right.parts if isinstance(right, Junction) and right.op == op else (right,)
@@ -211,26 +255,27 @@ class Comparable(Generic[T_co]):
     ref: Ref | Measure
 
     def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
-        return self._compare("==", other)
+        return self.compare("==", other)
 
     def __ne__(self, other: Any) -> Condition:  # type: ignore[override]
-        return self._compare("!=", other)
+        return self.compare("!=", other)
 
     def __lt__(self, other: Any) -> Condition:
-        return self._compare("<", other)
+        return self.compare("<", other)
 
     def __le__(self, other: Any) -> Condition:
-        return self._compare("<=", other)
+        return self.compare("<=", other)
 
     def __gt__(self, other: Any) -> Condition:
-        return self._compare(">", other)
+        return self.compare(">", other)
 
     def __ge__(self, other: Any) -> Condition:
-        return self._compare(">=", other)
+        return self.compare(">=", other)
 
     __hash__ = object.__hash__
 
-    def _compare(self, op: str, other: Any) -> Condition:
+    def compare(self, op: CompareOp, other: Any) -> Condition:
+        """`self op other`, as the operators of Python have it."""
         if other is None or other is True or other is False:
             instead = ".is_null() or .is_not_null()" if other is None else ".is_true() or .is_false()"
             raise TypeError(f"cannot compare {self!r} with {other!r} through {op}"
@@ -270,7 +315,7 @@ class FieldRef(Comparable[T_co]):
     def contains(self, text: str) -> Condition:
         return self._match("contains", text)
 
-    def _match(self, op: str, text: str) -> Condition:
+    def _match(self, op: MatchOp, text: str) -> Condition:
         if not isinstance(text, str):
             raise TypeError(f"{self!r}.{op} takes text, not {text!r}")
         _check_text(self.ref, text)
@@ -349,8 +394,8 @@ class Aggregate(Comparable[Any]):
         self.ref = measure
         self.values = values
 
-    def _compare(self, op: str, other: Any) -> Condition:
-        found = super()._compare(op, other)
+    def compare(self, op: CompareOp, other: Any) -> Condition:
+        found = super().compare(op, other)
         return Condition(found.shape, self.values + found.values)
 
     def __repr__(self) -> str:

@@ -7,11 +7,11 @@ DataFrame that was loaded, and reads them for every other question about that Da
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import reduce
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -19,19 +19,11 @@ from pyspark.sql import Column
 from ontolake.errors import Invalid, NotFound
 from ontolake.model import scalars
 from ontolake.model.scalars.times import encode_time, parse_duration
-from ontolake.parallel import Filter
+from ontolake.parallel import OPERATORS, Filter
 from ontolake.spark.types import named
 
 FilterSpec = Sequence[Any]
 """A column, an operator, and a value where the operator takes one."""
-
-_CONDITIONS: dict[str, Callable[[Column, Any], Column]] = {
-    "==": lambda column, value: column == value, "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value, ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value, "in": lambda column, value: column.isin(list(value)),
-    "startswith": lambda column, value: column.startswith(value),
-    "is_null": lambda column, _: column.isNull(), "is_not_null": lambda column, _: column.isNotNull(),
-}  # fmt: skip
 
 
 def encoded(filters: Iterable[FilterSpec]) -> str:
@@ -72,11 +64,12 @@ def _wrong(what: Any) -> Invalid:
 def _filter(one: Any, schema: pa.Schema) -> Filter:
     if not isinstance(one, list) or not 2 <= len(one) <= 3 or not all(isinstance(part, str) for part in one[:2]):
         raise _wrong([one])
-    name, op, *values = one
+    name, wanted, *values = one
     if name not in schema.names:
         raise NotFound(f"there is no column {name!r} to filter by", hint=f"there are {', '.join(schema.names)}")
-    if op not in _CONDITIONS:
-        raise Invalid(f"there is no operator {op!r}", hint=f"there are {' '.join(_CONDITIONS)}")
+    op = next((known for known in OPERATORS if known == wanted), None)
+    if op is None:
+        raise Invalid(f"there is no operator {wanted!r}", hint=f"there are {' '.join(OPERATORS)}")
     if len(values) != (not op.startswith("is_")):
         raise Invalid(f"{name} {op} takes {'no' if values else 'a'} value")
     if not values:
@@ -111,4 +104,31 @@ def _value(raw: Any, type: pa.DataType, name: str) -> Any:
 
 def condition(filters: Sequence[Filter]) -> Column:
     """What Spark asks of every row that the store has not skipped."""
-    return reduce(lambda a, b: a & b, [_CONDITIONS[op](named(name), value) for name, op, value in filters])
+    return reduce(lambda a, b: a & b, map(_condition, filters))
+
+
+def _condition(one: Filter) -> Column:
+    column: Column = named(one.column)
+    found: Column
+    match one.op:
+        case "==":
+            found = column == one.value
+        case "<":
+            found = column < one.value
+        case "<=":
+            found = column <= one.value
+        case ">":
+            found = column > one.value
+        case ">=":
+            found = column >= one.value
+        case "in":
+            found = column.isin(one.values)
+        case "startswith":
+            found = column.startswith(one.value)
+        case "is_null":
+            found = column.isNull()
+        case "is_not_null":
+            found = column.isNotNull()
+        case _:
+            assert_never(one.op)
+    return found

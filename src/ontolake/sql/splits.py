@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.errors import NotFound
-from ontolake.parallel import Filter, Mode, View, past_schema, with_past
+from ontolake.parallel import Filter, FilterOp, Mode, View, past_schema, with_past
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import vectors
 from ontolake.sql.keyspace.vectors import Strings
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import apsw
 
 MOMENT = pa.timestamp("us", tz="UTC")
-_OPERATORS = {"==": EQUAL, "in": EQUAL, ">=": LOW, ">": ABOVE, "<=": HIGH, "<": BELOW}
 _SAMPLES = 64
 """So many keys are looked at for each split."""
 
@@ -51,13 +50,32 @@ def conditions(table: Table, filters: Sequence[Filter]) -> list[Condition]:
     found = []
     for number, one in enumerate(filters):
         column = table.by_name.get(one.column)
-        if column is None or one.op not in _OPERATORS or column.type.kind == Kind.DOUBLE:
+        operator = _operator(one.op)
+        if column is None or operator is None or column.type.kind == Kind.DOUBLE:
             continue
-        values = list(one.value) if one.op == "in" else [one.value]
         if column.type.kind == Kind.TIMESTAMP_NS and one.op not in (">=", ">", "<"):
             continue  # what is cut off makes a row later than it looks
-        found.append(Condition(column, _OPERATORS[one.op], _given(values), number))
+        found.append(Condition(column, operator, _given(one.values), number))
     return found
+
+
+def _operator(op: FilterOp) -> str | None:
+    """What a filter asks of keys; None if their order does not answer it."""
+    match op:
+        case "==" | "in":
+            return EQUAL
+        case ">=":
+            return LOW
+        case ">":
+            return ABOVE
+        case "<=":
+            return HIGH
+        case "<":
+            return BELOW
+        case "startswith" | "is_null" | "is_not_null":
+            return None
+        case _:
+            assert_never(op)
 
 
 def _given(values: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:

@@ -6,16 +6,28 @@ import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.graph.errors import in_short, reading
 from ontolake.graph.tables.types import GraphType
 from ontolake.model import scalars, type_info
-from ontolake.model.filters import Compare, Condition, Junction, Match, Member, Negation, Ref, Shape, Test, balanced
-
-_TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL", "is_true": "IS TRUE", "is_false": "IS FALSE"}
-_SIGNS = {"==": "=", "!=": "<>"}
+from ontolake.model.filters import (
+    Compare,
+    CompareOp,
+    Condition,
+    Junction,
+    JunctionOp,
+    Match,
+    MatchOp,
+    Member,
+    Negation,
+    Ref,
+    Shape,
+    Test,
+    TestOp,
+    balanced,
+)
 
 
 def to_sql(filter: Any) -> str | None:
@@ -65,34 +77,88 @@ def _column(ref: Any) -> str:
     return f"`{type_info(ref.owner).by_name[ref.name].stored}`"
 
 
-def _shape(shape: Shape, values: Any) -> str:
-    if isinstance(shape, Junction):
-        return balanced(shape.op.upper(), [_shape(part, values) for part in shape.parts])
-    if isinstance(shape, Negation):
-        return f"(NOT {_shape(shape.part, values)})"
-    if isinstance(shape, Compare):
-        sign = _SIGNS.get(shape.op, shape.op)
-        if _is_decimal(shape.ref):
-            right = _decimal_column(shape.other) if shape.other is not None else _decimal(next(values))
-            return _decimals(_decimal_column(shape.ref), sign, right)
-        other = _column(shape.other) if shape.other is not None else literal(next(values))
-        return f"{_column(shape.ref)} {sign} {other}"
-    if isinstance(shape, Member):
-        if _is_decimal(shape.ref):
-            number = _decimal_column(shape.ref)
-            same = [_decimals(number, "=", _decimal(next(values))) for _ in range(shape.size)]
-            return f"({' OR '.join(same)})" if same else "false"
-        found = [literal(next(values)) for _ in range(shape.size)]
-        return f"{_column(shape.ref)} IN ({', '.join(found)})" if found else "false"
-    if isinstance(shape, Test):
-        return f"{_column(shape.ref)} {_TESTS[shape.op]}"
-    assert isinstance(shape, Match)
-    text = next(values)
-    if shape.op == "startswith":
-        return f"starts_with({_column(shape.ref)}, {literal(text)})"
-    if shape.op == "endswith":
-        return f"ends_with({_column(shape.ref)}, {literal(text)})"
-    return f"contains({_column(shape.ref)}, {literal(text)})"
+def _shape(shape: Shape, values: Iterator[Any]) -> str:
+    match shape:
+        case Junction():
+            return balanced(_word(shape.op), [_shape(part, values) for part in shape.parts])
+        case Negation():
+            return f"(NOT {_shape(shape.part, values)})"
+        case Compare():
+            return _compare(shape, values)
+        case Member():
+            return _member(shape, values)
+        case Test():
+            return f"{_column(shape.ref)} {_test(shape.op)}"
+        case Match():
+            return f"{_function(shape.op)}({_column(shape.ref)}, {literal(next(values))})"
+        case _:
+            assert_never(shape)
+
+
+def _compare(shape: Compare, values: Iterator[Any]) -> str:
+    sign = _sign(shape.op)
+    if _is_decimal(shape.ref):
+        right = _decimal_column(shape.other) if shape.other is not None else _decimal(next(values))
+        return _decimals(_decimal_column(shape.ref), sign, right)
+    other = _column(shape.other) if shape.other is not None else literal(next(values))
+    return f"{_column(shape.ref)} {sign} {other}"
+
+
+def _member(shape: Member, values: Iterator[Any]) -> str:
+    if _is_decimal(shape.ref):
+        number = _decimal_column(shape.ref)
+        same = [_decimals(number, "=", _decimal(next(values))) for _ in range(shape.size)]
+        return f"({' OR '.join(same)})" if same else "false"
+    found = [literal(next(values)) for _ in range(shape.size)]
+    return f"{_column(shape.ref)} IN ({', '.join(found)})" if found else "false"
+
+
+def _word(op: JunctionOp) -> str:
+    match op:
+        case "and":
+            return "AND"
+        case "or":
+            return "OR"
+        case _:
+            assert_never(op)
+
+
+def _sign(op: CompareOp) -> str:
+    match op:
+        case "==":
+            return "="
+        case "!=":
+            return "<>"
+        case "<" | "<=" | ">" | ">=":
+            return op
+        case _:
+            assert_never(op)
+
+
+def _test(op: TestOp) -> str:
+    match op:
+        case "is_null":
+            return "IS NULL"
+        case "is_not_null":
+            return "IS NOT NULL"
+        case "is_true":
+            return "IS TRUE"
+        case "is_false":
+            return "IS FALSE"
+        case _:
+            assert_never(op)
+
+
+def _function(op: MatchOp) -> str:
+    match op:
+        case "startswith":
+            return "starts_with"
+        case "endswith":
+            return "ends_with"
+        case "contains":
+            return "contains"
+        case _:
+            assert_never(op)
 
 
 # Decimals without digits are text in a table, which sorts in another way and has several forms of one number.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, assert_never
 
 from ontolake.errors import OntolakeError
 from ontolake.model.columns import Column
@@ -14,8 +13,8 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.parallel import Filter
 
-_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+LISTED = 500
+"""A filter with more values is left out."""
 
 
 def column_of(info: TypeInfo, name: str) -> Column | None:
@@ -29,14 +28,24 @@ def conditions_of(info: TypeInfo, filters: Iterable[Filter]) -> Iterator[Conditi
         if column is None or column.scalar is None:
             continue
         field: FieldRef[Any] = FieldRef(Ref(info.cls, column.name))
-        if one.op in ("is_null", "is_not_null"):
-            yield field.is_null() if one.op == "is_null" else field.is_not_null()
-        elif (found := _condition(field, column, one)) is not None:
+        if (found := _condition(field, column, one)) is not None:
             yield found
 
 
 def _condition(field: FieldRef[Any], column: Column, one: Filter) -> Condition | None:
-    values = list(one.value) if one.op == "in" else [one.value]
+    match one.op:
+        case "is_null":
+            return field.is_null()
+        case "is_not_null":
+            return field.is_not_null()
+        case "==" | "<" | "<=" | ">" | ">=" | "in" | "startswith":
+            return _compared(field, column, one)
+        case _:
+            assert_never(one.op)
+
+
+def _compared(field: FieldRef[Any], column: Column, one: Filter) -> Condition | None:
+    values = one.values
     if not values or not usable(column, values):
         return None
     if column.type.truth:
@@ -54,10 +63,21 @@ def _condition(field: FieldRef[Any], column: Column, one: Filter) -> Condition |
             comparand(column)(value)
     except OntolakeError:
         return None
-    if one.op == "in":
-        return field.in_(values) if len(values) <= 500 else None
-    found: Condition = _COMPARED[one.op](field, one.value)
-    return found
+    return _exact(field, one)
+
+
+def _exact(field: FieldRef[Any], one: Filter) -> Condition | None:
+    match one.op:
+        case "==" | "<" | "<=" | ">" | ">=":
+            return field.compare(one.op, one.value)
+        case "in":
+            return field.in_(one.values) if len(one.values) <= LISTED else None
+        case "startswith":
+            return field.startswith(one.value)
+        case "is_null" | "is_not_null":
+            return None
+        case _:
+            assert_never(one.op)
 
 
 def usable(column: Column, values: Iterable[Any]) -> bool:
@@ -70,12 +90,22 @@ def usable(column: Column, values: Iterable[Any]) -> bool:
 
 def _moment(field: FieldRef[Any], one: Filter) -> Condition | None:
     """Moments without a zone are read as UTC, but are stored as other values: ranges are widened to have both."""
-    if one.op not in _COMPARED:
-        return None
-    moment = one.value if one.value.tzinfo is not None else one.value.replace(tzinfo=UTC)
+    match one.op:
+        case "==":
+            return None if (bounds := _around(field, one.value)) is None else bounds[0] & bounds[1]
+        case ">" | ">=":
+            return None if (bounds := _around(field, one.value)) is None else bounds[0]
+        case "<" | "<=":
+            return None if (bounds := _around(field, one.value)) is None else bounds[1]
+        case "in" | "startswith" | "is_null" | "is_not_null":
+            return None
+        case _:
+            assert_never(one.op)
+
+
+def _around(field: FieldRef[Any], value: datetime) -> tuple[Condition, Condition] | None:
+    """That a field is not before a moment, and that it is not after it; None next to the ends of all time."""
+    moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     if not datetime(2, 1, 1, tzinfo=UTC) < moment < datetime(9998, 1, 1, tzinfo=UTC):
         return None
-    after: Condition
-    until: Condition
-    after, until = field > moment - timedelta(microseconds=1), field <= moment
-    return after & until if one.op == "==" else after if one.op in (">", ">=") else until
+    return field > moment - timedelta(microseconds=1), field <= moment

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
@@ -33,7 +33,7 @@ from ontolake.ontology.repository.objects.rows import (
     public_table,
 )
 from ontolake.ontology.repository.objects.scan import Span, last_of_each, relevant, within
-from ontolake.parallel import BATCH, LEAST, PARTS, Filter, Split
+from ontolake.parallel import BATCH, LEAST, PARTS, Filter, FilterOp, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -265,13 +265,12 @@ def _kept(
         column = column_of(info, one.column)
         if column is None or place(column) not in names or not column.type.ranged:
             continue
-        values = list(one.value) if one.op == "in" else [one.value]
-        if one.op not in ("==", "<", "<=", ">", ">=", "in") or not usable(column, values):
+        if not usable(column, one.values):
             continue
-        values = [_aware(value) for value in values]
+        aware = [_aware(value) for value in one.values]
         for number in tuple(kept):
             stats = meta.row_group(number).column(names[place(column)]).statistics
-            if stats is not None and stats.has_min_max and not _possible(one.op, values, stats.min, stats.max):
+            if stats is not None and stats.has_min_max and not _possible(one.op, aware, stats.min, stats.max):
                 kept.discard(number)
     return frozenset(kept)
 
@@ -280,8 +279,21 @@ def _aware(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-def _possible(op: str, values: Sequence[Any], low: Any, high: Any) -> bool:
+def _possible(op: FilterOp, values: Sequence[Any], low: Any, high: Any) -> bool:
+    """Whether any value between two others can fulfil a filter."""
     low, high = _aware(low), _aware(high)
-    if op in ("==", "in"):
-        return any(low <= value <= high for value in values)
-    return bool({"<": low < values[0], "<=": low <= values[0], ">": high > values[0], ">=": high >= values[0]}[op])
+    match op:
+        case "==" | "in":
+            return any(low <= value <= high for value in values)
+        case "<":
+            return bool(low < values[0])
+        case "<=":
+            return bool(low <= values[0])
+        case ">":
+            return bool(high > values[0])
+        case ">=":
+            return bool(high >= values[0])
+        case "startswith" | "is_null" | "is_not_null":  # of which the least and the greatest value say nothing
+            return True
+        case _:
+            assert_never(op)

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, assert_never
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Measure, Negation, Ref, Shape
+from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, slots
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.query.plan import Plan
 
 
-def refs_of(shape: Any) -> Iterator[Ref]:
+def refs_of(shape: Shape | Measure) -> Iterator[Ref]:
     """The fields that a filter or an aggregate mentions."""
-    if isinstance(shape, Junction):
-        for part in shape.parts:
-            yield from refs_of(part)
-    elif isinstance(shape, Negation):
-        yield from refs_of(shape.part)
-    elif isinstance(shape, Measure):
-        if shape.ref is not None:
+    match shape:
+        case Junction():
+            for part in shape.parts:
+                yield from refs_of(part)
+        case Negation():
+            yield from refs_of(shape.part)
+        case Measure():
+            if shape.ref is not None:
+                yield shape.ref
+            if shape.where is not None:
+                yield from refs_of(shape.where)
+        case Compare():
+            if isinstance(shape.ref, Measure):
+                yield from refs_of(shape.ref)
+            else:
+                yield shape.ref
+            if shape.other is not None:
+                yield shape.other
+        case Match() | Member() | Test():
             yield shape.ref
-        if shape.where is not None:
-            yield from refs_of(shape.where)
-    elif isinstance(shape, Compare):
-        if isinstance(shape.ref, Measure):
-            yield from refs_of(shape.ref)
-        else:
-            yield shape.ref
-        if shape.other is not None:
-            yield shape.other
-    elif shape is not None:
-        yield shape.ref
+        case _:
+            assert_never(shape)
 
 
 def plan_refs(plan: Plan) -> Iterator[Ref]:
     """All fields that a plan mentions."""
-    yield from refs_of(plan.where)
-    yield from refs_of(plan.having)
+    for shape in (plan.where, plan.having):
+        if shape is not None:
+            yield from refs_of(shape)
     yield from (order.ref for order in plan.order)
     yield from plan.groups
     for measure in plan.measures:
@@ -86,16 +90,3 @@ def parts_of(shape: Junction, values: tuple[Any, ...]) -> Iterator[tuple[Shape, 
         size = slots(part)
         yield part, values[start : start + size]
         start += size
-
-
-def slots(shape: Any) -> int:
-    """How many values a filter takes."""
-    if isinstance(shape, Junction):
-        return sum(map(slots, shape.parts))
-    if isinstance(shape, Negation):
-        return slots(shape.part)
-    if isinstance(shape, Compare):
-        inner = slots(shape.ref.where) if isinstance(shape.ref, Measure) and shape.ref.where is not None else 0
-        return inner + (0 if shape.other is not None else 1)
-    size: int = getattr(shape, "size", 1 if type(shape).__name__ == "Match" else 0)
-    return size

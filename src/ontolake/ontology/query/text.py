@@ -11,26 +11,54 @@ import csv
 import difflib
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never, get_args
 
 from ontolake.model.columns import Column
 from ontolake.model.errors import SchemaValidationError
-from ontolake.model.filters import Condition, FieldRef, Order, Ref, Side
+from ontolake.model.filters import (
+    CompareOp,
+    Condition,
+    FieldRef,
+    MatchOp,
+    MemberOp,
+    Order,
+    Ref,
+    Side,
+    TestOp,
+)
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 
 _FIELD = re.compile(r'\s*(?:"(?P<quoted>[^"]+)"|(?P<name>[\w-]+))(?P<path>(?:\.[\w-]+|\[\d*\])*)')
-_SIGN = re.compile(r"\s*(!=|<=|>=|!~|=|<|>|~)\s*(.*)", re.DOTALL)
-_WORD = re.compile(r"\s+(startswith|endswith|contains|not\s+in|in|is)\s+(.*)", re.DOTALL | re.IGNORECASE)
 HINT = ("write FIELD=VALUE with one of = != < <= > >= ~ !~, FIELD startswith|endswith|contains TEXT, FIELD in A,B, "
         "or FIELD is [not] null, is true, is false")
 
-_COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
-    "=": lambda field, value: field == value, "!=": lambda field, value: field != value,
-    "<": lambda field, value: field < value, "<=": lambda field, value: field <= value,
-    ">": lambda field, value: field > value, ">=": lambda field, value: field >= value,
-}  # fmt: skip
+
+def _written(op: CompareOp | MatchOp | MemberOp | TestOp) -> str:
+    """How people type an operator."""
+    match op:
+        case "==":
+            return "="
+        case "!=" | "<" | "<=" | ">" | ">=" | "startswith" | "endswith" | "contains" | "in":
+            return op
+        case "is_null":
+            return "is null"
+        case "is_not_null":
+            return "is not null"
+        case "is_true":
+            return "is true"
+        case "is_false":
+            return "is false"
+        case _:
+            assert_never(op)
+
+
+_COMPARISONS: dict[str, CompareOp] = {_written(op): op for op in get_args(CompareOp)}
+_MATCHES: dict[str, MatchOp] = {_written(op): op for op in get_args(MatchOp)}
+_TESTS: dict[str, TestOp] = {_written(op): op for op in get_args(TestOp)}
+_SIGNS = sorted([*_COMPARISONS, "~", "!~"], key=len, reverse=True)  # `<=` before `<`
+_SIGN = re.compile(rf"\s*({'|'.join(map(re.escape, _SIGNS))})\s*(.*)", re.DOTALL)
+_WORD = re.compile(rf"\s+({'|'.join(_MATCHES)}|not\s+in|in|is)\s+(.*)", re.DOTALL | re.IGNORECASE)
 
 
 def parse_where(text: str, info: TypeInfo) -> Condition:
@@ -51,8 +79,7 @@ def parse_where(text: str, info: TypeInfo) -> Condition:
             raise QueryError(f"{text!r}: nothing compares with null", hint="write FIELD is null")
         found = field.in_(values)
         return ~found if verb == "not in" else found
-    matched: Condition = getattr(field, verb)(_unquoted(value))
-    return matched
+    return _matching(field, _MATCHES[verb], _unquoted(value))
 
 
 def parse_order(text: str, info: TypeInfo) -> Order:
@@ -121,15 +148,40 @@ def _compared(text: str, field: FieldRef[Any], column: Column | None, sign: str,
         if sign not in ("=", "!="):
             raise QueryError(f"{text!r}: true and false have no order", hint="write = or !=")
         return field.is_true() if value == (sign == "=") else field.is_false()
-    return _COMPARED[sign](field, value)
+    return field.compare(_COMPARISONS[sign], value)
+
+
+def _matching(field: FieldRef[Any], op: MatchOp, text: str) -> Condition:
+    match op:
+        case "startswith":
+            return field.startswith(text)
+        case "endswith":
+            return field.endswith(text)
+        case "contains":
+            return field.contains(text)
+        case _:
+            assert_never(op)
+
+
+def _testing(field: FieldRef[Any], op: TestOp) -> Condition:
+    match op:
+        case "is_null":
+            return field.is_null()
+        case "is_not_null":
+            return field.is_not_null()
+        case "is_true":
+            return field.is_true()
+        case "is_false":
+            return field.is_false()
+        case _:
+            assert_never(op)
 
 
 def _is(text: str, field: FieldRef[Any], value: str) -> Condition:
-    tests = {"null": field.is_null, "not null": field.is_not_null, "true": field.is_true, "false": field.is_false}
-    test = tests.get(" ".join(value.split()))
+    test = _TESTS.get(f"is {' '.join(value.split())}")
     if test is None:
         raise QueryError(f"{text!r}: a field is null, not null, true or false, not {value!r}", hint=HINT)
-    return test()
+    return _testing(field, test)
 
 
 def read_value(column: Column, text: str) -> Any:

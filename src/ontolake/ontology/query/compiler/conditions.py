@@ -6,19 +6,34 @@ import enum
 import json
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, assert_never
 
 from ontolake.model import scalars
 from ontolake.model.codecs import encode_float, failure, inside_json
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, balanced
+from ontolake.model.filters import (
+    Compare,
+    CompareOp,
+    Junction,
+    JunctionOp,
+    Leaf,
+    Match,
+    MatchOp,
+    Measure,
+    Member,
+    Negation,
+    Ref,
+    Shape,
+    Test,
+    TestOp,
+    balanced,
+)
 from ontolake.model.scalars import UNFIT
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.query.compiler.functions import VALUES
 from ontolake.ontology.query.compiler.latest import literal, quoted
 
 Encode = Callable[[Any], Any]
-_OPERATORS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SORTS = ("WHEN 'text' THEN 'text' WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' WHEN 'array' THEN 'many' "
           "WHEN 'object' THEN 'many' ELSE 'truth'")
 LISTED = 250
@@ -90,14 +105,45 @@ class Resolver(Protocol):
 
 def condition(shape: Shape, to: Resolver) -> str:
     """SQL for a filter."""
-    if isinstance(shape, Junction):
-        return balanced(shape.op.upper(), [condition(part, to) for part in shape.parts])
-    if isinstance(shape, Negation):
-        return f"(NOT {condition(shape.part, to)})"
-    if isinstance(shape, Compare) and isinstance(shape.ref, Measure):
-        sql, encode = to.measure(shape.ref)
-        return f"({sql} {_OPERATORS[shape.op]} {to.slot(encode)})"
-    ref: Ref = shape.ref  # type: ignore[assignment]
+    match shape:
+        case Junction():
+            return balanced(_word(shape.op), [condition(part, to) for part in shape.parts])
+        case Negation():
+            return f"(NOT {condition(shape.part, to)})"
+        case Compare():
+            if isinstance(shape.ref, Measure):
+                sql, encode = to.measure(shape.ref)
+                return f"({sql} {_sign(shape.op)} {to.slot(encode)})"
+            return _leaf(shape, shape.ref, to)
+        case Match() | Member() | Test():
+            return _leaf(shape, shape.ref, to)
+        case _:
+            assert_never(shape)
+
+
+def _word(op: JunctionOp) -> str:
+    match op:
+        case "and":
+            return "AND"
+        case "or":
+            return "OR"
+        case _:
+            assert_never(op)
+
+
+def _sign(op: CompareOp) -> str:
+    match op:
+        case "==":
+            return "="
+        case "!=":
+            return "<>"
+        case "<" | "<=" | ">" | ">=":
+            return op
+        case _:
+            assert_never(op)
+
+
+def _leaf(shape: Leaf, ref: Ref, to: Resolver) -> str:
     if ref.any_path is None:
         text = to.exact(ref) if not ref.path else None
         return _simple(shape, operand(ref, to), to) if text is None else _by_text(shape, ref, text, to)
@@ -105,29 +151,52 @@ def condition(shape: Shape, to: Resolver) -> str:
     return f"EXISTS (SELECT 1 FROM {source} WHERE {_simple(shape, value, to)})"
 
 
-def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
-    if isinstance(shape, Compare):
-        return _compare(shape, left, to)
-    if isinstance(shape, Match):
-        return _match(shape.op, left, to)
-    if isinstance(shape, Member):
-        if not shape.size:
-            return "(0)"
-        encode = comparand(left.column)
-        if shape.size > LISTED:
-            if left.json_type is None:
-                return f"({left.ordered} IN (SELECT value FROM {VALUES}({to.many(shape.size, encode)})))"
-            sort = _sort_of(encode)
-            slot = to.many(shape.size, lambda value: (encode(value), sort(value)))
-            return f"(({left.value}, {left.sort}) IN (SELECT value, sort FROM {VALUES}({slot})))"
-        if left.json_type is not None:
-            pairs = ", ".join(f"({to.slot(encode)}, {to.again(_sort_of(encode))})" for _ in range(shape.size))
-            return f"(({left.value}, {left.sort}) IN (VALUES {pairs}))"
-        return f"({left.ordered} IN ({', '.join(to.slot(encode) for _ in range(shape.size))}))"
-    assert isinstance(shape, Test)
-    if shape.op in ("is_null", "is_not_null"):
-        return f"({left.sql} {'IS NULL' if shape.op == 'is_null' else 'IS NOT NULL'})"
-    truth = shape.op == "is_true"
+def _simple(shape: Leaf, left: Operand, to: Resolver) -> str:
+    match shape:
+        case Compare():
+            return _compare(shape, left, to)
+        case Match():
+            return _match(shape.op, left, to)
+        case Member():
+            return _listed(shape.size, left, to)
+        case Test():
+            return _test(shape.op, left)
+        case _:
+            assert_never(shape)
+
+
+def _listed(size: int, left: Operand, to: Resolver) -> str:
+    """That a value is one of the next `size` values."""
+    if not size:
+        return "(0)"
+    encode = comparand(left.column)
+    if size > LISTED:
+        if left.json_type is None:
+            return f"({left.ordered} IN (SELECT value FROM {VALUES}({to.many(size, encode)})))"
+        sort = _sort_of(encode)
+        slot = to.many(size, lambda value: (encode(value), sort(value)))
+        return f"(({left.value}, {left.sort}) IN (SELECT value, sort FROM {VALUES}({slot})))"
+    if left.json_type is not None:
+        pairs = ", ".join(f"({to.slot(encode)}, {to.again(_sort_of(encode))})" for _ in range(size))
+        return f"(({left.value}, {left.sort}) IN (VALUES {pairs}))"
+    return f"({left.ordered} IN ({', '.join(to.slot(encode) for _ in range(size))}))"
+
+
+def _test(op: TestOp, left: Operand) -> str:
+    match op:
+        case "is_null":
+            return f"({left.sql} IS NULL)"
+        case "is_not_null":
+            return f"({left.sql} IS NOT NULL)"
+        case "is_true":
+            return _truth(True, left)
+        case "is_false":
+            return _truth(False, left)
+        case _:
+            assert_never(op)
+
+
+def _truth(truth: bool, left: Operand) -> str:
     if left.json_type is not None:
         return f"({left.json_type} = '{'true' if truth else 'false'}')"
     if left.column is None or not left.column.type.truth:
@@ -135,7 +204,7 @@ def _simple(shape: Shape, left: Operand, to: Resolver) -> str:
     return f"({left.sql} = {int(truth)})"
 
 
-def _by_text(shape: Shape, ref: Ref, text: str, to: Resolver) -> str:
+def _by_text(shape: Leaf, ref: Ref, text: str, to: Resolver) -> str:
     """A condition on a number that is indexed as text: what asks for equal numbers asks for equal texts."""
     _, column = to.locate(ref)
     if isinstance(shape, Compare) and shape.op == "==" and shape.other is None:
@@ -216,18 +285,18 @@ def _compare(shape: Compare, left: Operand, to: Resolver) -> str:
         return _fields(shape.op, left, operand(shape.other, to))
     encode = comparand(left.column)
     if left.json_type is None:
-        return f"({left.ordered} {_OPERATORS[shape.op]} {to.slot(encode)})"
+        return f"({left.ordered} {_sign(shape.op)} {to.slot(encode)})"
     slot = to.slot(encode if shape.op in ("==", "!=") else _in_order(encode))
     return _alike(shape.op, left.value, left.sort, slot, to.again(_sort_of(encode)))
 
 
-def _alike(op: str, left: str, left_sort: str, right: str, right_sort: str) -> str:
+def _alike(op: CompareOp, left: str, left_sort: str, right: str, right_sort: str) -> str:
     """A comparison of values of which at least one lies in JSON, and may be of any sort."""
     return (f"(CASE WHEN {left} IS NULL OR {right} IS NULL THEN NULL WHEN {left_sort} = {right_sort} "
-            f"THEN {left} {_OPERATORS[op]} {right} ELSE {int(op == '!=')} END)")
+            f"THEN {left} {_sign(op)} {right} ELSE {int(op == '!=')} END)")
 
 
-def _fields(op: str, left: Operand, right: Operand) -> str:
+def _fields(op: CompareOp, left: Operand, right: Operand) -> str:
     """A comparison of two fields. Raises `QueryError` for types that cannot be compared."""
     if left.json_type is not None or right.json_type is not None:
         return _alike(op, left.value, left.sort, right.value, right.sort)
@@ -235,16 +304,16 @@ def _fields(op: str, left: Operand, right: Operand) -> str:
     assert right.column is not None
     one, two = left.column.type, right.column.type
     if one is two or (one.family is not None and one.family == two.family):
-        return f"({left.ordered} {_OPERATORS[op]} {right.ordered})"
+        return f"({left.ordered} {_sign(op)} {right.ordered})"
     for scalar, other in ((one, two), (two, one)):
         if other.name in scalar.compares_with:
             texts = [f"CAST({side.sql} AS TEXT) COLLATE {scalar.collation}" for side in (left, right)]
-            return f"({texts[0]} {_OPERATORS[op]} {texts[1]})"
+            return f"({texts[0]} {_sign(op)} {texts[1]})"
     raise QueryError(f"{left.column.name} is a {one.name} and {right.column.name} a {two.name}: "
                      "they cannot be compared")
 
 
-def _match(op: str, left: Operand, to: Resolver) -> str:
+def _match(op: MatchOp, left: Operand, to: Resolver) -> str:
     if left.json_type is None:
         if left.column is None or not left.column.type.textual:
             raise QueryError(f"{_name(left)} is not text", hint=f"{op}() is for str, or for a path inside JSON")
@@ -253,16 +322,26 @@ def _match(op: str, left: Operand, to: Resolver) -> str:
     return f"(CASE WHEN {left.value} IS NULL THEN NULL WHEN {left.json_type} = 'text' THEN {matched} ELSE 0 END)"
 
 
-def _matched(op: str, text: str, to: Resolver) -> str:
-    if op == "startswith":
-        # A range with two ends, so that an index is used.
-        low, high = to.slot(None), to.again(_successor)
-        return f"{text} >= {low} AND {text} < {high}"
-    # Bytes of UTF-8 match where characters do, and neither wildcards nor NULs mean anything in them.
-    raw, slot = f"CAST({text} AS BLOB)", to.slot(str.encode)
-    found = f"instr({raw}, {slot}) > 0" if op == "contains" else f"substr({raw}, -length({slot})) = {slot}"
+def _matched(op: MatchOp, text: str, to: Resolver) -> str:
+    match op:
+        case "startswith":
+            # A range with two ends, so that an index is used.
+            low, high = to.slot(None), to.again(_successor)
+            return f"{text} >= {low} AND {text} < {high}"
+        case "contains":
+            raw, slot = f"CAST({text} AS BLOB)", to.slot(str.encode)
+            return _of_bytes(text, slot, f"instr({raw}, {slot}) > 0")
+        case "endswith":
+            raw, slot = f"CAST({text} AS BLOB)", to.slot(str.encode)
+            return _of_bytes(text, slot, f"substr({raw}, -length({slot})) = {slot}")
+        case _:
+            assert_never(op)
+
+
+def _of_bytes(text: str, slot: str, matched: str) -> str:
+    """A match of bytes of UTF-8: they match where characters do, and neither wildcards nor NULs mean anything."""
     # Both are NULL for empty bytes.
-    return f"CASE WHEN {text} IS NULL THEN NULL WHEN length({slot}) = 0 THEN 1 ELSE coalesce({found}, 0) END"
+    return f"CASE WHEN {text} IS NULL THEN NULL WHEN length({slot}) = 0 THEN 1 ELSE coalesce({matched}, 0) END"
 
 
 def _successor(prefix: str) -> str | bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, assert_never
 
 from ontolake.model import scalars
 from ontolake.model.columns import Column
@@ -151,28 +151,38 @@ class _Compiler:
 
     def measure(self, measure: Measure) -> tuple[str, Encode | None]:
         """SQL of an aggregate, and how a value to compare with it is encoded."""
-        if measure.op == "count":
-            if measure.ref is None:
-                return "count(*)", number
-            return f"count({operand(measure.ref, self).sql})", number
-        if measure.op == "count_where":
-            return f"count(CASE WHEN {condition(measure.where, self)} THEN 1 END)", number
-        assert measure.ref is not None
-        value = operand(measure.ref, self)
+        match measure.op:
+            case "count":
+                return "count(*)" if measure.ref is None else f"count({operand(measure.ref, self).sql})", number
+            case "count_where":
+                assert measure.where is not None
+                return f"count(CASE WHEN {condition(measure.where, self)} THEN 1 END)", number
+            case "avg_len":
+                assert measure.ref is not None
+                return f"avg({_length(operand(measure.ref, self))})", number
+            case "min" | "max":
+                assert measure.ref is not None
+                return self._extreme(measure.op, operand(measure.ref, self))
+            case "sum" | "avg":
+                assert measure.ref is not None
+                return self._total(measure.op, operand(measure.ref, self))
+            case _:
+                assert_never(measure.op)
+
+    @staticmethod
+    def _extreme(op: str, value: Operand) -> tuple[str, Encode | None]:
+        _refuse_containers(value.column, op)
+        return f"{op}({value.sortable}){_collated(value)}", comparand(value.column)
+
+    @staticmethod
+    def _total(op: str, value: Operand) -> tuple[str, Encode | None]:
         column = value.column
-        scalar = column.type if column is not None else scalars.JSON
-        collated = f" COLLATE {scalar.collation}" if scalar.collation is not None else ""
-        if measure.op in ("min", "max"):
-            _refuse_containers(column, measure.op)
-            return f"{measure.op}({value.sortable}){collated}", comparand(column)
-        if measure.op == "avg_len":
-            return f"avg({_length(value)})", number
         if column is None:  # inside JSON there may be anything
-            return f"{measure.op}(CASE WHEN {value.sort} = 'number' THEN {value.sql} END)", number
-        if scalar.sums is None:
-            raise QueryError(f"{column.name} is not a number: there is no {measure.op} of it")
-        sql = f"{scalar.measure_sql(measure.op, value.sql)}{collated}"
-        return sql, comparand(column) if scalar.sums == "value" else number
+            return f"{op}(CASE WHEN {value.sort} = 'number' THEN {value.sql} END)", number
+        if column.type.sums is None:
+            raise QueryError(f"{column.name} is not a number: there is no {op} of it")
+        sql = f"{column.type.measure_sql(op, value.sql)}{_collated(value)}"
+        return sql, comparand(column) if column.type.sums == "value" else number
 
     # the statement
     def statement(self) -> Statement:
@@ -288,6 +298,11 @@ def _conjunction(shape: Shape, text: Callable[[Shape], str]) -> str:
         parts = [_conjunction(part, text) for part in shape.parts]
         return " AND ".join(parts) if len(parts) <= FEW else balanced("AND", parts)
     return text(shape)
+
+
+def _collated(value: Operand) -> str:
+    scalar = value.column.type if value.column is not None else scalars.JSON
+    return f" COLLATE {scalar.collation}" if scalar.collation is not None else ""
 
 
 def _refuse_containers(column: Column | None, op: str) -> None:

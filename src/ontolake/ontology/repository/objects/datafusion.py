@@ -6,17 +6,32 @@ Only what means the same as in SQLite is taken on; everything else is left to it
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test
+from ontolake.model.filters import (
+    Compare,
+    CompareOp,
+    Junction,
+    JunctionOp,
+    Match,
+    MatchOp,
+    Measure,
+    Member,
+    Negation,
+    Ref,
+    Shape,
+    Test,
+    TestOp,
+    slots,
+)
 from ontolake.model.scalars import UNFIT
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.query.compiler.conditions import LISTED, comparand
-from ontolake.ontology.query.needs import needed, parts_of, plan_refs, slots
+from ontolake.ontology.query.needs import needed, parts_of, plan_refs
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects.rows import ROW, encoded, naive_place, place
 from ontolake.ontology.repository.protocol import Row
@@ -148,39 +163,59 @@ class _Answer:
 
     # filters
     def _condition(self, shape: Shape, values: tuple[Any, ...]) -> Any:
+        match shape:
+            case Junction():
+                return _joined(shape.op, [self._condition(part, given) for part, given in parts_of(shape, values)])
+            case Negation():
+                return ~self._condition(shape.part, values)
+            case Compare():
+                return self._compare(shape, values)
+            case Match():
+                return self._match(shape.op, self._of(shape.ref), values[0])
+            case Member():
+                return self._member(self._of(shape.ref), values)
+            case Test():
+                return self._test(shape.op, self._of(shape.ref))
+            case _:
+                assert_never(shape)
+
+    def _match(self, op: MatchOp, column: Column, text: str) -> Any:
         from datafusion import functions as f
 
-        if isinstance(shape, Junction):
-            found = [self._condition(part, given) for part, given in parts_of(shape, values)]
-            while len(found) > 1:  # as a tree that is as flat as can be
-                pairs = [one & two if shape.op == "and" else one | two
-                         for one, two in zip(found[::2], found[1::2], strict=False)]
-                found = pairs + found[len(pairs) * 2 :]
-            return found[0]
-        if isinstance(shape, Negation):
-            return ~self._condition(shape.part, values)
-        if isinstance(shape, Compare):
-            return self._compare(shape, values)
-        column = self._of(shape.ref)
-        if isinstance(shape, Match):
-            if not column.type.textual:
-                raise Unfit  # which is refused elsewhere
-            matching = {"startswith": f.starts_with, "endswith": f.ends_with, "contains": f.contains}[shape.op]
-            return matching(self._col(column), typed_literal(values[0], pa.string()))
-        if isinstance(shape, Member):
-            if not values:
-                return typed_literal(False, pa.bool_())
-            if len(values) > LISTED:
-                return self._listed(column, values)
-            return f.in_list(self._col(column), [self._lit(column, value) for value in values])
-        assert isinstance(shape, Test)
-        if shape.op == "is_null":
-            return self._col(column).is_null()
-        if shape.op == "is_not_null":
-            return self._col(column).is_not_null()
-        if not column.type.truth:
-            raise Unfit
-        return self._col(column) == typed_literal(shape.op == "is_true", pa.bool_())
+        if not column.type.textual:
+            raise Unfit  # which is refused elsewhere
+        left, right = self._col(column), typed_literal(text, pa.string())
+        match op:
+            case "startswith":
+                return f.starts_with(left, right)
+            case "endswith":
+                return f.ends_with(left, right)
+            case "contains":
+                return f.contains(left, right)
+            case _:
+                assert_never(op)
+
+    def _member(self, column: Column, values: tuple[Any, ...]) -> Any:
+        from datafusion import functions as f
+
+        if not values:
+            return typed_literal(False, pa.bool_())
+        if len(values) > LISTED:
+            return self._listed(column, values)
+        return f.in_list(self._col(column), [self._lit(column, value) for value in values])
+
+    def _test(self, op: TestOp, column: Column) -> Any:
+        match op:
+            case "is_null":
+                return self._col(column).is_null()
+            case "is_not_null":
+                return self._col(column).is_not_null()
+            case "is_true" | "is_false":
+                if not column.type.truth:
+                    raise Unfit
+                return self._col(column) == typed_literal(op == "is_true", pa.bool_())
+            case _:
+                assert_never(op)
 
     def _compare(self, shape: Compare, values: tuple[Any, ...]) -> Any:
         assert isinstance(shape.ref, Ref)
@@ -190,12 +225,8 @@ class _Answer:
             other = self._of(shape.other)
             if other.scalar != column.scalar:
                 raise Unfit
-            right = self._col(other)
-        else:
-            right = self._lit(column, values[0])
-        compared = {"==": left.__eq__, "!=": left.__ne__, "<": left.__lt__, "<=": left.__le__, ">": left.__gt__,
-                    ">=": left.__ge__}  # fmt: skip
-        return compared[shape.op](right)
+            return _compared(shape.op, left, self._col(other))
+        return _compared(shape.op, left, self._lit(column, values[0]))
 
     # answers
     def _rows(self, frame: Any) -> pa.Table:
@@ -239,21 +270,32 @@ class _Answer:
     def _measure(self, measure: Measure, values: tuple[Any, ...]) -> Any:
         from datafusion import functions as f
 
+        rows = typed_literal(1, pa.int64())
         if measure.op == "count_where":
-            return f.count(typed_literal(1, pa.int64()), filter=self._condition(measure.where, values))
+            assert measure.where is not None
+            return f.count(rows, filter=self._condition(measure.where, values))
         if measure.ref is None:
-            return f.count(typed_literal(1, pa.int64()))
+            return f.count(rows)
         column = self._of(measure.ref)
         operand = self._col(column)
         self._check_numbers(measure.op, column)
-        if measure.op == "avg_len":
-            if not column.type.textual:
-                raise Unfit
-            return f.avg(f.character_length(operand))
-        found: Any = {"count": f.count, "sum": f.sum, "avg": f.avg, "min": f.min, "max": f.max}.get(measure.op)
-        if found is None:
-            raise Unfit
-        return found(operand)
+        match measure.op:
+            case "avg_len":
+                if not column.type.textual:
+                    raise Unfit
+                return f.avg(f.character_length(operand))
+            case "count":
+                return f.count(operand)
+            case "sum":
+                return f.sum(operand)
+            case "avg":
+                return f.avg(operand)
+            case "min":
+                return f.min(operand)
+            case "max":
+                return f.max(operand)
+            case _:
+                assert_never(measure.op)
 
     def _check_numbers(self, op: str, column: Column) -> None:
         """Sums that could leave 64 bits, and what is not finite, are treated with more care elsewhere."""
@@ -275,11 +317,53 @@ def _is_float(column: Column) -> bool:
     return column.sqlite_type == "REAL"
 
 
+def _joined(op: JunctionOp, parts: list[Any]) -> Any:
+    """Conditions joined as a tree that is as flat as can be."""
+    while len(parts) > 1:
+        pairs = [_pair(op, one, two) for one, two in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
+
+
+def _pair(op: JunctionOp, one: Any, two: Any) -> Any:
+    match op:
+        case "and":
+            return one & two
+        case "or":
+            return one | two
+        case _:
+            assert_never(op)
+
+
+def _compared(op: CompareOp, left: Any, right: Any) -> Any:
+    match op:
+        case "==":
+            return left == right
+        case "!=":
+            return left != right
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case ">=":
+            return left >= right
+        case _:
+            assert_never(op)
+
+
 def _size(shape: Shape) -> int:
     """How many conditions a filter is made of."""
-    if isinstance(shape, Junction):
-        return sum(map(_size, shape.parts))
-    return _size(shape.part) if isinstance(shape, Negation) else 1
+    match shape:
+        case Junction():
+            return sum(map(_size, shape.parts))
+        case Negation():
+            return _size(shape.part)
+        case Compare() | Match() | Member() | Test():
+            return 1
+        case _:
+            assert_never(shape)
 
 
 def typed_literal(value: Any, kind: pa.DataType) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
-from ontolake.model.filters import Compare, Ref
+from ontolake.model.filters import Compare, CompareOp, Junction, Match, Member, Negation, Ref, Shape, Test
 from ontolake.model.types import type_info
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts
@@ -14,13 +14,41 @@ from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.rows import place
 from ontolake.ontology.repository.objects.scan import Prune
 
-_KEPT: dict[str, Callable[[Any, Any, Any], bool]] = {
-    "==": lambda low, high, value: low <= value <= high,
-    "<": lambda low, high, value: low < value,
-    "<=": lambda low, high, value: low <= value,
-    ">": lambda low, high, value: high > value,
-    ">=": lambda low, high, value: high >= value,
-}
+Possible = Callable[[Any, Any, Any], bool]
+"""Whether values between a least and a greatest one can fulfil a comparison with a value."""
+
+
+def _possible(op: CompareOp) -> Possible | None:
+    """None if statistics cannot rule a comparison out."""
+    match op:
+        case "==":
+            return lambda low, high, value: low <= value <= high
+        case "<":
+            return lambda low, high, value: low < value
+        case "<=":
+            return lambda low, high, value: low <= value
+        case ">":
+            return lambda low, high, value: high > value
+        case ">=":
+            return lambda low, high, value: high >= value
+        case "!=":
+            return None
+        case _:
+            assert_never(op)
+
+
+def _comparison(shape: Shape) -> tuple[Ref, Possible] | None:
+    """The field that a filter compares with a value, and what statistics say of it; None for filters of other kinds."""
+    match shape:
+        case Compare():
+            possible = _possible(shape.op)
+            if possible is None or shape.other is not None or not isinstance(shape.ref, Ref):
+                return None
+            return shape.ref, possible
+        case Match() | Member() | Test() | Junction() | Negation():
+            return None
+        case _:
+            assert_never(shape)
 
 
 def pruner(plan: Plan, values: Values) -> Prune | None:
@@ -31,15 +59,15 @@ def pruner(plan: Plan, values: Values) -> Prune | None:
     info = type_info(plan.root)
     tests = []
     for shape, given in conjuncts(plan.where, values.where):
-        if not isinstance(shape, Compare) or shape.op not in _KEPT or shape.other is not None:
+        comparison = _comparison(shape)
+        if comparison is None or comparison[0] != Ref(plan.root, comparison[0].name):
             continue
-        if not isinstance(shape.ref, Ref) or shape.ref != Ref(plan.root, shape.ref.name):
-            continue
-        column = info.by_name.get(shape.ref.name)
+        ref, possible = comparison
+        column = info.by_name.get(ref.name)
         if column is not None and column.type.prunes:
             value = comparand(column)(given[0])
             if isinstance(value, str) == (column.sqlite_type == "TEXT"):
-                tests.append((place(column), _KEPT[shape.op], value))
+                tests.append((place(column), possible, value))
     if not tests:
         return None
 
