@@ -30,6 +30,7 @@ from ontolake.model.filters import (
     narrowed,
     parse_path,
     refs_of,
+    slots,
     with_refs,
 )
 from ontolake.model.filters import (
@@ -174,17 +175,20 @@ def test_a_filter_is_narrowed_by_nothing_or_by_more() -> None:
     assert narrowed(both.shape, both.values, [one]) == (Junction("and", (*both.shape.parts, one.shape)), (1, "a", 1))
 
 
-EVERY: list[tuple[Shape, list[Ref]]] = [
-    (Compare("<", N), [N]), (Compare("<", N, ID), [N, ID]), (Match("contains", ID), [ID]), (Member("in", N, 2), [N]),
-    (Truth("is_null", N), [N]), (Negation("not", Compare("<", N, ID)), [N, ID]),
-    (Junction("and", (Truth("is_null", ID), Negation("not", Member("in", N, 1)))), [ID, N]),
-    (Compare("<", Measure("sum", N)), []),
+EVERY: list[tuple[Shape, list[Ref], int]] = [
+    (Compare("<", N), [N], 1), (Compare("<", N, ID), [N, ID], 0), (Match("contains", ID), [ID], 1),
+    (Member("in", N, 2), [N], 2), (Truth("is_null", N), [N], 0), (Negation("not", Compare("<", N, ID)), [N, ID], 0),
+    (Negation("not", Match("contains", ID)), [ID], 1),
+    (Junction("and", (Truth("is_null", ID), Negation("not", Member("in", N, 3)), Compare("<", ID))), [ID, N, ID], 4),
+    (Compare("<", Measure("sum", N)), [], 1),
+    (Compare("<", Measure("count_where", None, Member("in", N, 2))), [], 3),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "refs"), EVERY)
-def test_the_fields_of_a_filter_are_found_and_exchanged(shape: Shape, refs: list[Ref]) -> None:
+@pytest.mark.parametrize(("shape", "refs", "values"), EVERY)
+def test_the_fields_of_a_filter_are_found_and_exchanged(shape: Shape, refs: list[Ref], values: int) -> None:
     assert [*refs_of(shape)] == refs
+    assert slots(shape) == values
     there = with_refs(shape, lambda ref: ref._replace(at=3))
     assert [*refs_of(there)] == [ref._replace(at=3) for ref in refs]
     assert with_refs(there, lambda ref: ref._replace(at=None)) == shape
