@@ -199,7 +199,7 @@ def verify(url: Url, json: Json = False) -> None:
     from ontolake.cli.common.page_store import find_pages
 
     site, out = find_pages(url), Out(json)
-    from ontolake.cli.common.check_pages import check
+    from ontolake.cli.common.page_checks import check
 
     with progress(json) as advance:
         checked = check(site, advance)

@@ -171,7 +171,7 @@ def verify(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, js
     remarks: list[dict[str, Any]] = []
     with progress(json) as advance:
         if store.site.on_pages:
-            from ontolake.cli.common.check_pages import check
+            from ontolake.cli.common.page_checks import check
 
             damage += check(store.site, advance).damage
         damage += _damage(store, advance, remarks)
