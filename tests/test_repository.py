@@ -32,8 +32,9 @@ MANY_PARAMETERS = frozenset({"spark/frames.py: table"})
 PEP_249 = frozenset({"DataError"})
 """Names that the database API prescribes for `sql/dbapi.py`, and that the errors of SQL tables have too."""
 HISTORY = frozenset({
-    "Branch", "BranchError", "BranchExistsError", "Branches", "Commit", "MergeConflict", "MergeConflictError",
-    "MergeResult", "Snapshot", "UnknownBranchError", "UnknownCommitError"})  # fmt: skip
+    "Branch", "BranchError", "BranchExistsError", "Branches", "Commit", "Counts", "MergeConflict", "MergeConflictError",
+    "MergePlan", "MergeResult", "MergedRows", "Snapshot", "Tags", "UnknownBranchError",
+    "UnknownCommitError"})  # fmt: skip
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
 STILL_TWICE = frozenset({
@@ -148,6 +149,7 @@ def twice(modules: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
             places.setdefault(name, []).append(path)
     return {name: paths for name, paths in places.items() if len(paths) > 1 and not (
         (name in HISTORY and all(path.startswith(MODELS) for path in paths))
+        or (name == "Conflict" and {*paths} == {"errors.py", "history/conflicts.py"})  # a group of errors, and data
         or (name in PEP_249 and {*paths} == {"sql/dbapi.py", "sql/errors.py"}))}
 
 

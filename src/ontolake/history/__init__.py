@@ -1,9 +1,12 @@
 """Data that keeps its history: the words that every store uses, and the rules of merging that models share.
 
-`contract` has the words and protocols, `dag` the commits as a graph, `bases` the base of a merge, `threeway` the rule
-by which one value is merged. The last three are pure: they read nothing but what their callers hand them.
+`contract` has the words and protocols, `refs` how states are written, `conflicts` and `results` what merges answer,
+`errors` what goes wrong. The core is pure and reads nothing but what its callers hand it: `dag` is the commits as a
+graph, `bases` the base of a merge, `threeway` the rule for one value, `trees` that for JSON, `rows` that for rows in
+Arrow, `blame` who wrote what; `operations` leads through merge, revert, restore and cherry-pick.
 """
 
+from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Resolution, Strategy, Value
 from ontolake.history.contract import (
     Branch,
     Branched,
@@ -13,34 +16,74 @@ from ontolake.history.contract import (
     Commit,
     Damage,
     Garbage,
-    Id,
-    Id_co,
-    Key,
     Maintained,
-    Ref,
-    Row,
+    RowVersion,
     Snapshot,
+    Tag,
+    Tags,
+    VersionControlled,
     Versioned,
     check_snapshots,
     net,
 )
+from ontolake.history.errors import (
+    BranchError,
+    BranchExistsError,
+    MergeConflictError,
+    ProtectedBranchError,
+    RevertError,
+    TagError,
+    TagExistsError,
+    UnknownBranchError,
+    UnknownCommitError,
+    UnknownTagError,
+    UnrelatedError,
+)
+from ontolake.history.ids import Id, Id_co, Key, Row
+from ontolake.history.refs import Point, Ref
+from ontolake.history.results import Counts, MergeResult, MergeStatus
 
 __all__ = [
     "Branch",
+    "BranchError",
+    "BranchExistsError",
     "Branched",
     "Branches",
     "Change",
     "ChangeKind",
     "Commit",
+    "Conflict",
+    "ConflictKind",
+    "Counts",
     "Damage",
+    "Decisions",
     "Garbage",
     "Id",
     "Id_co",
     "Key",
     "Maintained",
+    "MergeConflictError",
+    "MergeResult",
+    "MergeStatus",
+    "Point",
+    "ProtectedBranchError",
     "Ref",
+    "Resolution",
+    "RevertError",
     "Row",
+    "RowVersion",
     "Snapshot",
+    "Strategy",
+    "Tag",
+    "TagError",
+    "TagExistsError",
+    "Tags",
+    "UnknownBranchError",
+    "UnknownCommitError",
+    "UnknownTagError",
+    "UnrelatedError",
+    "Value",
+    "VersionControlled",
     "Versioned",
     "check_snapshots",
     "net",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ontolake.history.contract import Id
 from ontolake.history.dag import Dag, best_common_ancestors
+from ontolake.history.ids import Id
 
 K = TypeVar("K")
 V = TypeVar("V")

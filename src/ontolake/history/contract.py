@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 from ontolake.errors import Invalid
+from ontolake.history.ids import Id, Id_co, Key, Row
+from ontolake.history.refs import Ref
 
-Id = TypeVar("Id", int, str)
-"""What names a commit: a number that grows, or text. All commits of one store have ids of one type."""
-
-Id_co = TypeVar("Id_co", int, str, covariant=True)
-
-Key = Any
-"""What names a row within its table: a value, or a tuple of values where a key has several parts."""
-
-Row = Any
-"""What stands under a key: a mapping from fields to values for typed data and documents, bytes for a page."""
-
+if TYPE_CHECKING:
+    from ontolake.history.conflicts import Resolution, Strategy
+    from ontolake.history.results import MergeResult
 
 class Commit(NamedTuple, Generic[Id]):
     """One atomic change of a store. What a layout does not keep is empty or None."""
@@ -35,6 +29,7 @@ class Commit(NamedTuple, Generic[Id]):
     """When it was made, with a time zone."""
     author: str | None = None
     metadata: Mapping[str, Any] = {}
+    message: str | None = None
 
 
 class Branch(NamedTuple, Generic[Id]):
@@ -44,6 +39,25 @@ class Branch(NamedTuple, Generic[Id]):
     head: Id
     base: Id | None = None
     parent: str | None = None
+    protected: bool = False
+    """Whether it changes by merges alone."""
+
+
+class Tag(NamedTuple, Generic[Id]):
+    """A name for a commit, which cleanup keeps. `branch` is where the commit was when it was tagged."""
+
+    name: str
+    commit: Id
+    branch: str
+    time: datetime | None = None
+    message: str | None = None
+
+
+class RowVersion(NamedTuple, Generic[Id]):
+    """One state of a row: the commit that wrote it, and the row; None if the commit deleted it."""
+
+    commit: Commit[Id]
+    row: Row | None
 
 
 class ChangeKind(StrEnum):
@@ -89,32 +103,6 @@ def net(changes: Iterable[Change[Id]]) -> list[Change[Id]]:
         for change in folded.values()
         if change.before != change.after
     ]
-
-
-class Ref(NamedTuple):
-    """A moment in a store as a user writes it: `try`, `try@12`, or `@12` on the store's first branch.
-
-    Without a branch the first one is meant, without a commit the branch's head. `commit` is the id as text,
-    which the store reads. A branch whose name has an `@` in it is written with one more behind it.
-    """
-
-    branch: str | None = None
-    commit: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Ref:
-        """Read a reference. Raises `Invalid` if it names nothing."""
-        branch, at, commit = text.rpartition("@")
-        if not at:
-            branch, commit = commit, ""
-        if not branch and not commit:
-            raise Invalid(f"{text!r} names neither a branch nor a commit",
-                          hint="write BRANCH, BRANCH@COMMIT or @COMMIT")
-        return cls(branch or None, commit or None)
-
-    def __str__(self) -> str:
-        branch, commit = self.branch or "", self.commit or ""
-        return f"{branch}@{commit}" if commit or "@" in branch else branch
 
 
 class Snapshot(Protocol[Id_co]):
@@ -179,21 +167,106 @@ class Branches(Protocol[Id]):
         ...
 
     def create(self, name: str, *, at: Id | None = None, parent: str = ...) -> Branch[Id]:
-        """A branch of `parent` as it was `at` a commit, else at its head. Raises `AlreadyExists` if one of that name
-        lives, `Invalid` for a name that cannot be one, `NotFound`."""
+        """A branch of `parent` as it was `at` a commit, else at its head. Raises `BranchExistsError` if a branch or a
+        tag has that name, `Invalid` for a name that cannot be one, `NotFound`."""
         ...
 
     def delete(self, name: str) -> None:
-        """Give a branch up. Raises `NotFound`, or `Invalid` for one that must stay."""
+        """Give a branch up. Raises `UnknownBranchError`, `BranchError` for one that must stay, such as the first one,
+        `ProtectedBranchError`."""
+        ...
+
+    def rename(self, name: str, new: str) -> Branch[Id]:
+        """Give a branch another name; its history stays. Raises what `create` and `delete` raise."""
+        ...
+
+    def protect(self, name: str, protected: bool = True) -> Branch[Id]:
+        """Let a branch change by merges alone, or end that. Raises `UnknownBranchError`."""
+        ...
+
+
+class Tags(Protocol[Id]):
+    """Names for commits. A tagged commit is kept by every cleanup."""
+
+    def list(self) -> Sequence[Tag[Id]]:
+        """All tags, by name."""
+        ...
+
+    def create(self, name: str, ref: str | Id | None = None, *, message: str | None = None) -> Tag[Id]:
+        """Name a commit: that of a reference, else the head of the first branch. Raises `TagExistsError` if a tag or a
+        branch has that name, `TagError` for a name that cannot be one, `UnknownBranchError`, `UnknownCommitError`."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Take a name away; the commit stays. Raises `UnknownTagError`."""
         ...
 
 
 @runtime_checkable
 class Branched(Versioned[Id], Protocol[Id]):
-    """A versioned store in which work can go on side by side."""
+    """A versioned store in which work goes on side by side."""
 
     @property
     def branches(self) -> Branches[Id]: ...
+
+
+@runtime_checkable
+class VersionControlled(Branched[Id], Protocol[Id]):
+    """A store with all that people know of git: branches, tags, merges, and ways back.
+
+    References are text as `Ref.parse` reads it. Whatever makes a commit takes `message` and `author`. Merges, reverts
+    and cherry-picks are three-way: conflicts raise `MergeConflictError` and change nothing, unless a strategy or
+    resolutions settle all of them; a dry run returns them. A resolution for what is not in conflict is `Invalid`.
+    """
+
+    @property
+    def tags(self) -> Tags[Id]: ...
+
+    def merge(
+        self, source: str, into: str = ..., *, strategy: Strategy = None, resolutions: Iterable[Resolution] = (),
+        dry_run: bool = False, message: str | None = None, author: str | None = None,
+    ) -> MergeResult[Id]:  # fmt: skip
+        """Bring the changes of a branch, tag or commit into a branch, as one commit with two parents, which is made
+        even if it changes no row. Raises `BranchError` for a branch and itself, `UnrelatedError`."""
+        ...
+
+    def revert(
+        self, commit: str | Id, *, branch: str = ..., strategy: Strategy = None, resolutions: Iterable[Resolution] = (),
+        dry_run: bool = False, message: str | None = None, author: str | None = None,
+    ) -> MergeResult[Id]:  # fmt: skip
+        """Undo what one commit did, as a new commit; of a merge, what it brought to its first parent. Raises
+        `RevertError` for the first commit and for one that the branch does not have."""
+        ...
+
+    def cherry_pick(
+        self, commit: str | Id, *, branch: str = ..., strategy: Strategy = None,
+        resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
+        author: str | None = None,
+    ) -> MergeResult[Id]:  # fmt: skip
+        """Do on a branch what one commit did elsewhere, as a new commit. Raises `RevertError` for the first commit."""
+        ...
+
+    def restore(
+        self, to: str | Id, *, branch: str = ..., tables: Iterable[str] | None = None, dry_run: bool = False,
+        message: str | None = None, author: str | None = None,
+    ) -> MergeResult[Id]:  # fmt: skip
+        """Bring an earlier state back, of all tables or some, as a new commit; nothing of history is lost."""
+        ...
+
+    def history(self, table: str, key: Key, *, ref: str | None = None) -> Iterator[RowVersion[Id]]:
+        """All states of a row that a reference has in its history, newest first."""
+        ...
+
+    def blame(self, table: str, key: Key, *, ref: str | None = None) -> dict[str, Commit[Id]]:
+        """For each field of a row the commit that wrote its value. Raises `NotFound` if the row is not there."""
+        ...
+
+    def erase(self, table: str, key: Key, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
+        """Remove every stored version of a row, from every commit, branch and file, and what indexes keep of it.
+
+        Leaves an audit entry with the reason and without the key. A dry run counts what would go.
+        """
+        ...
 
 
 class Damage(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Generic, Protocol
 
-from ontolake.history.contract import Id
+from ontolake.history.ids import Id
 
 
 class Dag(Protocol[Id]):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_keys import contains
 from ontolake.errors import Conflict, Invalid
 from ontolake.graph.arguments import check_flag, check_text
 from ontolake.graph.commit.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
@@ -33,7 +34,6 @@ from ontolake.graph.tables import staging
 from ontolake.graph.tables.constraints import Checker
 from ontolake.graph.tables.datasets import Change, Tables
 from ontolake.graph.tables.filters import filtering, to_sql
-from ontolake.graph.tables.keys import contains
 from ontolake.graph.tables.rows import array_of, column_of, key_at, refuse_duplicates, to_table
 from ontolake.graph.tables.staging import Staged
 from ontolake.graph.tables.types import GraphType, declared, resolve_table

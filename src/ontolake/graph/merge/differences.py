@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_keys import codes
 from ontolake.graph.commit.manifest import Pin
 from ontolake.graph.errors import reading
 from ontolake.graph.read.snapshot import Snapshot, plain_row, row_key
 from ontolake.graph.tables.datasets import Tables
-from ontolake.graph.tables.keys import codes
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Change as RowChange
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_keys import are_distinct, contains, repeated
 from ontolake.graph.commit.lineage import first_parents
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.merge.results import MergeConflict
 from ontolake.graph.tables.datasets import Change
-from ontolake.graph.tables.keys import are_distinct, contains, repeated
 from ontolake.graph.tables.rows import check_values, key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 

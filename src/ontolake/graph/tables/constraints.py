@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_keys import KeySet, are_distinct, contains, repeated
 from ontolake.graph.commit.manifest import Pin
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError, reading
 from ontolake.graph.tables import datasets
 from ontolake.graph.tables.datasets import Change, Tables, having
-from ontolake.graph.tables.keys import KeySet, are_distinct, contains, repeated
 from ontolake.graph.tables.rows import key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
+from ontolake.arrow_keys import KeySet, contains
 from ontolake.graph.commit.manifest import Pin
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, is_contention, reading
 from ontolake.graph.place import Place
 from ontolake.graph.tables.filters import literal
-from ontolake.graph.tables.keys import KeySet, contains
 from ontolake.graph.tables.known_keys import KnownKeys
 from ontolake.graph.tables.origins import UPKEEP, is_one_of, transaction_at
 from ontolake.graph.tables.positions import Finder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ontolake.graph.tables.keys import numbers_of
+from ontolake.arrow_keys import numbers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

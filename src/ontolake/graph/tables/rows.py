@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_keys import are_distinct, repeated
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, RowError, in_short
-from ontolake.graph.tables.keys import are_distinct, repeated
 from ontolake.graph.tables.types import GraphField, GraphType
 from ontolake.model import scalars
 from ontolake.model.codecs import failure

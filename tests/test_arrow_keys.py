@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marking import slow_after
 
-from ontolake.graph.tables import keys as keys_module
-from ontolake.graph.tables.keys import KeySet, are_distinct, codes, contains, repeated
+from ontolake import arrow_keys as keys_module
+from ontolake.arrow_keys import KeySet, are_distinct, codes, contains, repeated
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.one_of(st.integers(-5, 30), st.sampled_from([-2**63, 2**63 - 1, 2**40])),
