@@ -32,7 +32,7 @@ def test_the_page_names_every_layer_that_contracts_check() -> None:
     layers = next(one for one in contracts if one["id"] == "layers")["layers"]
     names = {name.strip() for layer in layers for name in re.split(r"[|:]", layer)}
     told = {path.removesuffix("/").removesuffix(".py") for path in named_paths(PAGE)}
-    helpers = {"__main__", "arrow_values", "decoders", "extras", "folders", "foreign", "lazy_pandas"}
+    helpers = {"__main__", "arrow_keys", "arrow_values", "decoders", "extras", "folders", "foreign", "lazy_pandas"}
     assert names - helpers <= told
 
 
