@@ -38,15 +38,13 @@ HISTORY = frozenset({
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
 STILL_TWICE = frozenset({
-    "Access", "Append", "Asked", "Branch", "Branches", "Catalog", "Change", "Columns", "Commit", "Compaction",
-    "Condition", "ConstraintError", "Damage", "Database", "Entity", "Garbage", "Hop", "Joined", "Layout",
-    "LayoutError", "Lease", "Manifest", "Merged", "Model", "Moment", "Order", "Outcome", "Page", "Part", "Past",
-    "Place", "Plan", "Range", "Ranges", "Records", "Ref", "Request", "Result", "Run", "Session", "Shape",
-    "Snapshots", "Source", "Span", "Stamp", "State", "Statement", "Test", "Transaction", "Unfit", "View", "Writer",
+    "Access", "Asked", "Catalog", "Change", "Condition", "ConstraintError", "Entity", "Garbage", "Hop", "Joined",
+    "LayoutError", "Manifest", "Moment", "Page", "Part", "Past", "Place", "Plan", "Range", "Ranges", "Ref", "Session",
+    "Shape", "Source", "Span", "Stamp", "State", "Statement", "Test", "Transaction", "View", "Writer",
 })
 """Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})
-STILL_PARTICIPLES = frozenset({"Asked", "Found", "Given", "Made", "Told", "_Given"})
+STILL_PARTICIPLES = frozenset({"Asked", "Given", "Made", "Told", "_Given"})
 """Types that await a noun. Take one out when it has it."""
 
 

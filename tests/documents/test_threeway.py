@@ -11,7 +11,7 @@ from documents_strategies import documents, patch_lists
 from hypothesis import given
 
 from ontolake.documents import patches, threeway
-from ontolake.documents.threeway import GONE, Outcome
+from ontolake.documents.threeway import GONE, DocumentOutcome
 from ontolake.history.threeway import Disputed
 
 
@@ -47,7 +47,7 @@ def test_what_the_source_left_alone_or_both_did_alike_stays(base: Any, source: A
     ],
 )
 def test_changes_that_meet_are_conflicts_with_their_paths(base: Any, source: Any, target: Any, paths: Any) -> None:
-    assert threeway.merge(base, source, target) == Outcome("conflict", paths=paths)
+    assert threeway.merge(base, source, target) == DocumentOutcome("conflict", paths=paths)
 
 
 def test_changes_to_separate_fields_are_combined() -> None:
@@ -79,14 +79,14 @@ def test_a_combination_puts_adds_and_removes() -> None:
 def test_what_both_did_alike_is_not_done_again() -> None:
     base = {"a": 1, "b": 1, "c": 1}
     outcome = threeway.merge(base, {"a": 2, "c": 2}, {"a": 2, "c": 1, "d": 1})
-    assert outcome == Outcome("combine", [{"op": "replace", "path": "/c", "value": 2}])
+    assert outcome == DocumentOutcome("combine", [{"op": "replace", "path": "/c", "value": 2}])
 
 
 def test_all_conflicts_are_named_in_order() -> None:
     base = {"z": 1, "a": {"b": {"c": 1}, "d": 1}, "free": 1, "agreed": 1}
     source = {"z": 2, "a": {"b": 7}, "free": 2, "agreed": 2}
     target = {"z": 3, "a": {"b": {"c": 2}, "d": 2}, "free": 1, "agreed": 2}
-    assert threeway.merge(base, source, target) == Outcome("conflict", paths=("/a/b/c", "/a/d", "/z"))
+    assert threeway.merge(base, source, target) == DocumentOutcome("conflict", paths=("/a/b/c", "/a/d", "/z"))
 
 
 def test_removal_against_a_change_is_a_conflict_and_against_removal_is_none() -> None:
@@ -96,17 +96,17 @@ def test_removal_against_a_change_is_a_conflict_and_against_removal_is_none() ->
 
 
 def test_on_a_disputed_base_all_that_differs_is_a_conflict() -> None:
-    assert threeway.merge(Disputed(), {"a": 1}, {"a": 2}) == Outcome("conflict", paths=("",))
-    assert threeway.merge(Disputed(), {"a": 1}, None) == Outcome("conflict", paths=("",))
+    assert threeway.merge(Disputed(), {"a": 1}, {"a": 2}) == DocumentOutcome("conflict", paths=("",))
+    assert threeway.merge(Disputed(), {"a": 1}, None) == DocumentOutcome("conflict", paths=("",))
     assert threeway.merge(Disputed(), {"a": 1}, {"a": 1}) == threeway.NOTHING
 
 
 def test_a_disputed_field_conflicts_unless_both_sides_have_the_same() -> None:
     base = {"x": Disputed(), "y": 1}
-    assert threeway.merge(base, {"x": 1, "y": 1}, {"x": 2, "y": 1}) == Outcome("conflict", paths=("/x",))
-    assert threeway.merge(base, {"x": 1, "y": 1}, {"y": 1}) == Outcome("conflict", paths=("/x",))
+    assert threeway.merge(base, {"x": 1, "y": 1}, {"x": 2, "y": 1}) == DocumentOutcome("conflict", paths=("/x",))
+    assert threeway.merge(base, {"x": 1, "y": 1}, {"y": 1}) == DocumentOutcome("conflict", paths=("/x",))
     agreed = threeway.merge(base, {"x": 1, "y": 2}, {"x": 1, "y": 1, "z": 1})
-    assert agreed == Outcome("combine", [{"op": "replace", "path": "/y", "value": 2}])
+    assert agreed == DocumentOutcome("combine", [{"op": "replace", "path": "/y", "value": 2}])
 
 
 # edits

@@ -14,14 +14,14 @@ from ontolake.errors import StorageError
 from ontolake.storage import open_storage
 from ontolake.storage.conformance import RawFile, RawObjects, StorageConformance
 from ontolake.storage.conformance.base import Base
-from ontolake.storage.conformance.branches import Branches
-from ontolake.storage.conformance.fencing import Fencing
-from ontolake.storage.conformance.histories import Histories
-from ontolake.storage.conformance.inputs import Opening
-from ontolake.storage.conformance.requests import Requests
-from ontolake.storage.conformance.retention import Retention
-from ontolake.storage.conformance.snapshots import Snapshots
-from ontolake.storage.conformance.takeover import Takeover
+from ontolake.storage.conformance.branches import BranchCases
+from ontolake.storage.conformance.fencing import FencingCases
+from ontolake.storage.conformance.histories import HistoryCases
+from ontolake.storage.conformance.inputs import OpeningCases
+from ontolake.storage.conformance.requests import RequestCases
+from ontolake.storage.conformance.retention import RetentionCases
+from ontolake.storage.conformance.snapshots import SnapshotCases
+from ontolake.storage.conformance.takeover import TakeoverCases
 
 SWEEP = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
 """Index and compact within the append that made it due, often, and throw away at once what is not needed."""
@@ -71,7 +71,7 @@ class TestMemory(RawObjects, StorageConformance):
         return lambda: f"memory://{name}/{next(numbers)}"
 
 
-class WithLowThresholds(Snapshots, Branches, Retention, Requests, Histories):
+class WithLowThresholds(SnapshotCases, BranchCases, RetentionCases, RequestCases, HistoryCases):
     """What reads and keeps the past, where a few records make several parts, runs and layers."""
 
     sweep_knobs = KNOBS
@@ -161,7 +161,7 @@ class TestSeaweed(OnServer):
 
 
 @pytest.mark.slow
-class TestAzurite(Refusals, RawObjects, Fencing, Takeover, Snapshots, Requests, Opening):
+class TestAzurite(Refusals, RawObjects, FencingCases, TakeoverCases, SnapshotCases, RequestCases, OpeningCases):
     """`az://…` on Azurite: what rests on conditional writes and on reading. `onto storage conformance` has the rest."""
 
     sweep_knobs = SWEEP

@@ -13,13 +13,13 @@ from marking import slow_after
 from ontolake import faults
 from ontolake.errors import Fenced, Invalid, StorageError
 from ontolake.storage.conformance import StorageConformance
-from ontolake.storage.conformance.oracle import Branch, Model, Oracle
-from ontolake.storage.conformance.run import Result, run_class
-from ontolake.storage.options import Options
+from ontolake.storage.conformance.oracle import Oracle, OracleBranch, OracleState
+from ontolake.storage.conformance.run import CaseResult, run_class
+from ontolake.storage.options import StorageOptions
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import MAIN, BranchId, FenceToken, Lsn, Page, PageId, WalRecord, WriterId
 
-MODELS: dict[str, tuple[Model, threading.RLock]] = {}
+MODELS: dict[str, tuple[OracleState, threading.RLock]] = {}
 
 
 def check_place(where: str, page_size: int, knobs: dict[str, Any]) -> float:
@@ -28,7 +28,7 @@ def check_place(where: str, page_size: int, knobs: dict[str, Any]) -> float:
         raise Invalid(f"{where!r} is no place for an oracle")
     if not isinstance(page_size, int) or page_size < 512 or page_size & (page_size - 1):
         raise Invalid(f"{page_size!r} is no page size")
-    return Options.of(knobs).fence_lease_ms
+    return StorageOptions.of(knobs).fence_lease_ms
 
 
 class OnOracle(StorageConformance):
@@ -45,7 +45,7 @@ class OnOracle(StorageConformance):
     @classmethod
     def open(cls, where: str, *, page_size: int = 4096, **knobs: Any) -> Storage:
         lease = check_place(where, page_size, knobs)
-        model, lock = MODELS.setdefault(where, (Model(page_size), threading.RLock()))
+        model, lock = MODELS.setdefault(where, (OracleState(page_size), threading.RLock()))
         if model.page_size != page_size:
             raise Invalid(f"{where} has pages of {model.page_size} bytes, not {page_size}")
         return cls.oracle(model, lock, lease_ms=lease)
@@ -228,7 +228,7 @@ class Deaf(Oracle):
 
     def create_branch(self, name: str, base_lsn: Lsn, *, parent: BranchId | str = MAIN) -> BranchId:
         made = super().create_branch(name, base_lsn, parent=parent)
-        self._mine: dict[int, Branch] = {made: self.model.branches.pop(made)}
+        self._mine: dict[int, OracleBranch] = {made: self.model.branches.pop(made)}
         return made
 
 
@@ -307,5 +307,5 @@ def test_a_broken_oracle_is_caught(oracle: type[Oracle]) -> None:
         assert all(result.message for result in failed)
 
 
-def _brief(result: Result) -> str:
+def _brief(result: CaseResult) -> str:
     return f"{result.test}: {result.outcome}"

@@ -17,9 +17,9 @@ import pytest
 from ontolake import faults
 from ontolake.errors import Corruption, Invalid
 from ontolake.storage.conformance import StorageConformance
-from ontolake.storage.conformance.oracle import Model, Oracle
+from ontolake.storage.conformance.oracle import Oracle, OracleState
 from ontolake.storage.conformance.run import run_class
-from ontolake.storage.options import Options
+from ontolake.storage.options import StorageOptions
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import MAIN
 
@@ -57,7 +57,7 @@ class FileOracle(Oracle):
 
     def __init__(self, path: Path, page_size: int, lease_ms: float) -> None:
         self.path = path
-        super().__init__(Model(page_size), FileLock(self), lease_ms=lease_ms)
+        super().__init__(OracleState(page_size), FileLock(self), lease_ms=lease_ms)
         with self.lock:
             if self.model.page_size != page_size:
                 raise Invalid(f"{path} has pages of {self.model.page_size} bytes, not {page_size}")
@@ -103,7 +103,7 @@ class OnFileOracle(StorageConformance):
             raise Invalid(f"{where!r} is no place for an oracle")
         if not isinstance(page_size, int) or page_size < 512 or page_size & (page_size - 1):
             raise Invalid(f"{page_size!r} is no page size")
-        return cls.oracle(Path(path), page_size, Options.of(knobs).fence_lease_ms)
+        return cls.oracle(Path(path), page_size, StorageOptions.of(knobs).fence_lease_ms)
 
     @classmethod
     def raw_blobs(cls, where: str) -> Mapping[str, bytes] | None:

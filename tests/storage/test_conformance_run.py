@@ -11,7 +11,7 @@ import pytest
 
 from ontolake.errors import Invalid
 from ontolake.objects import open_store
-from ontolake.storage.conformance.run import Result, run
+from ontolake.storage.conformance.run import CaseResult, run
 
 QUICK = "test_an_empty_store_stands or test_two_processes_take or test_a_mistake or test_killed_at_any"
 
@@ -28,7 +28,7 @@ def test_a_local_place_is_left_as_it_was(tmp_path: Path, name: str) -> None:
 
 
 def test_results_come_one_by_one_and_say_why() -> None:
-    seen: list[Result] = []
+    seen: list[CaseResult] = []
     results = run("memory://run/prefix", only=QUICK, on_result=seen.append)
     assert seen == results
     skipped = [result for result in results if result.outcome == "skipped"]

@@ -9,15 +9,15 @@ from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Corruption
 from ontolake.storage import PageId, WalRecord, frame
-from ontolake.storage.frame import Commit
+from ontolake.storage.frame import LogCommit
 
 pages = st.none() | st.integers(0, 2**64 - 1).map(PageId)
 records = st.lists(st.builds(WalRecord, st.binary(max_size=40), pages), min_size=1, max_size=5)
 commits = st.lists(st.tuples(st.integers(0, 2**63), records, st.none() | st.text(min_size=1)), min_size=1, max_size=4)
 
 
-def written(groups: list[tuple[int, list[WalRecord], str | None]]) -> tuple[bytes, list[Commit]]:
-    made = [Commit(branch, kept, [xxh3_64_intdigest(record.bytes) for record in kept], request, 7 if request else 0)
+def written(groups: list[tuple[int, list[WalRecord], str | None]]) -> tuple[bytes, list[LogCommit]]:
+    made = [LogCommit(branch, kept, [xxh3_64_intdigest(record.bytes) for record in kept], request, 7 if request else 0)
             for branch, kept, request in groups]
     body, count, meta = frame.encode_commits(made)
     header = frame.Header(frame.DATA, log_id=1, ordinal=2, epoch=3, nonce=b"n" * 16, first_lsn=4, records=count,

@@ -14,7 +14,7 @@ import pytest
 
 from ontolake.errors import Fenced, Invalid, NotFound
 from ontolake.storage import FenceToken, LocalFileStorage, Lsn, ObjectStorage, PageId, WalRecord
-from ontolake.storage.backend import Append
+from ontolake.storage.backend import PendingAppend
 
 PAGE = 512
 Opened = Callable[..., LocalFileStorage | ObjectStorage]
@@ -52,7 +52,7 @@ def test_of_one_group_only_those_with_the_current_token_are_written(opened: Open
     storage, other = opened(), opened()
     old = storage.acquire_fence("old")
     new = other.acquire_fence("new")
-    group = [Append(token, 0, storage.prepared([write(n)], None)) for n, token in enumerate((old, new))]
+    group = [PendingAppend(token, 0, storage.prepared([write(n)], None)) for n, token in enumerate((old, new))]
     storage._write_group(group)
     assert isinstance(group[0].error, Fenced)
     assert group[1].lsn == 1
@@ -65,7 +65,7 @@ def test_a_branch_that_was_deleted_meanwhile_is_not_written_to(opened: Opened) -
     branch = storage.create_branch("x", Lsn(0))
     other.delete_branch("x")
     other.create_branch("y", Lsn(0))
-    group = [Append(token, name, storage.prepared([write(n)], None)) for n, name in enumerate((branch, "y"))]
+    group = [PendingAppend(token, name, storage.prepared([write(n)], None)) for n, name in enumerate((branch, "y"))]
     storage._write_group(group)
     assert isinstance(group[0].error, NotFound)
     assert group[1].lsn == 1
@@ -75,7 +75,7 @@ def test_a_branch_that_was_deleted_meanwhile_is_not_written_to(opened: Opened) -
 def test_what_is_wrong_with_one_is_not_the_error_of_the_others(opened: Opened, token: FenceToken) -> None:
     with opened() as storage:
         good = storage.acquire_fence("w")
-        group = [Append(given, 0, storage.prepared([write(n)], None)) for n, given in enumerate((token, good))]
+        group = [PendingAppend(given, 0, storage.prepared([write(n)], None)) for n, given in enumerate((token, good))]
         storage._write_group(group)
         assert isinstance(group[0].error, Invalid)
         assert group[1].lsn == 1

@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from ontolake.errors import Corruption
 from ontolake.storage import index
-from ontolake.storage.index import FRAMES, Columns, Part, Run, RunRef, Tail, encode_part, part_ref, runs_to_merge, split
+from ontolake.storage.index import (
+    FRAMES,
+    IndexColumns,
+    IndexRun,
+    RunPart,
+    RunRef,
+    Tail,
+    encode_part,
+    part_ref,
+    runs_to_merge,
+    split,
+)
 
 spaces = st.sampled_from([0, 1, 7, FRAMES])
 keys = st.sampled_from([0, 1, 2, 2**40, 2**64 - 1])
@@ -49,12 +60,12 @@ def test_parts_of_any_size_find_the_same(
         pieces = list(split(columns))
     finally:
         index.PART_ENTRIES = before
-    parts = {n: Part(encode_part(piece), f"part {n}") for n, piece in enumerate(pieces)}
-    run = Run(RunRef(len(pairs), tuple(part_ref(piece, n, 0) for n, piece in enumerate(pieces))))
+    parts = {n: RunPart(encode_part(piece), f"part {n}") for n, piece in enumerate(pieces)}
+    run = IndexRun(RunRef(len(pairs), tuple(part_ref(piece, n, 0) for n, piece in enumerate(pieces))))
     ref = run.part_for(space, key, lsn)
     found = None if ref is None else parts[ref.segment].find(space, key, lsn)
     assert found == expected(pairs, space, key, lsn)
-    again = Columns.joined([part.columns() for part in parts.values()])
+    again = IndexColumns.joined([part.columns() for part in parts.values()])
     assert all(np.array_equal(a, b) for a, b in zip(again, columns, strict=True))
 
 
@@ -64,7 +75,7 @@ def test_a_flipped_bit_in_a_part_is_noticed(pairs: list[tuple[int, int]], data: 
     at = data.draw(st.integers(0, len(stored) - 1))
     stored[at] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(Corruption, match="the part"):
-        Part(bytes(stored), "the part")
+        RunPart(bytes(stored), "the part")
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=400))

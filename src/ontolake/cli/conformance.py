@@ -15,7 +15,7 @@ from ontolake.cli.common.output import Heading, Json, Out, progress
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ontolake.storage.conformance.run import Result
+    from ontolake.storage.conformance.run import CaseResult
 
 COLUMNS = (Heading("topic"), Heading("result"), Heading("passed", right=True), Heading("failed", right=True),
            Heading("skipped", right=True), Heading("seconds", right=True))
@@ -43,7 +43,7 @@ def conformance(
     chosen = " and ".join(f"({words})" for words in (QUICK if quick else None, only) if words)
     with progress(json) as advance, _interruptible() as check:
 
-        def tell(_: Result) -> None:
+        def tell(_: CaseResult) -> None:
             nonlocal count
             check()
             count += 1
@@ -98,7 +98,7 @@ def _interruptible() -> Iterator[Callable[[], None]]:
     check()
 
 
-def _by_topic(results: list[Result]) -> list[dict[str, Any]]:
+def _by_topic(results: list[CaseResult]) -> list[dict[str, Any]]:
     """Counts and seconds of each topic, the numbered promises first."""
     topics: dict[str, dict[str, Any]] = {}
     for result in results:

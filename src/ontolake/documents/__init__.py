@@ -24,7 +24,7 @@ from ontolake.documents.errors import (
     ProtocolError,
     UnknownBranchError,
 )
-from ontolake.documents.merges import Diff, MergeConflict, MergePlan, MergeResult, prefer_source, prefer_target
+from ontolake.documents.merges import Diff, MergePlan, MergeResult
 from ontolake.documents.operations import (
     Absent,
     Delete,
@@ -39,6 +39,7 @@ from ontolake.documents.operations import (
     Set,
     ValueIs,
 )
+from ontolake.documents.resolutions import MergeConflict, prefer_source, prefer_target
 from ontolake.documents.snapshots import Policy
 from ontolake.documents.space import Space, open_space
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import apsw
 
 from ontolake.documents import codec, commits
-from ontolake.documents.commits import Merged
-from ontolake.documents.database import Database, View, row, rows
+from ontolake.documents.commits import MergedLine
+from ontolake.documents.database import SpaceDatabase, View, row, rows
 from ontolake.history.dag import missing
 
 PAGE_SIZE = 200
@@ -38,14 +38,14 @@ class Between(NamedTuple):
 class Commits:
     """The commits of a space by seq, for as long as one transaction lasts: a `history.dag.Dag`."""
 
-    def __init__(self, database: Database, connection: apsw.Connection) -> None:
+    def __init__(self, database: SpaceDatabase, connection: apsw.Connection) -> None:
         self._database = database
         self._connection = connection
         self._parents: dict[int, tuple[int, ...]] = {START: ()}
         self._lines: dict[int, str] = {START: ""}
         self._read: dict[int, tuple[int, str | None]] = {}
         """Of commits that were read the one before on the line, and the resolution of those that are merges."""
-        self._merged: dict[int, Merged] = {}
+        self._merged: dict[int, MergedLine] = {}
 
     def head(self, line: str, seq: int) -> int:
         """The last commit that a line sees at a seq."""
@@ -83,7 +83,7 @@ class Commits:
         """What is seen at a commit."""
         return self._database.view(self.line(commit), commit)
 
-    def merged(self, commit: int) -> Merged | None:
+    def merged(self, commit: int) -> MergedLine | None:
         """What a commit took in, if it is a merge."""
         self.parents(commit)
         return self._merged.get(commit)

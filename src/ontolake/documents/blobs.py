@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents.database import Database, row, rows
+from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.errors import InvalidOperationError
 from ontolake.errors import Corruption, NotFound
 from ontolake.faults import reach
@@ -56,7 +56,7 @@ def insert(connection: apsw.Connection, blob: Blob) -> None:
     reach("documents: blob written")
 
 
-def get(database: Database, hash: str) -> Blob:
+def get(database: SpaceDatabase, hash: str) -> Blob:
     """The blob of this hash. Raises `NotFound`, or `Corruption` if its bytes are not those that were stored."""
     if not isinstance(hash, str) or not _HASH.fullmatch(hash):
         raise InvalidOperationError(f"{hash!r} is not the hash of a blob", hint="it has 64 hexadecimal digits")

@@ -15,10 +15,11 @@ import apsw
 
 from ontolake.documents import codec, commits
 from ontolake.documents.codec import Document
-from ontolake.documents.database import Database, row, rows
+from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
-from ontolake.documents.merges import Diff, MergePlan, Merger, MergeResult, Resolve
+from ontolake.documents.merges import Diff, MergePlan, Merger, MergeResult
 from ontolake.documents.names import check_branch_text, check_session, is_seq, line_again, name_of
+from ontolake.documents.resolutions import Resolve
 from ontolake.documents.transactions import check_active, check_repeated
 from ontolake.faults import reach
 from ontolake.history import Branch
@@ -41,7 +42,7 @@ _DELETE = "UPDATE branch SET status = 'deleted' WHERE name = ?"
 class Branches:
     """The branches of a space, as `space.branches`."""
 
-    def __init__(self, database: Database, merger: Merger, next_request: Callable[[], tuple[str, int]]) -> None:
+    def __init__(self, database: SpaceDatabase, merger: Merger, next_request: Callable[[], tuple[str, int]]) -> None:
         self._database = database
         self._merger = merger
         self._next_request = next_request

@@ -11,7 +11,7 @@ import apsw
 
 from ontolake import history
 from ontolake.documents import codec
-from ontolake.documents.database import Database, row, rows
+from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.names import name_of
 
 INSERT = """\
@@ -26,7 +26,7 @@ _PAGE = f'SELECT {_COLUMNS} FROM "commit" WHERE branch = ? AND seq > ? AND seq <
 _PAGE_SIZE = 500
 
 
-class Merged(NamedTuple):
+class MergedLine(NamedTuple):
     """What a merge took in: a line of history up to a seq. `bases` are the commits that it was merged against.
 
     Merges of versions that did not always choose the right base have none.
@@ -48,7 +48,7 @@ class CommitRow:
     created_at: str
     resolved: Sequence[tuple[int, int]]
     """The local_seqs that pending reads named, each with the seq it was accepted as."""
-    merged: Merged | None
+    merged: MergedLine | None
 
     @classmethod
     def read(cls, seq: int, branch: str, session_id: str, local_seq: int, decided: str, created_at: str) -> CommitRow:
@@ -86,7 +86,7 @@ class Commit(history.Commit[int]):
         return tuple(self.metadata["resolved_pending_reads"])
 
 
-def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: Merged | None = None) -> str:
+def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: MergedLine | None = None) -> str:
     """What the store decided about a commit, as the `resolution` column keeps it."""
     if not resolved and merged is None:
         return f'{{"seq":{seq},"resolvedPendingReads":[]}}'
@@ -99,13 +99,13 @@ def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: Merged | N
     return codec.encode(decided)
 
 
-def merged_in(decided: str) -> Merged | None:
+def merged_in(decided: str) -> MergedLine | None:
     """What a commit took in, by its `resolution`; None if it is not a merge."""
     found = codec.decode(decided).get("merged")
-    return None if found is None else Merged(found["branch"], found["seq"], tuple(found.get("bases", ())))
+    return None if found is None else MergedLine(found["branch"], found["seq"], tuple(found.get("bases", ())))
 
 
-def build(database: Database, connection: apsw.Connection, before: int, made: CommitRow) -> Commit:
+def build(database: SpaceDatabase, connection: apsw.Connection, before: int, made: CommitRow) -> Commit:
     """The commit of a row; `before` is the commit before it on its branch, 0 for none."""
     metadata: dict[str, Any] = {"branch": name_of(made.branch), "local_seq": made.local_seq,
                                 "resolved_pending_reads": tuple(made.resolved)}
@@ -118,13 +118,13 @@ def build(database: Database, connection: apsw.Connection, before: int, made: Co
     return Commit(made.seq, parents, datetime.fromisoformat(f"{made.created_at}+00:00"), made.session_id, metadata)
 
 
-def stored(database: Database, connection: apsw.Connection, seq: int) -> Commit:
+def stored(database: SpaceDatabase, connection: apsw.Connection, seq: int) -> Commit:
     """The commit of a seq that is known to be there."""
     found = CommitRow.read(*row(connection, _ONE, (seq,)))
     return build(database, connection, parent(database, connection, found.branch, seq), found)
 
 
-def parent(database: Database, connection: apsw.Connection, branch: str, seq: int) -> int:
+def parent(database: SpaceDatabase, connection: apsw.Connection, branch: str, seq: int) -> int:
     """The commit before `seq` that a branch sees, 0 for none."""
     for name, limit in database.view(branch, seq - 1):
         (found,) = row(connection, _BEFORE, (name, limit))
@@ -133,7 +133,7 @@ def parent(database: Database, connection: apsw.Connection, branch: str, seq: in
     return 0
 
 
-def newest_first(database: Database, branch: str, since: int, until: int) -> Iterator[Commit]:
+def newest_first(database: SpaceDatabase, branch: str, since: int, until: int) -> Iterator[Commit]:
     """The commits that a branch sees in `(since, until]`, newest first, a page at a time."""
     with database.read:
         view = database.view(branch, until)

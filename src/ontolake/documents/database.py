@@ -33,7 +33,7 @@ _LINE = "SELECT name FROM branch WHERE name >= ?1 AND name < ?1 || ' ' ORDER BY 
 _LINEAGE = "SELECT parent_branch, fork_seq FROM branch WHERE name = ?"
 
 
-_open: weakref.WeakSet[Database] = weakref.WeakSet()
+_open: weakref.WeakSet[SpaceDatabase] = weakref.WeakSet()
 
 
 def _start_anew() -> None:
@@ -55,7 +55,7 @@ def row(connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> 
     return connection.execute(sql, bindings).fetchone()
 
 
-class Database:
+class SpaceDatabase:
     """One open space, below its API."""
 
     def __init__(self, url: str, *, readonly: bool, takeover: bool, synchronous: str) -> None:
@@ -156,7 +156,7 @@ class Database:
 class _Transaction:
     """`with database.read` or `with database.write`. Not a generator, which would cost as much as a statement."""
 
-    def __init__(self, database: Database, begin: str) -> None:
+    def __init__(self, database: SpaceDatabase, begin: str) -> None:
         self._database = database
         self._begin = begin
 

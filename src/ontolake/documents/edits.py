@@ -1,6 +1,6 @@
 """Edits of one place in a document, on copies: the containers on the way are copied, all others are shared.
 
-Nothing here changes what it is given. An edit that the document does not allow raises `Unfit`.
+Nothing here changes what it is given. An edit that the document does not allow raises `UnfitEdit`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ontolake.documents.codec import Document, Json
 from ontolake.documents.pointers import END, Tokens
 
 
-class Unfit(Exception):
+class UnfitEdit(Exception):
     """The document has not what the edit needs, at `path`."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -37,14 +37,14 @@ def value_at(document: Document, path: str) -> Json:
     try:
         return look_up(document, pointers.parse(path))
     except KeyError:
-        raise Unfit(path, "there is nothing at this path") from None
+        raise UnfitEdit(path, "there is nothing at this path") from None
 
 
 def array_at(document: Document, path: str) -> list[Json]:
     """The array at a pointer."""
     found = value_at(document, path)
     if type(found) is not list:
-        raise Unfit(path, "this is not an array")
+        raise UnfitEdit(path, "this is not an array")
     return found
 
 
@@ -70,9 +70,9 @@ def insert(document: Document, path: str, value: Json) -> Document:
     elif token == END:
         parent.append(value)
     elif (at := pointers.index(token)) is None:
-        raise Unfit(path, f"{token!r} is not an array index")
+        raise UnfitEdit(path, f"{token!r} is not an array index")
     elif at > len(parent):
-        raise Unfit(path, f"index {at} would leave a gap in an array of {len(parent)}")
+        raise UnfitEdit(path, f"index {at} would leave a gap in an array of {len(parent)}")
     else:
         parent.insert(at, value)
     return root
@@ -87,7 +87,7 @@ def remove(document: Document, path: str) -> Document:
     elif tokens[-1] in parent:
         del parent[tokens[-1]]
     else:
-        raise Unfit(path, "there is nothing at this path")
+        raise UnfitEdit(path, "there is nothing at this path")
     return root
 
 
@@ -110,7 +110,7 @@ def _opened(document: Document, tokens: Tokens, path: str, create: bool = False)
             child = {}
         else:
             what = "does not exist" if child is _MISSING else "is neither an object nor an array"
-            raise Unfit(path, f"{token!r} on the way there {what}")
+            raise UnfitEdit(path, f"{token!r} on the way there {what}")
         node[key] = child
         node = child
     return root, node
@@ -119,13 +119,13 @@ def _opened(document: Document, tokens: Tokens, path: str, create: bool = False)
 def _existing(array: list[Json], token: str, path: str) -> int:
     at = pointers.index(token)
     if at is None:
-        raise Unfit(path, f"{token!r} is not an array index")
+        raise UnfitEdit(path, f"{token!r} is not an array index")
     if at >= len(array):
-        raise Unfit(path, f"index {at} is beyond the end of an array of {len(array)}")
+        raise UnfitEdit(path, f"index {at} is beyond the end of an array of {len(array)}")
     return at
 
 
 def _root(value: Json, path: str) -> Document:
     if type(value) is not dict:
-        raise Unfit(path, "a document stays an object")
+        raise UnfitEdit(path, "a document stays an object")
     return value

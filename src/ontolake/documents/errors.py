@@ -6,8 +6,8 @@ Where an error means the same as one of `ontolake.errors`, it is that one too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ontolake.documents.resolutions import MergeConflict
 from ontolake.errors import (
     AlreadyExists,
     ConflictFailure,
@@ -17,9 +17,6 @@ from ontolake.errors import (
     SchemaFailure,
     UsageFailure,
 )
-
-if TYPE_CHECKING:
-    from ontolake.documents.merges import MergeConflict
 
 
 class DocumentError(ExecutionFailure):

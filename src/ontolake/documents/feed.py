@@ -11,7 +11,7 @@ import apsw
 
 from ontolake.documents import codec, replay
 from ontolake.documents.codec import Document
-from ontolake.documents.database import Database, View, row, rows
+from ontolake.documents.database import SpaceDatabase, View, row, rows
 from ontolake.documents.names import name_of
 from ontolake.documents.operations import Revision
 from ontolake.history import Change
@@ -36,7 +36,7 @@ Wanted = Callable[[str], bool]
 
 
 def changes(
-    database: Database, branch: str, since: int, until: int, wanted: Wanted | None = None
+    database: SpaceDatabase, branch: str, since: int, until: int, wanted: Wanted | None = None
 ) -> Iterator[Change[int]]:
     """What the commits in `(since, until]` that a branch sees did to the entities that are wanted, oldest first."""
     with database.read:
@@ -86,7 +86,7 @@ def _told(
             yield Change.of(seq, TABLE, id, codec.duplicate(old), codec.duplicate(new))
 
 
-def of_entity(database: Database, id: str, branch: str, since: int, until: int) -> Iterator[Revision]:
+def of_entity(database: SpaceDatabase, id: str, branch: str, since: int, until: int) -> Iterator[Revision]:
     """The log of an entity in `(since, until]` as a branch sees it, oldest first."""
     with database.read as connection:
         view = database.view(branch, until)

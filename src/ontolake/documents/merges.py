@@ -6,21 +6,22 @@ one starts from there. It is refused if somebody has changed the entities that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import apsw
 
 from ontolake.documents import ancestors, codec, commits, replay, threeway
 from ontolake.documents.codec import Document
-from ontolake.documents.commits import Commit, Merged
-from ontolake.documents.database import Database, View, row, rows
+from ontolake.documents.commits import Commit, MergedLine
+from ontolake.documents.database import SpaceDatabase, View, row, rows
 from ontolake.documents.errors import BranchError, ConflictError, MergeConflictError, ProtocolError
 from ontolake.documents.names import check_branch_text, name_of
 from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
-from ontolake.documents.replay import Found
+from ontolake.documents.replay import EntityState
 from ontolake.documents.requests import prepare
-from ontolake.documents.transactions import Writer
+from ontolake.documents.resolutions import MergeConflict, Resolve
+from ontolake.documents.transactions import SpaceWriter
 from ontolake.history.bases import base_values
 from ontolake.history.dag import best_common_ancestors
 
@@ -41,34 +42,6 @@ class Diff(NamedTuple):
     added: dict[str, Document]
     removed: dict[str, Document]
     modified: dict[str, Modified]
-
-
-class MergeConflict(NamedTuple):
-    """An entity that both sides changed, at `paths` that meet ("" for the whole document).
-
-    Where histories are criss-crossed, `base` leaves out what the several bases do not agree on.
-    """
-
-    id: str
-    base: Document | None
-    source: Document | None
-    target: Document | None
-    target_seq: int
-    paths: tuple[str, ...]
-
-
-Resolve = Callable[[MergeConflict], Document | None]
-"""Decides a conflict: gives the document to store, or None to delete it."""
-
-
-def prefer_source(conflict: MergeConflict) -> Document | None:
-    """Decide for what the merge brings."""
-    return conflict.source
-
-
-def prefer_target(conflict: MergeConflict) -> Document | None:
-    """Decide for what is there."""
-    return conflict.target
 
 
 class MergePlan(NamedTuple):
@@ -120,7 +93,7 @@ _REPEATED = 'SELECT seq, branch, resolution FROM "commit" WHERE session_id = ? A
 class Merger:
     """Compares and merges branches of one space."""
 
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: SpaceDatabase, writer: SpaceWriter) -> None:
         self._database = database
         self._writer = writer
 
@@ -188,7 +161,7 @@ class Merger:
     def _states(
         self, connection: apsw.Connection, dag: ancestors.Commits, bases: Sequence[int], heads: tuple[View, View],
         ids: Sequence[str],
-    ) -> Iterator[tuple[str, threeway.Base, Found, Found]]:  # fmt: skip
+    ) -> Iterator[tuple[str, threeway.Base, EntityState, EntityState]]:  # fmt: skip
         """Entities as the base, the source and the target have them."""
 
         def read(commit: int, wanted: Sequence[str]) -> dict[str, threeway.Base]:
@@ -216,7 +189,7 @@ class Merger:
             return MergeResult(None)
         reads = Reads([Read(operation.id, "", plan.seq) for operation in operations])
         commit = self._writer.transact(
-            prepare(*request, operations, reads, into), merged=Merged(their_line, plan.seq, tuple(bases)),
+            prepare(*request, operations, reads, into), merged=MergedLine(their_line, plan.seq, tuple(bases)),
             beside=lambda connection: self._check_unchanged(connection, our_line, plan.seq, ids))  # fmt: skip
         resolved = tuple(conflict.id for conflict in plan.conflicts)
         return MergeResult(commit, tuple(plan.taken), tuple(plan.combined), resolved)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ontolake.documents import replay
 from ontolake.documents.codec import Document
-from ontolake.documents.database import Database, row, rows
+from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.feed import TABLE
 from ontolake.documents.merges import Diff
 from ontolake.documents.names import name_of
@@ -18,10 +18,10 @@ _IDS = "SELECT id FROM head WHERE branch = ? AND id > ? AND (? IS NULL OR id < ?
 _CUT = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT 1 OFFSET ?"
 
 
-class Moment:
+class SpaceMoment:
     """The documents of a branch as they were at a commit: a `history.Snapshot`."""
 
-    def __init__(self, database: Database, line: str, commit: int) -> None:
+    def __init__(self, database: SpaceDatabase, line: str, commit: int) -> None:
         self.branch = name_of(line)
         self.line = line
         self.commit = commit

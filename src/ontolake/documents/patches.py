@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from ontolake.documents import codec, edits, pointers
 from ontolake.documents.codec import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, Document, Json, Unstorable
-from ontolake.documents.edits import Unfit
+from ontolake.documents.edits import UnfitEdit
 from ontolake.documents.errors import InvalidOperationError, PatchError
 from ontolake.documents.pointers import END, Tokens
 
@@ -40,7 +40,7 @@ class PatchOp(Struct, frozen=True, gc=False, tag_field="op", forbid_unknown_fiel
         return None if pointers.parse(self.path) else "the whole document stays an object"
 
     def run(self, document: Document) -> Document:
-        """The document after it. Raises `Unfit`."""
+        """The document after it. Raises `UnfitEdit`."""
         raise AssertionError(self)
 
     def written(self) -> tuple[Tokens, ...]:
@@ -140,7 +140,7 @@ class Test(PatchOp, frozen=True, tag="test"):
 
     def run(self, document: Document) -> Document:
         if not codec.same(edits.value_at(document, self.path), self.value):
-            raise Unfit(self.path, "the value is not the one that was tested for")
+            raise UnfitEdit(self.path, "the value is not the one that was tested for")
         return document
 
     def written(self) -> tuple[Tokens, ...]:
@@ -160,7 +160,7 @@ class Splice(PatchOp, frozen=True, tag="splice"):
     def run(self, document: Document) -> Document:
         array, end = edits.array_at(document, self.path), self.index + self.remove
         if end > len(array):
-            raise Unfit(self.path, f"{self.index} + {self.remove} is beyond the end of an array of {len(array)}")
+            raise UnfitEdit(self.path, f"{self.index} + {self.remove} is beyond the end of an array of {len(array)}")
         return edits.put(document, self.path, array[: self.index] + self.add + array[end:])
 
 
@@ -207,10 +207,10 @@ class Increment(PatchOp, frozen=True, tag="increment"):
     def run(self, document: Document) -> Document:
         number = edits.value_at(document, self.path)
         if type(number) is not int and type(number) is not float:
-            raise Unfit(self.path, "this is not a number")
+            raise UnfitEdit(self.path, "this is not a number")
         total = number + self.by
         if not (MIN_INTEGER <= total <= MAX_INTEGER if type(total) is int else math.isfinite(total)):
-            raise Unfit(self.path, "the sum is beyond what JSON readers keep")
+            raise UnfitEdit(self.path, "the sum is beyond what JSON readers keep")
         return edits.put(document, self.path, total)
 
 
@@ -297,9 +297,9 @@ def apply(document: Document | None, patches: Sequence[AnyPatch]) -> Document:
     for number, patch in enumerate(patches):
         try:
             if type(patch) is Copy and (room := room - codec.size(edits.value_at(result, patch.source))) < 0:
-                raise Unfit(patch.path, f"the copies of one patch list would take more than {MAX_BYTES:,} bytes")
+                raise UnfitEdit(patch.path, f"the copies of one patch list would take more than {MAX_BYTES:,} bytes")
             result = patch.run(result)
-        except Unfit as unfit:
+        except UnfitEdit as unfit:
             raise PatchError(unfit.reason, patch=number, path=unfit.path) from None
     return result
 
@@ -313,7 +313,7 @@ def _unplaceable(tokens: Tokens, value: Json) -> str | None:
 
 def _check_depth(path: str, value: Json) -> None:
     if len(pointers.parse(path)) + codec.height(value) > MAX_DEPTH:
-        raise Unfit(path, _TOO_DEEP)
+        raise UnfitEdit(path, _TOO_DEEP)
 
 
 def _shifting(path: Tokens) -> Tokens:

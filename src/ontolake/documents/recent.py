@@ -9,7 +9,7 @@ from __future__ import annotations
 import apsw
 
 from ontolake.documents.database import rows
-from ontolake.documents.replay import Found
+from ontolake.documents.replay import EntityState
 
 _TOUCHED = "SELECT branch, id FROM revision WHERE commit_seq > ?"
 _MOST_COMMITS_TO_FOLLOW = 1000
@@ -25,7 +25,7 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._states: dict[str, dict[str, Found]] = {}
+        self._states: dict[str, dict[str, EntityState]] = {}
         self._bytes = 0
         self._seq = 0
 
@@ -40,14 +40,14 @@ class Recent:
             self.clear()
         self._seq = last
 
-    def of(self, branch: str) -> dict[str, Found]:
+    def of(self, branch: str) -> dict[str, EntityState]:
         """What is known of the entities of a branch; all others have to be read."""
         known = self._states.get(branch)
         if known is None:
             known = self._states[branch] = {}
         return known
 
-    def keep(self, branch: str, seq: int, states: dict[str, Found]) -> None:
+    def keep(self, branch: str, seq: int, states: dict[str, EntityState]) -> None:
         """Remember what the commit `seq`, which is ours, has made of some entities."""
         self._bytes += sum([found.size for found in states.values()])
         if self._bytes > MOST_BYTES:

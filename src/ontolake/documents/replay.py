@@ -23,7 +23,7 @@ Row = tuple[int, int, str, str | None]
 """A revision: seq, op_index, op, data."""
 
 
-class Found(Struct, frozen=True, gc=False):
+class EntityState(Struct, frozen=True, gc=False):
     """An entity at some moment: what it is, and which seq touched it last.
 
     `replayed` patches lie between it and a full document, and about `size` bytes were read for it.
@@ -42,7 +42,7 @@ _TO_DO = "space.verify() lists the damage"
 NOW = 2**63 - 1
 """A seq that no commit reaches: a view up to here shows the current state."""
 
-NEVER = Found(None)
+NEVER = EntityState(None)
 """An entity that no commit has touched."""
 
 _HEAD = """\
@@ -90,7 +90,7 @@ class Replay:
         self.changed = 0
         self.patches: list[str] = []
 
-    def back(self, rows: Iterable[Row]) -> Found | None:
+    def back(self, rows: Iterable[Row]) -> EntityState | None:
         """Take in revisions, newest first. The result, once a set or a delete has been reached."""
         for seq, _, op, data in rows:
             if not self.changed:
@@ -101,7 +101,7 @@ class Replay:
             self.patches.append(data)
         return None
 
-    def from_base(self, text: str | None) -> Found:
+    def from_base(self, text: str | None) -> EntityState:
         """The result: this document, or none, and what the patches have made of it since."""
         try:
             document: Document | None = None if text is None else codec.decode(text)
@@ -113,7 +113,7 @@ class Replay:
         except (Unstorable, PatchError) as error:
             raise Corruption(f"the revisions up to seq {self.changed} do not fit together: {error}",
                              hint=_TO_DO) from None
-        return Found(document, self.changed, len(self.patches), size)
+        return EntityState(document, self.changed, len(self.patches), size)
 
 
 def applied(document: Document | None, op: str, data: str | None) -> Document | None:
@@ -126,7 +126,7 @@ def applied(document: Document | None, op: str, data: str | None) -> Document | 
         raise Corruption(f"a revision does not fit: {error}", hint=_TO_DO) from None
 
 
-def find(connection: apsw.Connection, view: View, id: str, *, current: bool = False) -> Found:
+def find(connection: apsw.Connection, view: View, id: str, *, current: bool = False) -> EntityState:
     """An entity as `view` shows it. `current` says that the view's first branch is read at its head."""
     replay = Replay()
     for branch, limit in view:
@@ -149,9 +149,9 @@ def find(connection: apsw.Connection, view: View, id: str, *, current: bool = Fa
     return replay.from_base(None) if replay.changed else NEVER
 
 
-def find_many(connection: apsw.Connection, view: View, ids: Iterable[str]) -> dict[str, Found]:
+def find_many(connection: apsw.Connection, view: View, ids: Iterable[str]) -> dict[str, EntityState]:
     """Entities as `view` shows them, in a few statements for each branch of the view."""
-    found: dict[str, Found] = {}
+    found: dict[str, EntityState] = {}
     open_replays = {id: Replay() for id in ids}
     for branch, limit in view:
         if not open_replays:
@@ -179,7 +179,7 @@ def find_many(connection: apsw.Connection, view: View, ids: Iterable[str]) -> di
 
 def find_in_chunks(
     connection: apsw.Connection, views: Sequence[View], ids: Iterable[str]
-) -> Iterator[tuple[str, list[Found]]]:
+) -> Iterator[tuple[str, list[EntityState]]]:
     """Any number of entities, each as all of `views` show it."""
     waiting = list(ids)
     for start in range(0, len(waiting), CHUNK):

@@ -15,7 +15,7 @@ import apsw
 from msgspec import Struct
 
 from ontolake.documents import codec, replay
-from ontolake.documents.database import Database, row, rows
+from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.transactions import SNAPSHOT
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.faults import reach
@@ -63,7 +63,7 @@ class Policy(Struct, frozen=True):
                 raise Invalid(f"{name} must be an integer, {least} or more, not {value!r}")
 
 
-class Compaction(NamedTuple):
+class SnapshotCompaction(NamedTuple):
     """What a compaction did, or would do."""
 
     removed: int
@@ -91,7 +91,7 @@ def superfluous(seqs: Sequence[int], distances: Sequence[int], policy: Policy, *
 class Snapshots:
     """The snapshots of a space, as `space.snapshots`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SpaceDatabase) -> None:
         self.policy = Policy()
         """May be replaced at any time; holds for this process and from then on."""
         self.pause = 5.0
@@ -102,7 +102,7 @@ class Snapshots:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
-    def compact(self, *, dry_run: bool = False) -> Compaction:
+    def compact(self, *, dry_run: bool = False) -> SnapshotCompaction:
         """Bring all snapshots in line with the policy: remove what is not needed, and add what is missing.
 
         With `dry_run` nothing is changed. Works in many short transactions, between which others can write.
@@ -118,7 +118,7 @@ class Snapshots:
             ):
                 far = [(branch, id, seq) for branch, id, seq, patches in heads if patches >= policy.every]
                 added += len(far) if dry_run or not far else self._add(far)
-        return Compaction(removed, freed, added)
+        return SnapshotCompaction(removed, freed, added)
 
     def _pages(
         self, select: Callable[[apsw.Connection, Entity], list[Any]]

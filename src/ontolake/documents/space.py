@@ -13,15 +13,15 @@ from ontolake.documents.blobs import Blob
 from ontolake.documents.branches import FIRST, Branches
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
-from ontolake.documents.database import Database, View
+from ontolake.documents.database import SpaceDatabase, View
 from ontolake.documents.merges import Merger
-from ontolake.documents.moments import Moment, differences, read_ref
+from ontolake.documents.moments import SpaceMoment, differences, read_ref
 from ontolake.documents.names import check_branch_text, check_id
 from ontolake.documents.operations import Entity, Operation, Precondition, Reads, Revision, Set
 from ontolake.documents.places import database_url
 from ontolake.documents.requests import NO_READS, prepare
 from ontolake.documents.snapshots import Snapshots
-from ontolake.documents.transactions import Writer
+from ontolake.documents.transactions import SpaceWriter
 from ontolake.history import Change, Damage, Garbage, Ref, Snapshot, check_snapshots
 
 
@@ -51,9 +51,9 @@ class Space:
         """A session of its own for every open space, for callers that bring none."""
         self._local_seqs = itertools.count(1)
         self._local_seq_lock = threading.Lock()
-        self._database = Database(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self._database = SpaceDatabase(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
         self.snapshots = Snapshots(self._database)
-        self._writer = Writer(self._database, lambda: self.snapshots.policy.every)
+        self._writer = SpaceWriter(self._database, lambda: self.snapshots.policy.every)
         self._writer.on_snapshots = self.snapshots.note
         self._merger = Merger(self._database, self._writer)
         self.branches = Branches(self._database, self._merger, self.next_request)
@@ -192,14 +192,14 @@ class Space:
         """The commits that a branch sees in `(since, until]`, newest first. Raises what `changes` does."""
         return commits.newest_first(self._database, *self._range(since, until, branch))
 
-    def snapshot(self, commit: int | None = None, *, branch: str = FIRST) -> Moment:
+    def snapshot(self, commit: int | None = None, *, branch: str = FIRST) -> SpaceMoment:
         """The documents as they were at a commit, or are now on a branch. Raises what `read` does."""
         check_branch_text(branch)
         with self._database.read:
             line = self._database.line(branch)
-            return Moment(self._database, line, self._database.moment(commit, "the snapshot"))
+            return SpaceMoment(self._database, line, self._database.moment(commit, "the snapshot"))
 
-    def at(self, ref: Ref) -> Moment:
+    def at(self, ref: Ref) -> SpaceMoment:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
         commit, branch = read_ref(ref)
         return self.snapshot(commit, branch=branch)
@@ -210,9 +210,10 @@ class Space:
         return differences(self._merger.diff_views(self._shown(after), self._shown(before)), after.commit)
 
     def _shown(self, snapshot: Snapshot[int]) -> View:
-        moment = snapshot if isinstance(snapshot, Moment) else self.snapshot(snapshot.commit, branch=snapshot.branch)
+        if not isinstance(snapshot, SpaceMoment):
+            snapshot = self.snapshot(snapshot.commit, branch=snapshot.branch)
         with self._database.read:
-            return self._database.view(moment.line, moment.commit)
+            return self._database.view(snapshot.line, snapshot.commit)
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together."""

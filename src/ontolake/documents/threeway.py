@@ -23,7 +23,7 @@ Edits = dict[Tokens, Json | _Gone]
 """What was changed: a new value, or GONE, at each of some paths, none of which leads to another."""
 
 
-class Outcome(NamedTuple):
+class DocumentOutcome(NamedTuple):
     """What to do to the target: nothing, take the source's state, apply patches, or ask somebody."""
 
     kind: str
@@ -33,14 +33,14 @@ class Outcome(NamedTuple):
     """Where a conflict is; "" when it is about the whole document."""
 
 
-NOTHING = Outcome("nothing")
-TAKE = Outcome("take")
+NOTHING = DocumentOutcome("nothing")
+TAKE = DocumentOutcome("take")
 
 Base = Document | Disputed | None
 """A document, or one with disputed values in it, or a disputed one as a whole; None if it is not there."""
 
 
-def merge(base: Base, source: Document | None, target: Document | None) -> Outcome:
+def merge(base: Base, source: Document | None, target: Document | None) -> DocumentOutcome:
     """How the change from `base` to `source` is brought to `target`. None stands for an entity that is not there."""
     decided = threeway.decide(base, source, target, codec.same)
     if decided is threeway.Outcome.KEEP:
@@ -48,13 +48,13 @@ def merge(base: Base, source: Document | None, target: Document | None) -> Outco
     if decided is threeway.Outcome.TAKE:
         return TAKE
     if not isinstance(base, dict) or source is None or target is None:
-        return Outcome("conflict", paths=("",))
+        return DocumentOutcome("conflict", paths=("",))
     ours, theirs = edits(base, source), edits(base, target)
     _drop_agreed(ours, theirs)
     clashes = sorted(_clashes(ours, theirs) | _clashes(theirs, ours))
     if clashes:
-        return Outcome("conflict", paths=tuple(pointers.format(path) for path in clashes))
-    return Outcome("combine", [_patch(base, path, value) for path, value in ours.items()]) if ours else NOTHING
+        return DocumentOutcome("conflict", paths=tuple(pointers.format(path) for path in clashes))
+    return DocumentOutcome("combine", [_patch(base, path, value) for path, value in ours.items()]) if ours else NOTHING
 
 
 def virtual(base: Base, ours: Base, theirs: Base) -> Base:

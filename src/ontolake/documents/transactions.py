@@ -13,8 +13,8 @@ from typing import NamedTuple
 import apsw
 
 from ontolake.documents import codec, commits, conflicts, edits, patches, pointers, replay
-from ontolake.documents.commits import Commit, Merged
-from ontolake.documents.database import Database, row
+from ontolake.documents.commits import Commit, MergedLine
+from ontolake.documents.database import SpaceDatabase, row
 from ontolake.documents.errors import (
     BranchError,
     ConflictError,
@@ -29,7 +29,7 @@ from ontolake.documents.errors import (
 from ontolake.documents.names import name_of
 from ontolake.documents.operations import Absent, Exists, HeadIs, PendingRead, Precondition, Read
 from ontolake.documents.recent import Recent
-from ontolake.documents.replay import Found
+from ontolake.documents.replay import EntityState
 from ontolake.documents.requests import Request, Step
 from ontolake.faults import reach
 
@@ -62,14 +62,14 @@ class _Accepted(NamedTuple):
 
     commit: Commit
     line: str
-    states: dict[str, Found]
+    states: dict[str, EntityState]
     snapshots: list[tuple[str, str, int, str]]
 
 
-class Writer:
+class SpaceWriter:
     """Takes transactions, one at a time. `snapshot_every` is the most patches that may follow on a full document."""
 
-    def __init__(self, database: Database, snapshot_every: Callable[[], int]) -> None:
+    def __init__(self, database: SpaceDatabase, snapshot_every: Callable[[], int]) -> None:
         self._database = database
         self._snapshot_every = snapshot_every
         self._recent = Recent()
@@ -77,7 +77,7 @@ class Writer:
         """Told of the entities that got a snapshot, by branch and id."""
 
     def transact(
-        self, request: Request, *, merged: Merged | None = None,
+        self, request: Request, *, merged: MergedLine | None = None,
         beside: Callable[[apsw.Connection], None] | None = None,
     ) -> Commit:  # fmt: skip
         """Accept a request, or raise and change nothing.
@@ -107,7 +107,7 @@ class Writer:
         return accepted.commit
 
     def _accept(
-        self, connection: apsw.Connection, request: Request, merged: Merged | None
+        self, connection: apsw.Connection, request: Request, merged: MergedLine | None
     ) -> _Accepted:
         request = self._on_line(request)
         session_id, local_seq, branch = request.session_id, request.local_seq, request.branch
@@ -153,7 +153,7 @@ class Writer:
             return request._replace(branch=self._database.line(request.branch)) if request.branch else request
         return request
 
-    def _current(self, connection: apsw.Connection, branch: str, ids: Sequence[str]) -> dict[str, Found]:
+    def _current(self, connection: apsw.Connection, branch: str, ids: Sequence[str]) -> dict[str, EntityState]:
         """Entities as they are now, those that are not known read together."""
         recent = self._recent.of(branch)
         known = {id: recent[id] for id in ids if id in recent}
@@ -166,25 +166,25 @@ class Writer:
                 known |= replay.find_many(connection, view, unknown)
         return known
 
-    def _fold(self, connection: apsw.Connection, request: Request, seq: int) -> dict[str, Found]:
+    def _fold(self, connection: apsw.Connection, request: Request, seq: int) -> dict[str, EntityState]:
         """What the operations make of the entities that they touch. Raises `PatchError`."""
         patched = [step.id for step in request.steps if step.op == "patch"]
         current = self._current(connection, request.branch, patched)
-        states: dict[str, Found] = {}
+        states: dict[str, EntityState] = {}
         for index, step in enumerate(request.steps):
             if step.op != "patch":
-                states[step.id] = Found(step.value, seq, 0, len(step.data or ""))
+                states[step.id] = EntityState(step.value, seq, 0, len(step.data or ""))
                 continue
             found = states.get(step.id) or current[step.id]
             try:
                 document = patches.apply(found.document, step.value)
             except PatchError as error:
                 raise PatchError(error.reason, patch=error.patch, path=error.path, operation=index) from None
-            states[step.id] = Found(document, seq, found.replayed + 1, found.size + len(step.data or ""))
+            states[step.id] = EntityState(document, seq, found.replayed + 1, found.size + len(step.data or ""))
         return states
 
     def _snapshots(
-        self, branch: str, seq: int, steps: Sequence[Step], states: dict[str, Found]
+        self, branch: str, seq: int, steps: Sequence[Step], states: dict[str, EntityState]
     ) -> list[tuple[str, str, int, str]]:
         """Rows for the entities that have gathered enough patches; their states count from there."""
         every = self._snapshot_every()
@@ -197,7 +197,7 @@ class Writer:
                 index = max(index for index, step in enumerate(steps) if step.id == id)
                 raise InvalidOperationError(codec.too_long(len(text)), operation=index)
             rows.append((branch, id, seq, text))
-            states[id] = Found(found.document, seq, 0, len(text))
+            states[id] = EntityState(found.document, seq, 0, len(text))
         return rows
 
     def _check_preconditions(self, connection: apsw.Connection, request: Request, head: int) -> None:

@@ -8,7 +8,7 @@ import apsw
 
 from ontolake.documents import blobs, codec, replay
 from ontolake.documents.codec import Document, Unstorable
-from ontolake.documents.database import Database, rows
+from ontolake.documents.database import SpaceDatabase, rows
 from ontolake.documents.names import name_of
 from ontolake.errors import Corruption, NotFound
 from ontolake.history import Damage
@@ -28,7 +28,7 @@ SELECT name, head_seq, max(
 FROM branch"""
 
 
-def verify(database: Database) -> Iterator[Damage]:
+def verify(database: SpaceDatabase) -> Iterator[Damage]:
     """Yield all damage: in SQLite's own structures, in the log, in what is derived from it, and in blobs."""
     with database.read as connection:
         found = list(_structures(connection))
@@ -66,7 +66,7 @@ def _structures(connection: apsw.Connection) -> Iterator[Damage]:
 
 
 def _entity(
-    database: Database, connection: apsw.Connection, branch: str, id: str, head_seq: int, head_index: int
+    database: SpaceDatabase, connection: apsw.Connection, branch: str, id: str, head_seq: int, head_index: int
 ) -> Iterator[Damage]:
     """Fold the log of one entity on one branch, and compare what is derived from it."""
     where = _where(branch, id)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 
 from ontolake.documents import feed
-from ontolake.documents.database import Database
+from ontolake.documents.database import SpaceDatabase
 from ontolake.documents.names import check_id
 from ontolake.errors import Invalid
 from ontolake.history import Change
@@ -36,7 +36,7 @@ def wanted_by(ids: Collection[str] | None, prefix: str | None) -> feed.Wanted | 
 
 
 def watch(
-    database: Database, branch: str, since: int, wanted: feed.Wanted | None, idle_timeout: float | None
+    database: SpaceDatabase, branch: str, since: int, wanted: feed.Wanted | None, idle_timeout: float | None
 ) -> Iterator[Change[int]]:
     """Changes after `since`, as they come. Ends when the space is closed, or `idle_timeout` seconds after the last."""
     longest = _LONGEST_PAUSE if database.native else _LONGEST_REMOTE_PAUSE
@@ -60,7 +60,7 @@ def watch(
         pause = min(pause * 1.5, longest)
 
 
-def _until_closed(database: Database, changes: Iterator[Change[int]]) -> Iterator[Change[int]]:
+def _until_closed(database: SpaceDatabase, changes: Iterator[Change[int]]) -> Iterator[Change[int]]:
     """Changes, which end early when the space is closed between two pages."""
     try:
         yield from changes
@@ -69,7 +69,7 @@ def _until_closed(database: Database, changes: Iterator[Change[int]]) -> Iterato
             raise
 
 
-def _last_seq(database: Database) -> int | None:
+def _last_seq(database: SpaceDatabase) -> int | None:
     with database.lock:
         if database.closed:
             return None

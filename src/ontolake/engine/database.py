@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import apsw
 
-from ontolake.engine.lease import Lease
+from ontolake.engine.lease import WriterLease
 from ontolake.errors import Contended, DurabilityUnconfirmed, Fenced, Transient
 from ontolake.storage import BranchId, FenceToken, Lsn, Storage, WalRecord
 
@@ -24,25 +24,25 @@ _MOMENT = 0.01
 """Seconds for which a writer believes that nobody has taken over, where looking costs more than most queries."""
 
 
-class Writer(Protocol):
-    """A connection that may write. `losses` is what `Database.losses` was when it was opened."""
+class PageWriter(Protocol):
+    """A connection that may write. `losses` is what `PageDatabase.losses` was when it was opened."""
 
     losses: int
 
 
 class _Writing(NamedTuple):
-    writer: Writer
+    writer: PageWriter
     token: FenceToken
 
 
-class Database:
+class PageDatabase:
     """A page store that connections of this process share. Methods are safe to call from threads."""
 
     def __init__(self, url: str, storage: Storage, renew_every: float) -> None:
         self.url = url
         self.storage = storage
         self.remote = bool(getattr(storage, "remote", True))
-        self._lease = Lease(url, storage, renew_every)
+        self._lease = WriterLease(url, storage, renew_every)
         self._lock = threading.RLock()
         self._writing: dict[BranchId, _Writing] = {}
         # True while the fence is held; forgotten when an outcome is unclear.
@@ -81,7 +81,7 @@ class Database:
         """How often another writer has taken this database over. Connections from before that cannot write any more."""
         return self._lease.losses
 
-    def _check_place(self, writer: Writer) -> None:
+    def _check_place(self, writer: PageWriter) -> None:
         """Raise `Fenced` if another writer has taken over since `writer` was opened."""
         if writer.losses < self._lease.losses:
             raise Fenced(*self._lease.epochs, f"another writer has taken over {self.url}",
@@ -103,7 +103,7 @@ class Database:
                 f"{time.strftime('%H:%M:%S', time.localtime(holder.lease_until))} or longer",
                 hint="close it there, open it read-only, or take it over with takeover=True")
 
-    def begin_write(self, writer: Writer, branch: BranchId, snapshot: Lsn) -> None:
+    def begin_write(self, writer: PageWriter, branch: BranchId, snapshot: Lsn) -> None:
         """Let `writer` write, unless somebody else does or its snapshot is no longer the newest.
 
         Raises `Fenced` if another writer has taken over since `writer` was opened, else `apsw.BusyError`.
@@ -132,7 +132,7 @@ class Database:
                 raise apsw.BusyError("the database has changed since this transaction began to read")
             self._writing[branch] = _Writing(writer, token)
 
-    def end_write(self, writer: Writer, branch: BranchId) -> None:
+    def end_write(self, writer: PageWriter, branch: BranchId) -> None:
         """`writer` has committed or given up."""
         with self._lock:
             current = self._writing.get(branch)
@@ -209,7 +209,7 @@ class Database:
         return lsn
 
     def _regain(
-        self, fenced: Fenced, token: FenceToken, writer: Writer, branch: BranchId, snapshot: Lsn
+        self, fenced: Fenced, token: FenceToken, writer: PageWriter, branch: BranchId, snapshot: Lsn
     ) -> FenceToken:
         """A token to go on with, if the old one only lapsed and what a transaction read still is the newest."""
         with self._lock:

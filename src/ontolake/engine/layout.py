@@ -23,7 +23,7 @@ _STAMP = """SELECT (SELECT application_id FROM pragma_application_id), (SELECT u
   EXISTS (SELECT 1 FROM sqlite_schema)"""
 
 
-class Layout(NamedTuple):
+class DatabaseLayout(NamedTuple):
     """What a database of a kind looks like. `error(place, reason, hint=…)` is raised for one that looks otherwise."""
 
     application_id: int

@@ -20,7 +20,7 @@ from ontolake.storage import FenceToken, Storage
 _log = logging.getLogger("ontolake.engine")
 
 
-class Lease:
+class WriterLease:
     """Holds the fence of a storage. Methods are safe to call from threads."""
 
     def __init__(self, url: str, storage: Storage, renew_every: float) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 import apsw
 
 from ontolake.engine.ahead import ReadAhead
-from ontolake.engine.database import Database
+from ontolake.engine.database import PageDatabase
 from ontolake.engine.failures import for_sqlite
 from ontolake.engine.moments import HEADER_PAGE
 from ontolake.errors import NotFound, StorageError, Transient
@@ -33,7 +33,7 @@ _ROLLBACK = b"\1\1"
 class PageFile:
     """The file that one connection has open. Called by SQLite, one call at a time."""
 
-    def __init__(self, database: Database, branch: BranchId, at: Lsn | None, leave: Callable[[], None]) -> None:
+    def __init__(self, database: PageDatabase, branch: BranchId, at: Lsn | None, leave: Callable[[], None]) -> None:
         self._database = database
         self._storage = database.storage
         self._remote = database.remote

@@ -13,11 +13,11 @@ import threading
 from typing import Any
 
 from ontolake import urls
-from ontolake.engine.database import Database
+from ontolake.engine.database import PageDatabase
 from ontolake.errors import Invalid
 from ontolake.objects.providers import provider_of
 from ontolake.storage import DEFAULT_PAGE_SIZE, open_storage
-from ontolake.storage.options import Options
+from ontolake.storage.options import StorageOptions
 from ontolake.storage.schemes import is_registered
 
 _log = logging.getLogger("ontolake.engine")
@@ -32,9 +32,9 @@ class Shared:
         self._users = 0
         self._writers = 0
         self._knobs: dict[str, Any] = {}
-        self.database: Database | None = None
+        self.database: PageDatabase | None = None
 
-    def join(self, knobs: dict[str, Any], *, create: bool, writes: bool) -> Database:
+    def join(self, knobs: dict[str, Any], *, create: bool, writes: bool) -> PageDatabase:
         """The database, opened if this is its first connection. `leave` gives it back."""
         with self._lock:
             # Counted first: a connection that is collected meanwhile must not be the last one.
@@ -80,14 +80,14 @@ class Shared:
             database.close()
 
 
-def _opened(url: str, knobs: dict[str, Any], create: bool) -> Database:
+def _opened(url: str, knobs: dict[str, Any], create: bool) -> PageDatabase:
     settings = {name: value for name, value in knobs.items() if name != "page_size"}
     # A backend that was registered may have knobs of its own, which it checks itself.
-    known = {name: value for name, value in settings.items() if name in Options.__struct_fields__}
-    options = Options.of(known if is_registered(url) else settings)
+    known = {name: value for name, value in settings.items() if name in StorageOptions.__struct_fields__}
+    options = StorageOptions.of(known if is_registered(url) else settings)
     page_size = knobs["page_size"] if "page_size" in knobs else _page_size_at(url)
     storage = open_storage(url, page_size=page_size, **settings | {"create": create and options.create})
-    return Database(url, storage, min(options.fence_renew_ms, options.fence_lease_ms / 3) / 1000)
+    return PageDatabase(url, storage, min(options.fence_renew_ms, options.fence_lease_ms / 3) / 1000)
 
 
 def _page_size_at(url: str) -> int:

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from ontolake.errors import StorageError
 from ontolake.storage import schemes
-from ontolake.storage.backend import Append, LogStorage
-from ontolake.storage.frame import Commit
+from ontolake.storage.backend import LogStorage, PendingAppend
+from ontolake.storage.frame import LogCommit
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import (
     DEFAULT_PAGE_SIZE,
@@ -36,11 +36,11 @@ from ontolake.storage.types import (
 _SCAN_BATCH = 256
 
 
-class _AsyncAppend(Append):
+class _AsyncAppend(PendingAppend):
     """An append that a coroutine awaits."""
 
     def __init__(
-        self, token: FenceToken, branch: BranchId | str, commit: Commit, writer: _Writer,
+        self, token: FenceToken, branch: BranchId | str, commit: LogCommit, writer: _Writer,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         # Not by super().__init__: there is one of these for every append.

@@ -15,16 +15,16 @@ from typing import Any, Self
 from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Contended, Invalid, NotFound, StorageError
-from ontolake.storage.frame import Commit, digest_of
+from ontolake.storage.frame import LogCommit, digest_of
 from ontolake.storage.group import GroupCommit, Waiting
 from ontolake.storage.index import REQUESTS
 from ontolake.storage.log import Log, request_key
 from ontolake.storage.maintenance import Maintenance
 from ontolake.storage.medium import Medium, Taken
-from ontolake.storage.options import Options
+from ontolake.storage.options import StorageOptions
 from ontolake.storage.protocol import STORAGE_TRAIT_VERSION
 from ontolake.storage.reader import PageReader
-from ontolake.storage.state import State, check_lsn, is_text
+from ontolake.storage.state import LogState, check_lsn, is_text
 from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, Page, PageId, WalRecord, WriterId
 
 _LAST = 2**64 - 1
@@ -40,10 +40,10 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class Append(Waiting):
+class PendingAppend(Waiting):
     """An `append_wal` that waits for its group."""
 
-    def __init__(self, token: FenceToken, branch: BranchId | str, commit: Commit) -> None:
+    def __init__(self, token: FenceToken, branch: BranchId | str, commit: LogCommit) -> None:
         self.token = token
         self.branch = branch
         self.commit = commit
@@ -56,10 +56,10 @@ class LogStorage:
     remote: bool
     """Whether a read costs a round trip, so that those above should ask for many pages at once."""
 
-    def __init__(self, medium: Medium, options: Options) -> None:
+    def __init__(self, medium: Medium, options: StorageOptions) -> None:
         self.page_size = medium.page_size
         self.log = Log(medium, options)
-        self.group: GroupCommit[Append] = GroupCommit(self._write_group, options.group_commit_window_ms)
+        self.group: GroupCommit[PendingAppend] = GroupCommit(self._write_group, options.group_commit_window_ms)
         self._name = medium.name
         self._lease = options.fence_lease_ms / 1000
         self._reader = PageReader(self.log, options)
@@ -104,7 +104,7 @@ class LogStorage:
         branch: BranchId | str = MAIN,
         request_id: str | None = None,
     ) -> Lsn:
-        lsn = self.group.commit(Append(token, branch, self.prepared(records, request_id)))
+        lsn = self.group.commit(PendingAppend(token, branch, self.prepared(records, request_id)))
         self.after_append()
         return Lsn(lsn)
 
@@ -112,13 +112,13 @@ class LogStorage:
         """Housekeeping that appends have made due."""
         self._maintenance.after_append()
 
-    def prepared(self, records: Sequence[WalRecord], request_id: str | None) -> Commit:
+    def prepared(self, records: Sequence[WalRecord], request_id: str | None) -> LogCommit:
         """A batch that is ready for its group. Raises `Invalid` if its shape is wrong."""
         self._check_open()
         kept = self._checked(records)
         if request_id is not None and (not is_text(request_id) or not request_id):
             raise Invalid(f"a request id is a non-empty string, not {request_id!r}")
-        return Commit(-1, kept, [xxh3_64_intdigest(record[0]) for record in kept], request_id)
+        return LogCommit(-1, kept, [xxh3_64_intdigest(record[0]) for record in kept], request_id)
 
     def _checked(self, records: Sequence[WalRecord]) -> list[WalRecord]:
         """The records with bytes of their own, once their shape is known to be right."""
@@ -144,7 +144,7 @@ class LogStorage:
             raise Invalid("an empty batch cannot be appended: it would have no LSN")
         return kept
 
-    def _write_group(self, group: Sequence[Append]) -> None:
+    def _write_group(self, group: Sequence[PendingAppend]) -> None:
         """One durable write for all that can be accepted; the others get their error."""
         log = self.log
         with log.lock:
@@ -177,9 +177,9 @@ class LogStorage:
                         # The same request twice in one group: both get the one answer.
                         item.lsn = self._applied_request(item.commit) or 0
 
-    def _accept(self, group: Sequence[Append]) -> list[Append]:
+    def _accept(self, group: Sequence[PendingAppend]) -> list[PendingAppend]:
         """Those whose token, branch and request id allow them to be written now."""
-        accepted: list[Append] = []
+        accepted: list[PendingAppend] = []
         requests: dict[str, int] = {}
         checked: object = _NOTHING
         for item in group:
@@ -220,7 +220,7 @@ class LogStorage:
             self.log.refresh()
             return self.log.state.branch(branch).id
 
-    def _applied_request(self, commit: Commit) -> int | None:
+    def _applied_request(self, commit: LogCommit) -> int | None:
         """The LSN that a request id was answered with; `Invalid` if it came with other records."""
         if commit.request_id is None:
             return None
@@ -250,7 +250,7 @@ class LogStorage:
     def acquire_fence(self, owner: WriterId) -> FenceToken:
         seen: list[int] = []
 
-        def propose(state: State) -> dict[str, Any]:
+        def propose(state: LogState) -> dict[str, Any]:
             if seen and state.epoch != seen[0]:
                 raise Contended(f"{state.token().owner!r} took the fence first, with epoch {state.epoch}")
             seen[:] = [state.epoch]

@@ -46,7 +46,7 @@ class Header(NamedTuple):
     sum: int = 0
 
 
-class Commit:
+class LogCommit:
     """One `append_wal` on its way into a frame, or out of one. `sums` has the checksum of each record."""
 
     __slots__ = ("branch", "digest", "records", "request_id", "sums")
@@ -93,7 +93,7 @@ def decode(frame: bytes, *, name: str) -> tuple[Header, memoryview]:
     return Header(kind, log_id, ordinal, epoch, nonce, first, records, meta, length, time_us, prev, total), body
 
 
-def encode_commits(commits: Sequence[Commit]) -> tuple[bytes, int, int]:
+def encode_commits(commits: Sequence[LogCommit]) -> tuple[bytes, int, int]:
     """Body of a data frame, its number of records, and the length of its meta part."""
     meta = msgspec.msgpack.encode([(c.branch, len(c.records), c.request_id, c.digest) for c in commits])
     payloads, pages = zip(*chain.from_iterable([commit.records for commit in commits]), strict=True)
@@ -112,7 +112,7 @@ def first_payload(header: Header) -> int:
     return HEADER_SIZE + header.meta_length + _DIRECTORY * header.records
 
 
-def decode_commits(header: Header, body: memoryview) -> Iterator[Commit]:
+def decode_commits(header: Header, body: memoryview) -> Iterator[LogCommit]:
     """The commits of a data frame, as they were given to `encode_commits`."""
     count, meta_length = header.records, header.meta_length
     meta: list[tuple[int, int, str | None, int]] = msgspec.msgpack.decode(body[:meta_length])
@@ -128,7 +128,7 @@ def decode_commits(header: Header, body: memoryview) -> Iterator[Commit]:
             page_id = PageId(pages[j]) if flags[j] == _PAGE else None
             records.append(WalRecord(bytes(body[at : at + lengths[j]]), page_id))
             at += lengths[j]
-        yield Commit(branch, records, sums[i : i + size].tolist(), request_id, digest)
+        yield LogCommit(branch, records, sums[i : i + size].tolist(), request_id, digest)
         i += size
 
 

@@ -69,14 +69,14 @@ class Tail:
             last = versions[at]
         return last
 
-    def columns(self) -> Columns:
+    def columns(self) -> IndexColumns:
         rows = [(space, key, *entry) for (space, key), found in self.entries.items() for entry in found]
         if not rows:
-            return Columns.empty()
-        return Columns(*np.array(rows, dtype=np.uint64).reshape(-1, 6).T.copy()).sorted()
+            return IndexColumns.empty()
+        return IndexColumns(*np.array(rows, dtype=np.uint64).reshape(-1, 6).T.copy()).sorted()
 
 
-class Columns(NamedTuple):
+class IndexColumns(NamedTuple):
     """Entries as arrays, one a column."""
 
     space: Column
@@ -87,21 +87,21 @@ class Columns(NamedTuple):
     sum: Column
 
     @classmethod
-    def empty(cls) -> Columns:
+    def empty(cls) -> IndexColumns:
         return cls(*(np.empty(0, dtype=np.uint64) for _ in _COLUMNS))
 
     @classmethod
-    def joined(cls, pieces: Sequence[Columns]) -> Columns:
+    def joined(cls, pieces: Sequence[IndexColumns]) -> IndexColumns:
         """All entries of the pieces, sorted."""
         if not pieces:
             return cls.empty()
         return cls(*(np.concatenate(column) for column in zip(*pieces, strict=True))).sorted()
 
-    def sorted(self) -> Columns:
+    def sorted(self) -> IndexColumns:
         return self.take(np.lexsort((self.lsn, self.key, self.space)))
 
-    def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Columns:
-        return Columns(*(column[which] for column in self))
+    def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> IndexColumns:
+        return IndexColumns(*(column[which] for column in self))
 
     def next_lsn(self) -> Column:
         """For each entry of a sorted set the LSN of the next version of the same key, 2⁶⁴-1 for the last one."""
@@ -128,7 +128,7 @@ class RunRef(msgspec.Struct, frozen=True):
     parts: tuple[PartRef, ...]
 
 
-class Run:
+class IndexRun:
     """A run, ready to be searched."""
 
     __slots__ = ("_firsts", "_last", "_only", "ref")
@@ -150,7 +150,7 @@ class Run:
         return self.ref.parts[at] if at >= 0 else None
 
 
-class Part:
+class RunPart:
     """A stored part, searched in place."""
 
     __slots__ = ("_key", "_lsn", "_offset", "_segment", "_spaces", "_start", "_sum", "size")
@@ -196,7 +196,7 @@ class Part:
             version = self._lsn[at]
         return version, self._segment[at], self._offset[at], self._sum[at]
 
-    def columns(self) -> Columns:
+    def columns(self) -> IndexColumns:
         lsn, segment, offset, checksum, key, start = (
             np.frombuffer(view, dtype=np.uint64)
             for view in (self._lsn, self._segment, self._offset, self._sum, self._key, self._start))
@@ -204,14 +204,14 @@ class Part:
         group_space = np.empty(len(key), dtype=np.uint64)
         for space, (low, high) in self._spaces.items():
             group_space[low:high] = space
-        return Columns(np.repeat(group_space, sizes), np.repeat(key, sizes), lsn, segment, offset, checksum)
+        return IndexColumns(np.repeat(group_space, sizes), np.repeat(key, sizes), lsn, segment, offset, checksum)
 
 
 def _part_sum(count: int, groups: int, spaces: int, body: memoryview | bytes) -> int:
     return xxh3_64_intdigest(body, seed=xxh3_64_intdigest(struct.pack("<III", count, groups, spaces)))
 
 
-def encode_part(columns: Columns) -> bytes:
+def encode_part(columns: IndexColumns) -> bytes:
     """Sorted entries as the bytes of a part."""
     count = len(columns.lsn)
     new_key = np.ones(count, dtype=np.bool_)
@@ -229,13 +229,13 @@ def encode_part(columns: Columns) -> bytes:
     return _HEAD.pack(_MAGIC, *sizes, _part_sum(*sizes, body)) + body
 
 
-def split(columns: Columns) -> Iterable[Columns]:
+def split(columns: IndexColumns) -> Iterable[IndexColumns]:
     """Sorted entries in pieces of the size of a part."""
     for start in range(0, len(columns.lsn), PART_ENTRIES):
-        yield Columns(*(column[start : start + PART_ENTRIES] for column in columns))
+        yield IndexColumns(*(column[start : start + PART_ENTRIES] for column in columns))
 
 
-def part_ref(columns: Columns, segment: int, length: int) -> PartRef:
+def part_ref(columns: IndexColumns, segment: int, length: int) -> PartRef:
     first = (int(columns.space[0]), int(columns.key[0]), int(columns.lsn[0]))
     return PartRef(segment, length, len(columns.lsn), first)
 

@@ -34,9 +34,19 @@ from ontolake.storage.backend import LogStorage
 from ontolake.storage.envelope import BLOB, FRAME, HEAD_SIZE, MARK_SIZE, UNMARKED, Envelope, Envelopes
 from ontolake.storage.filelock import FileLock
 from ontolake.storage.holes import punch_hole
-from ontolake.storage.medium import FORMAT_VERSION, KIND, Logged, Root, Span, Stale, Taken, decode_root, encode_root
-from ontolake.storage.options import Options
-from ontolake.storage.state import State
+from ontolake.storage.medium import (
+    FORMAT_VERSION,
+    KIND,
+    Logged,
+    Root,
+    SegmentSpan,
+    Stale,
+    Taken,
+    decode_root,
+    encode_root,
+)
+from ontolake.storage.options import StorageOptions
+from ontolake.storage.state import LogState
 from ontolake.storage.types import DEFAULT_PAGE_SIZE
 
 MAGIC = b"ontolake pages\x00\x01"
@@ -62,7 +72,7 @@ class _Slot(msgspec.Struct, frozen=True):
 class FileMedium:
     """The log, blobs and root of one database in one file. A segment is the offset of an envelope."""
 
-    def __init__(self, path: Path, page_size: int, options: Options) -> None:
+    def __init__(self, path: Path, page_size: int, options: StorageOptions) -> None:
         self.name = str(path)
         self._fd, self._read_only = _open(path, options.create)
         self._lock = FileLock(self._fd, self.name, options.lock_timeout_ms / 1000)
@@ -345,7 +355,7 @@ class FileMedium:
         raise Corruption(f"the mark of {envelope.offset:#x} in {self.name} is damaged")
 
     # reading
-    def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
+    def read(self, spans: Sequence[SegmentSpan]) -> list[bytes | StorageError]:
         return [self._read(segment, offset, length) for segment, offset, length in spans]
 
     def _read(self, segment: int, offset: int, length: int) -> bytes | StorageError:
@@ -385,7 +395,7 @@ class FileMedium:
         for _ in range(8):
             slot = self._slot()
             if not slot.generation:
-                return Root(FORMAT_VERSION, KIND, self.page_size, self.log_id, State(_START), _START), "0"
+                return Root(FORMAT_VERSION, KIND, self.page_size, self.log_id, LogState(_START), _START), "0"
             data = os.pread(self._fd, slot.length, slot.segment + HEAD_SIZE)
             envelope = self._envelope(slot.segment)
             if envelope is not None and envelope.sum == xxh3_64_intdigest(data):
@@ -471,7 +481,7 @@ class LocalFileStorage(LogStorage):
 
     def __init__(self, path: str | os.PathLike[str], *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
         """Open the file, or start a new one. Raises `Invalid` if it is not a page file or its page size is another."""
-        options = Options.of(knobs)
+        options = StorageOptions.of(knobs)
         medium = FileMedium(Path(path).absolute(), page_size, options)
         try:
             super().__init__(medium, options)

@@ -19,25 +19,25 @@ from ontolake import faults
 from ontolake.errors import Corruption, DurabilityUnconfirmed, NotFound, StorageError, Transient
 from ontolake.storage import frame as frames
 from ontolake.storage.cache import Cache
-from ontolake.storage.frame import CONTROL, DATA, Commit, Header
+from ontolake.storage.frame import CONTROL, DATA, Header, LogCommit
 from ontolake.storage.index import FRAMES, REQUESTS, Entry, Tail
-from ontolake.storage.lookup import Lookup, View
+from ontolake.storage.lookup import IndexView, Lookup
 from ontolake.storage.medium import Gone, Logged, Medium, Root, Stale, Taken
-from ontolake.storage.options import Options
-from ontolake.storage.state import State
+from ontolake.storage.options import StorageOptions
+from ontolake.storage.state import LogState
 from ontolake.storage.types import Lsn, Page, PageId, WalRecord
 
 T = TypeVar("T")
 _LOADS = 8
 
 
-class Moment(NamedTuple):
+class LogMoment(NamedTuple):
     """What readers need to know of the log, all of it from one moment: they take it once and use nothing else.
 
     `lineages` fills as branches are asked for, and is a new one whenever branches change.
     """
 
-    view: View
+    view: IndexView
     lineages: dict[int | str, Sequence[tuple[int, int]]]
     durable: int
     floor: int
@@ -51,16 +51,16 @@ class Log:
     older ones under their LSN; what it holds under branch and id is the newest at the `durable` of the moment.
     """
 
-    def __init__(self, medium: Medium, options: Options) -> None:
+    def __init__(self, medium: Medium, options: StorageOptions) -> None:
         self.medium = medium
         self.lock = threading.RLock()
         self.lookup = Lookup(medium, options.cached_parts)
         self.pages: Cache[Page] = Cache(options.cache_bytes // medium.page_size)
-        self.state: State
+        self.state: LogState
         self.root: Root
         self.root_tag = ""
-        self.moment: Moment
-        self._view: View
+        self.moment: LogMoment
+        self._view: IndexView
         self._in_doubt = False
         self._nonce, self._appends = secrets.token_bytes(10), count()  # together a new one for each append
         self._branches_changed = False
@@ -130,7 +130,7 @@ class Log:
         for _ in range(_LOADS):
             self.root, self.root_tag = self.medium.load_root()
             self.state = self.root.state.copy()
-            self._view = View(Tail(), (), ()).with_runs(self.root.runs)
+            self._view = IndexView(Tail(), (), ()).with_runs(self.root.runs)
             self._long_tail = 4 * self._index_every
             fresh: list[tuple[tuple[int, PageId], Page]] = []
             try:
@@ -193,14 +193,14 @@ class Log:
         if self._in_doubt:
             self.refresh()
 
-    def append_commits(self, commits: Sequence[Commit]) -> None:
+    def append_commits(self, commits: Sequence[LogCommit]) -> None:
         """Make a group of commits durable in one frame. Raises `Taken` after reading on, and what the medium does."""
         body, records, meta_length = frames.encode_commits(commits)
         header, segment = self._append(DATA, body, self.state.epoch, records, meta_length)
         self._publish(self._fold_commits(header, commits, segment))
         self._in_doubt = False
 
-    def append_change(self, propose: Callable[[State], dict[str, Any] | None]) -> None:
+    def append_change(self, propose: Callable[[LogState], dict[str, Any] | None]) -> None:
         """Append what `propose` makes of the state, which it checks; None means there is nothing to do.
 
         For a log that is locked and was read to its end; if it has gone on all the same, `propose` is asked again.
@@ -259,7 +259,7 @@ class Log:
         tail.bytes += length
 
     def _fold_commits(
-        self, header: Header, commits: Sequence[Commit], segment: int
+        self, header: Header, commits: Sequence[LogCommit], segment: int
     ) -> list[tuple[tuple[int, PageId], Page]]:
         tail, lsn, state = self._view.active, header.first_lsn, self.state
         tail.add(FRAMES, 0, lsn, segment, header.ordinal, header.time_us)
@@ -302,17 +302,17 @@ class Log:
             else:
                 lineages, floor = self.moment.lineages, self.moment.floor
             self.pages.put_all(fresh)
-            self.moment = Moment(self._view, lineages, durable, floor, self.root.generation)
+            self.moment = LogMoment(self._view, lineages, durable, floor, self.root.generation)
 
     # the index, for housekeeping
-    def freeze(self) -> tuple[tuple[Tail, ...], State, Root, str]:
+    def freeze(self) -> tuple[tuple[Tail, ...], LogState, Root, str]:
         """Start a new tail; the old ones stay readable until a root that covers them is published."""
         with self.lock:
             self.settle()
             active, frozen, runs = self._view
             if active.frames:
                 frozen = (*frozen, active)
-                self._use(View(Tail(), frozen, runs))
+                self._use(IndexView(Tail(), frozen, runs))
             return frozen, self.state.copy(), self.root, self.root_tag
 
     def published(self, root: Root, tag: str, tails: Sequence[Tail]) -> None:
@@ -324,9 +324,9 @@ class Log:
             active, frozen, _ = self._view
             frozen = tuple(tail for tail in frozen if not any(tail is covered for covered in tails))
             self.root, self.root_tag = root, tag
-            self._use(View(active, frozen, ()).with_runs(root.runs))
+            self._use(IndexView(active, frozen, ()).with_runs(root.runs))
 
-    def _use(self, view: View) -> None:
+    def _use(self, view: IndexView) -> None:
         self._view = view
         self.moment = self.moment._replace(view=view, generation=self.root.generation)
 

@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from ontolake.errors import StorageError
 from ontolake.storage.cache import Cache
-from ontolake.storage.index import Columns, Entry, Part, PartRef, Run, RunRef, Tail
-from ontolake.storage.medium import Medium, Span
+from ontolake.storage.index import Entry, IndexColumns, IndexRun, PartRef, RunPart, RunRef, Tail
+from ontolake.storage.medium import Medium, SegmentSpan
 
 
-class View(NamedTuple):
+class IndexView(NamedTuple):
     """The index at one moment: the tail that grows, tails on their way into a run, and the runs, oldest first."""
 
     active: Tail
     frozen: tuple[Tail, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[IndexRun, ...]
 
-    def with_runs(self, runs: Sequence[RunRef]) -> View:
-        return self._replace(runs=tuple(Run(ref) for ref in runs))
+    def with_runs(self, runs: Sequence[RunRef]) -> IndexView:
+        return self._replace(runs=tuple(IndexRun(ref) for ref in runs))
 
     @property
     def frames(self) -> int:
@@ -32,9 +32,9 @@ class Lookup:
 
     def __init__(self, medium: Medium, cached_parts: int) -> None:
         self._medium = medium
-        self._parts: Cache[Part] = Cache(cached_parts)
+        self._parts: Cache[RunPart] = Cache(cached_parts)
 
-    def find(self, view: View, space: int, key: int, lsn: int) -> Entry | None:
+    def find(self, view: IndexView, space: int, key: int, lsn: int) -> Entry | None:
         """The entry of `key` with the greatest LSN ≤ `lsn`."""
         active, frozen, runs = view
         if (space, key) in active.entries:
@@ -55,7 +55,7 @@ class Lookup:
                     return found
         return None
 
-    def prefetch(self, view: View, space: int, keys: Sequence[int], lsn: int) -> None:
+    def prefetch(self, view: IndexView, space: int, keys: Sequence[int], lsn: int) -> None:
         """Fetch, in one go, the parts that looking these keys up will need."""
         wanted = {}
         for run in view.runs:
@@ -66,20 +66,20 @@ class Lookup:
         if len(wanted) > 1:
             self.parts(list(wanted.values()))
 
-    def parts(self, refs: Sequence[PartRef]) -> list[Part]:
+    def parts(self, refs: Sequence[PartRef]) -> list[RunPart]:
         """The parts, fetched together where they are not at hand."""
-        found: dict[int, Part | None] = {ref.segment: self._parts.get(ref.segment) for ref in refs}
+        found: dict[int, RunPart | None] = {ref.segment: self._parts.get(ref.segment) for ref in refs}
         missing = [ref for ref in refs if found[ref.segment] is None]
         if missing:
-            for ref, data in zip(missing, self._medium.read([Span(ref.segment, 0, ref.length) for ref in missing]),
-                                 strict=True):
+            spans = [SegmentSpan(ref.segment, 0, ref.length) for ref in missing]
+            for ref, data in zip(missing, self._medium.read(spans), strict=True):
                 if isinstance(data, StorageError):
                     raise data
-                part = Part(data, f"index part {ref.segment:#x} of {self._medium.name}")
+                part = RunPart(data, f"index part {ref.segment:#x} of {self._medium.name}")
                 found[ref.segment] = part
                 self._parts.put(ref.segment, part)
         return [known for ref in refs if (known := found[ref.segment]) is not None]
 
-    def columns(self, runs: Sequence[RunRef]) -> list[Columns]:
+    def columns(self, runs: Sequence[RunRef]) -> list[IndexColumns]:
         """Every entry of the runs, a piece for each part."""
         return [part.columns() for run in runs for part in self.parts(run.parts)]

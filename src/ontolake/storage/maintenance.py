@@ -20,7 +20,7 @@ from ontolake.errors import Corruption, PreconditionFailed, StorageError
 from ontolake.storage.index import (
     FRAMES,
     REQUESTS,
-    Columns,
+    IndexColumns,
     PartRef,
     RunRef,
     Tail,
@@ -30,9 +30,9 @@ from ontolake.storage.index import (
     split,
 )
 from ontolake.storage.log import Log
-from ontolake.storage.medium import Layer, Root, Span
-from ontolake.storage.options import Options
-from ontolake.storage.state import State
+from ontolake.storage.medium import Layer, Root, SegmentSpan
+from ontolake.storage.options import StorageOptions
+from ontolake.storage.state import LogState
 
 _logger = logging.getLogger("ontolake.storage")
 _LAYER_PAGES = 4096
@@ -41,7 +41,7 @@ _LAYER_PAGES = 4096
 class Maintenance:
     """Runs `index` and `compact` for a `Log`, by itself when they are due or when it is asked to."""
 
-    def __init__(self, log: Log, options: Options) -> None:
+    def __init__(self, log: Log, options: StorageOptions) -> None:
         self._log = log
         self._medium = log.medium
         self._lookup = log.lookup
@@ -109,7 +109,7 @@ class Maintenance:
         tails, state, root, tag = self._log.freeze()
         if not any(tail.frames for tail in tails):
             return
-        columns = Columns.joined([tail.columns() for tail in tails])
+        columns = IndexColumns.joined([tail.columns() for tail in tails])
         runs, replaced = self._with_run(root.runs, columns)
         faults.reach("index: parts written, root not swapped")
         new = self._successor(root, state, runs=runs)
@@ -117,17 +117,19 @@ class Maintenance:
         if self._swap(new, tag, tails):
             self._medium.reclaim(new, [(part.segment, part.length) for part in replaced], sweep=False)
 
-    def _with_run(self, runs: tuple[RunRef, ...], columns: Columns) -> tuple[tuple[RunRef, ...], Sequence[PartRef]]:
+    def _with_run(
+        self, runs: tuple[RunRef, ...], columns: IndexColumns
+    ) -> tuple[tuple[RunRef, ...], Sequence[PartRef]]:
         """The runs with one more, merged where due, and the parts that are no longer needed."""
         if not len(columns.lsn):
             return runs, ()
         count = runs_to_merge([*(run.entries for run in runs), len(columns.lsn)]) - 1
         merged = runs[len(runs) - count :]
         if merged:
-            columns = Columns.joined([*self._lookup.columns(merged), columns])
+            columns = IndexColumns.joined([*self._lookup.columns(merged), columns])
         return (*runs[: len(runs) - count], self._put_run(columns)), [p for run in merged for p in run.parts]
 
-    def _put_run(self, columns: Columns) -> RunRef:
+    def _put_run(self, columns: IndexColumns) -> RunRef:
         parts = []
         for piece in split(columns):
             data = encode_part(piece)
@@ -135,7 +137,7 @@ class Maintenance:
         return RunRef(len(columns.lsn), tuple(parts))
 
     def _successor(
-        self, root: Root, state: State, *, runs: tuple[RunRef, ...], layers: tuple[Layer, ...] | None = None,
+        self, root: Root, state: LogState, *, runs: tuple[RunRef, ...], layers: tuple[Layer, ...] | None = None,
         log_start: int | None = None,
     ) -> Root:
         return Root(
@@ -166,7 +168,7 @@ class Maintenance:
         # The floor first: from then on no branch can appear below it, so what is frozen next knows them all.
         self._advance_floor()
         tails, state, root, tag = self._log.freeze()
-        columns = Columns.joined([*self._lookup.columns(root.runs), *(tail.columns() for tail in tails)])
+        columns = IndexColumns.joined([*self._lookup.columns(root.runs), *(tail.columns() for tail in tails)])
         kept = columns.take(self._needed(columns, state))
         frames_kept = kept.take(kept.space == FRAMES)
         log_start = int(frames_kept.segment[0]) if len(frames_kept.lsn) else state.cursor
@@ -183,7 +185,7 @@ class Maintenance:
 
     def _advance_floor(self) -> None:
         """Let the floor follow the window: what is older than it need not stay readable."""
-        columns = Columns.joined(self._lookup.columns(self._log.root.runs))
+        columns = IndexColumns.joined(self._lookup.columns(self._log.root.runs))
         frames = columns.take(columns.space == FRAMES)
         inside = np.flatnonzero(frames.sum >= np.uint64(self._window_start()))
         if not len(inside) or not inside[0]:
@@ -198,7 +200,7 @@ class Maintenance:
     def _window_start(self) -> int:
         return max(int((time.time() - self._options.pitr_window) * 1e6), 0)
 
-    def _needed(self, columns: Columns, state: State) -> np.typing.NDArray[np.bool_]:
+    def _needed(self, columns: IndexColumns, state: LogState) -> np.typing.NDArray[np.bool_]:
         """Which entries a read at or above the floor, on a branch that lives, can still come upon."""
         pages = (columns.space != FRAMES) & (columns.space != REQUESTS)
         live = np.isin(columns.space, np.array(list(state.branches), dtype=np.uint64))
@@ -209,7 +211,7 @@ class Maintenance:
         wanted: np.typing.NDArray[np.bool_] = (pages & live & visible) | frames | requests
         return wanted
 
-    def _move_images(self, kept: Columns, root: Root, log_start: int) -> tuple[Columns, tuple[Layer, ...]]:
+    def _move_images(self, kept: IndexColumns, root: Root, log_start: int) -> tuple[IndexColumns, tuple[Layer, ...]]:
         """Copy images out of frames that go, and out of layers that are mostly dead, into new layers."""
         pages = (kept.space != FRAMES) & (kept.space != REQUESTS)
         segments = np.array([layer.segment for layer in root.layers], dtype=np.uint64)
@@ -231,9 +233,9 @@ class Maintenance:
             offset[chunk] = np.arange(len(chunk), dtype=np.uint64) * np.uint64(self._medium.page_size)
         return kept._replace(segment=segment, offset=offset), tuple(layers)
 
-    def _images(self, kept: Columns, chunk: np.typing.NDArray[np.intp]) -> list[bytes]:
+    def _images(self, kept: IndexColumns, chunk: np.typing.NDArray[np.intp]) -> list[bytes]:
         """Images to be copied, each checked, so that damage is never carried on under a fresh checksum."""
-        spans = [Span(int(kept.segment[i]), int(kept.offset[i]), self._medium.page_size) for i in chunk]
+        spans = [SegmentSpan(int(kept.segment[i]), int(kept.offset[i]), self._medium.page_size) for i in chunk]
         images = []
         for span, image, checksum in zip(spans, self._medium.read(spans), kept.sum[chunk].tolist(), strict=True):
             if isinstance(image, StorageError):

@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 from ontolake.decoders import learn
 from ontolake.errors import Corruption, Invalid, NotFound, StorageError
 from ontolake.storage.index import RunRef
-from ontolake.storage.state import State
+from ontolake.storage.state import LogState
 
 FORMAT_VERSION = 1
 KIND = "pages"
@@ -41,7 +41,7 @@ class Logged(NamedTuple):
     frame: bytes
 
 
-class Span(NamedTuple):
+class SegmentSpan(NamedTuple):
     """Some bytes of a segment."""
 
     segment: int
@@ -67,7 +67,7 @@ class Root(msgspec.Struct):
     kind: str
     page_size: int
     log_id: int
-    state: State
+    state: LogState
     log_start: int
     runs: tuple[RunRef, ...] = ()
     layers: tuple[Layer, ...] = ()
@@ -133,7 +133,7 @@ class Medium(Protocol):
         they end. Raises `Stale`, `Corruption`, `Transient`."""
         ...
 
-    def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
+    def read(self, spans: Sequence[SegmentSpan]) -> list[bytes | StorageError]:
         """Many spans in as few requests as possible; errors, `Gone` for a removed segment, in their place."""
         ...
 

@@ -33,14 +33,14 @@ from ontolake.storage.medium import (
     Gone,
     Logged,
     Root,
-    Span,
+    SegmentSpan,
     Stale,
     Taken,
     decode_root,
     encode_root,
 )
-from ontolake.storage.options import Options
-from ontolake.storage.state import State
+from ontolake.storage.options import StorageOptions
+from ontolake.storage.state import LogState
 from ontolake.storage.types import DEFAULT_PAGE_SIZE
 
 ROOT = "root.json"
@@ -59,7 +59,7 @@ def _key(segment: int) -> str:
 class ObjectMedium:
     """The log, blobs and root of one database as objects. A segment is a frame's ordinal or a blob's number."""
 
-    def __init__(self, store: ObjectStore, page_size: int, options: Options) -> None:
+    def __init__(self, store: ObjectStore, page_size: int, options: StorageOptions) -> None:
         self.name = store.url
         self._store = store
         self._grace = math.inf
@@ -73,7 +73,7 @@ class ObjectMedium:
                           hint=f"open it with page_size={root.page_size}")
         self.page_size, self.log_id = root.page_size, root.log_id
 
-    def _open(self, page_size: int, options: Options) -> Root:
+    def _open(self, page_size: int, options: StorageOptions) -> Root:
         try:
             return self.load_root()[0]
         except NotFound:
@@ -85,7 +85,7 @@ class ObjectMedium:
             raise Invalid(f"{self.name} holds things that are not ours, such as {foreign!r}",
                           hint="choose an empty place")
         grace_ms = math.ceil(options.gc_grace_ms)
-        root = Root(FORMAT_VERSION, KIND, page_size, secrets.randbits(62), State(0), 0, grace_ms=grace_ms)
+        root = Root(FORMAT_VERSION, KIND, page_size, secrets.randbits(62), LogState(0), 0, grace_ms=grace_ms)
         with contextlib.suppress(AlreadyExists):
             self._create_root(root)
         return self.load_root()[0]
@@ -159,7 +159,7 @@ class ObjectMedium:
             self._synced = began
 
     # blobs
-    def read(self, spans: Sequence[Span]) -> list[bytes | StorageError]:
+    def read(self, spans: Sequence[SegmentSpan]) -> list[bytes | StorageError]:
         found = self._store.get_ranges([Range(_key(segment), offset, length) for segment, offset, length in spans])
         return [Gone(str(data)) if isinstance(data, NotFound) else data for data in found]
 
@@ -249,7 +249,7 @@ class ObjectStorage(LogStorage):
 
     def __init__(self, store: ObjectStore | str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) -> None:
         """Open the database, or start a new one. Raises `Invalid` if something else is there."""
-        options = Options.of(knobs)
+        options = StorageOptions.of(knobs)
         opened = open_store(store) if isinstance(store, str) else store
         try:
             super().__init__(ObjectMedium(opened, page_size, options), options)

@@ -14,7 +14,7 @@ from ontolake.errors import Invalid
 Maintenance = Literal["background", "inline", "off"]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a backend behaves. Times ending in `_ms` are milliseconds, `pitr_window` is seconds."""
 
     fence_lease_ms: float = 10_000
@@ -48,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether to start a new database where there is none."""
 
     @classmethod
-    def of(cls, knobs: dict[str, Any]) -> Options:
+    def of(cls, knobs: dict[str, Any]) -> StorageOptions:
         """Options from keyword arguments. Raises `Invalid` naming the knob that is unknown or wrong."""
         if isinstance(knobs.get("pitr_window"), timedelta):
             knobs = {**knobs, "pitr_window": knobs["pitr_window"].total_seconds()}
@@ -68,4 +68,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return options
 
 
-learn(Options)
+learn(StorageOptions)

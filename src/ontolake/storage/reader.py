@@ -12,10 +12,10 @@ from xxhash import xxh3_64_intdigest
 
 from ontolake.errors import Corruption, Invalid, NotFound, StorageError
 from ontolake.storage.index import Entry
-from ontolake.storage.log import Log, Moment
-from ontolake.storage.lookup import View
-from ontolake.storage.medium import Span
-from ontolake.storage.options import Options
+from ontolake.storage.log import Log, LogMoment
+from ontolake.storage.lookup import IndexView
+from ontolake.storage.medium import SegmentSpan
+from ontolake.storage.options import StorageOptions
 from ontolake.storage.state import check_lsn
 from ontolake.storage.types import BranchId, Lsn, Page, PageId
 
@@ -25,7 +25,7 @@ Lineage = Sequence[tuple[int, int]]
 class PageReader:
     """Answers `get_page` and `get_pages` from a `Log`."""
 
-    def __init__(self, log: Log, options: Options) -> None:
+    def __init__(self, log: Log, options: StorageOptions) -> None:
         self._log = log
         self._medium = log.medium
         self._size = log.medium.page_size
@@ -123,8 +123,8 @@ class PageReader:
         entries = [entry for entry, _ in missing.values()]
         images: list[bytes | StorageError] = []
         for start in range(0, len(entries), self._batch):
-            images += self._medium.read(
-                [Span(segment, offset, self._size) for _, segment, offset, _ in entries[start : start + self._batch]])
+            batch = entries[start : start + self._batch]
+            images += self._medium.read([SegmentSpan(segment, offset, self._size) for _, segment, offset, _ in batch])
         for ((version, _, _, checksum), places), image in zip(missing.values(), images, strict=True):
             page_id = ids[places[0]]
             result: Page | StorageError
@@ -138,14 +138,14 @@ class PageReader:
             for place in places:
                 results[place] = result
 
-    def _remember(self, pages: Sequence[Page], branch: int, lsn: int, moment: Moment) -> None:
+    def _remember(self, pages: Sequence[Page], branch: int, lsn: int, moment: LogMoment) -> None:
         """Cache pages that were read at `lsn`: as the newest ones if nothing has changed since, else by version."""
         log = self._log
         with log.pages.lock:
             newest = lsn == log.moment.durable and log.moment.lineages is moment.lineages
             log.pages.put_all([((branch, page.id) if newest else page.lsn, page) for page in pages])
 
-    def _lineage(self, branch: BranchId | str) -> tuple[Moment, Lineage]:
+    def _lineage(self, branch: BranchId | str) -> tuple[LogMoment, Lineage]:
         """The moment to read at, and the branches to look at, in order."""
         log = self._log
         if type(branch) not in (int, str):
@@ -164,14 +164,14 @@ class PageReader:
                 known = moment.lineages[branch] = log.state.lineage(found)
         return moment, known
 
-    def _locate(self, view: View, page_id: int, lsn: int, lineage: Lineage) -> Entry | None:
+    def _locate(self, view: IndexView, page_id: int, lsn: int, lineage: Lineage) -> Entry | None:
         for branch, cap in lineage:
             found = self._log.lookup.find(view, branch, page_id, lsn if lsn < cap else cap)
             if found is not None:
                 return found
         return None
 
-    def _prefetch(self, view: View, ids: Sequence[PageId], lsn: int, lineage: Lineage) -> None:
+    def _prefetch(self, view: IndexView, ids: Sequence[PageId], lsn: int, lineage: Lineage) -> None:
         if len(ids) > 1 and view.runs:
             for branch, cap in lineage:
                 self._log.lookup.prefetch(view, branch, ids, min(lsn, cap))

@@ -38,8 +38,8 @@ def open_storage(url: str, *, page_size: int = DEFAULT_PAGE_SIZE, **knobs: Any) 
     """Open the page store at `url`, starting a new one where there is none (unless `create=False`).
 
     `file:///path.db` is one local file; `file:///dir`, `s3://`, `r2://`, `gs://`, `az://` and `memory://` are objects.
-    The knobs are the fields of `ontolake.storage.options.Options`. Raises `Invalid` for what cannot be opened so, and
-    `NotFound` if nothing is there and nothing should be created.
+    The knobs are the fields of `ontolake.storage.options.StorageOptions`. Raises `Invalid` for what cannot be
+    opened so, and `NotFound` if nothing is there and nothing should be created.
     """
     if not isinstance(page_size, int) or page_size < 512 or page_size > 65536 or page_size & (page_size - 1):
         raise Invalid(f"page_size must be a power of two from 512 to 65536, not {page_size!r}")

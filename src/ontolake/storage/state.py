@@ -1,6 +1,6 @@
 """The state of a database, folded from its log: the writer's place, the branches, the floor.
 
-Pure rules, no I/O: `State.apply` takes a change that a control frame holds, and the checks say whether a
+Pure rules, no I/O: `LogState.apply` takes a change that a control frame holds, and the checks say whether a
 request may be made against the state as it is.
 """
 
@@ -16,7 +16,7 @@ from ontolake.errors import AlreadyExists, Corruption, Fenced, Invalid, NotFound
 from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, WriterId
 
 
-class Branch(msgspec.Struct):
+class BranchState(msgspec.Struct):
     """A live branch. `head` is the last LSN written on it."""
 
     id: int
@@ -30,7 +30,7 @@ class Branch(msgspec.Struct):
         return BranchRef(BranchId(self.id), self.name, Lsn(self.base), Lsn(self.head), parent)
 
 
-class State(msgspec.Struct):
+class LogState(msgspec.Struct):
     """Everything that the log says, except the records themselves. `cursor` is where its medium continues."""
 
     cursor: int
@@ -43,10 +43,10 @@ class State(msgspec.Struct):
     held: bool = False
     declared_floor: int = 0
     next_branch: int = 1
-    branches: dict[int, Branch] = msgspec.field(default_factory=lambda: {0: Branch(0, "main", 0, 0, None)})
+    branches: dict[int, BranchState] = msgspec.field(default_factory=lambda: {0: BranchState(0, "main", 0, 0, None)})
 
-    def copy(self) -> State:
-        return msgspec.convert(msgspec.to_builtins(self), State)
+    def copy(self) -> LogState:
+        return msgspec.convert(msgspec.to_builtins(self), LogState)
 
     @property
     def floor(self) -> int:
@@ -55,7 +55,7 @@ class State(msgspec.Struct):
         return min([self.declared_floor, *bases])
 
     # what may be asked
-    def branch(self, branch: BranchId | str) -> Branch:
+    def branch(self, branch: BranchId | str) -> BranchState:
         if isinstance(branch, str):
             for found in self.branches.values():
                 if found.name == branch:
@@ -65,7 +65,7 @@ class State(msgspec.Struct):
         known = ", ".join(sorted(found.name for found in self.branches.values()))
         raise NotFound(f"there is no branch {branch!r}", hint=f"branches: {known}")
 
-    def lineage(self, branch: Branch) -> list[tuple[int, int]]:
+    def lineage(self, branch: BranchState) -> list[tuple[int, int]]:
         """The branches whose records this one sees, itself first, each with the last LSN it sees of it."""
         cap, found = 2**64 - 1, [(branch.id, 2**64 - 1)]
         while branch.parent is not None:
@@ -164,7 +164,7 @@ class State(msgspec.Struct):
         elif op == "release":
             self.held = False
         elif op == "branch":
-            self.branches[change["id"]] = Branch(
+            self.branches[change["id"]] = BranchState(
                 change["id"], change["name"], change["base"], change["base"], change["parent"])
             self.next_branch = change["id"] + 1
         elif op == "unbranch":
@@ -176,7 +176,7 @@ class State(msgspec.Struct):
                              hint="the database was written by a newer version")
 
 
-learn(State)
+learn(LogState)
 
 
 def is_text(value: object) -> bool:

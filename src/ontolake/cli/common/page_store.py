@@ -45,9 +45,9 @@ def open_pages(site: Site, **knobs: Any) -> LocalFileStorage | ObjectStorage:
 
 def open_medium(site: Site) -> Medium:
     """What lies beneath the store: its log, index and root."""
-    from ontolake.storage.options import Options
+    from ontolake.storage.options import StorageOptions
 
-    options = Options(create=False)
+    options = StorageOptions(create=False)
     if site.location.holds_objects:
         from ontolake.objects import open_store
         from ontolake.storage.object import ObjectMedium

@@ -9,7 +9,7 @@ many nodes as the moment has bits, whatever the length of the history.
 
 from __future__ import annotations
 
-from ontolake.engine.layout import Layout
+from ontolake.engine.layout import DatabaseLayout
 from ontolake.sql.errors import LayoutError
 
 PAGE_SIZE = 16384
@@ -74,4 +74,4 @@ NEWEST = 'max(version, ifnull((SELECT max(version) FROM "commit"), 0)) FROM stat
 a commit and no more, since every further page that a commit touches has to be made durable with it. Version 1 of the
 layout told it twice."""
 
-LAYOUT = Layout(0x6F6E7473, 2, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # the id reads "onts"
+LAYOUT = DatabaseLayout(0x6F6E7473, 2, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # the id reads "onts"

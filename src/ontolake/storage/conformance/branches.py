@@ -13,7 +13,7 @@ from ontolake.storage.types import MAIN, BranchId, BranchRef, FenceToken, Lsn, P
 ONE, TWO = PageId(1), PageId(2)
 
 
-class Branches(Base):
+class BranchCases(Base):
     """C7."""
 
     title = "C7 branches"

@@ -22,7 +22,7 @@ Versions = list[list[tuple[int, int]]]
 """For each page the LSNs that wrote it and the seeds of the images."""
 
 
-class Concurrency(Base):
+class ConcurrencyCases(Base):
     """Readers, writers and background work side by side."""
 
     title = "Concurrency"

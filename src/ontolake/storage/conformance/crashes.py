@@ -15,7 +15,7 @@ from ontolake.storage.conformance.workload import Op, Outcome, Player, oracle_pl
 from ontolake.storage.types import PageId, WalRecord
 
 
-class Run(NamedTuple):
+class CrashRun(NamedTuple):
     """How far a workload came: what was acknowledged, the step in flight, the fault points if it ended."""
 
     acked: list[Outcome]
@@ -24,12 +24,12 @@ class Run(NamedTuple):
     steps: list[str] | None
 
 
-def run(start: Start, where: str, ops: Sequence[Op], n: int) -> Run:
+def run(start: Start, where: str, ops: Sequence[Op], n: int) -> CrashRun:
     """Run a workload in a peer that crashes at the n-th fault point."""
     return listen(start(play, where, ops, n), ops)
 
 
-def listen(peer: Peer, ops: Sequence[Op], kill_after: int | None = None) -> Run:
+def listen(peer: Peer, ops: Sequence[Op], kill_after: int | None = None) -> CrashRun:
     """What a peer at `play` says until it ends; after `kill_after` acknowledgements it is killed from outside."""
     acked: list[Outcome] = []
     epoch, in_flight, steps = 0, None, None
@@ -44,7 +44,7 @@ def listen(peer: Peer, ops: Sequence[Op], kill_after: int | None = None) -> Run:
         else:
             steps = said[1]
     peer.end()
-    return Run(acked, epoch, in_flight, steps)
+    return CrashRun(acked, epoch, in_flight, steps)
 
 
 def choose_points(steps: Sequence[str], most: int, seed: int) -> list[int]:
@@ -69,7 +69,7 @@ def kind_of(step: str) -> str:
     return re.sub(r"[0-9a-f]{8,}|[0-9]+", "#", step)
 
 
-def check_recovered(suite: Base, where: str, ops: Sequence[Op], ended: Run) -> None:
+def check_recovered(suite: Base, where: str, ops: Sequence[Op], ended: CrashRun) -> None:
     """Open what a crash left, twice, and compare it with the oracle; then write on it."""
     before = _replay(suite, ops[: len(ended.acked)])
     assert before.outcomes == ended.acked, f"acknowledged {ended.acked}, the oracle says {before.outcomes}"
@@ -95,7 +95,7 @@ def _replay(suite: Base, ops: Sequence[Op]) -> _Replayed:
     return _Replayed(player, [player.do(op) for op in ops])
 
 
-def _match(suite: Base, found: Observation, before: _Replayed, ended: Run, ops: Sequence[Op]) -> Player:
+def _match(suite: Base, found: Observation, before: _Replayed, ended: CrashRun, ops: Sequence[Op]) -> Player:
     """The oracle in the state that was found: everything acknowledged, and the step in flight whole or not at all."""
     absent = difference(found, suite.observe(before.player.storage))
     if absent is None:

@@ -25,7 +25,7 @@ class Stored(NamedTuple):
     seen: Observation
 
 
-class Damage(Base):
+class DamageCases(Base):
     """Needs `raw_blobs` and `raw_write`; the mixins `RawFile` and `RawObjects` give them."""
 
     title = "Damage"

@@ -18,7 +18,7 @@ from ontolake.storage.types import Lsn, PageId, WalRecord
 SEEDS = 8
 
 
-class Durability(Base):
+class DurabilityCases(Base):
     """C1 and C5."""
 
     title = "C1, C5 durability"

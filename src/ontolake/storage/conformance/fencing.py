@@ -14,7 +14,7 @@ from ontolake.storage.protocol import Storage
 from ontolake.storage.types import FenceToken, Lsn, WalRecord
 
 
-class Fencing(Base):
+class FencingCases(Base):
     """C4, in one process."""
 
     title = "C4 fencing"

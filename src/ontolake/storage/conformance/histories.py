@@ -20,7 +20,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.binary(min_size=12, max_si
 """Long enough that a quarter of them finds a fault that needs four steps to come together."""
 
 
-class Histories(Base):
+class HistoryCases(Base):
     """Whole programs, made up and shrunk by Hypothesis."""
 
     title = "Histories"

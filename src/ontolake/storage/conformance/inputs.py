@@ -94,7 +94,7 @@ MISTAKES: dict[str, list[Mistake]] = {
 """By what they are made with."""
 
 
-class Inputs(Base):
+class InputCases(Base):
     """Mistakes of the caller."""
 
     title = "Bad input"
@@ -123,7 +123,7 @@ class Inputs(Base):
         assert storage.append_wal(token, [self.write(7)]) == DURABLE + 1, "and the writer can go on"
 
 
-class Opening(Base):
+class OpeningCases(Base):
     """Opening a store: with the wrong settings, in the wrong place, twice."""
 
     title = "Opening"

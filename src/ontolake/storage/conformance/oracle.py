@@ -31,7 +31,7 @@ from ontolake.storage.types import (
 
 
 @dataclass
-class Branch:
+class OracleBranch:
     """A branch and the records written on it, with their LSNs."""
 
     id: int
@@ -42,7 +42,7 @@ class Branch:
 
 
 @dataclass
-class Request:
+class OracleRequest:
     """An append that was made under a request id, and its answer."""
 
     branch: int
@@ -51,7 +51,7 @@ class Request:
 
 
 @dataclass
-class Model:
+class OracleState:
     """What survives a reopen: all there is to know about a database."""
 
     page_size: int = DEFAULT_PAGE_SIZE
@@ -60,15 +60,15 @@ class Model:
     fence: FenceToken | None = None
     declared: int = 0
     next_branch: int = 1
-    branches: dict[int, Branch] = field(default_factory=lambda: {MAIN: Branch(MAIN, "main", 0, None)})
-    requests: dict[str, Request] = field(default_factory=dict)
+    branches: dict[int, OracleBranch] = field(default_factory=lambda: {MAIN: OracleBranch(MAIN, "main", 0, None)})
+    requests: dict[str, OracleRequest] = field(default_factory=dict)
 
 
 class Oracle:
     """A handle on a model. Handles of one process share it with its lock."""
 
     def __init__(
-        self, model: Model, lock: AbstractContextManager[object] | None = None, *, lease_ms: float = 10_000
+        self, model: OracleState, lock: AbstractContextManager[object] | None = None, *, lease_ms: float = 10_000
     ) -> None:
         self.trait_version = STORAGE_TRAIT_VERSION
         self.page_size = model.page_size
@@ -138,7 +138,7 @@ class Oracle:
                 self.model.lsn += 1
                 found.own.append((self.model.lsn, record))
             if request_id is not None:
-                self.model.requests[request_id] = Request(found.id, kept, self.model.lsn)
+                self.model.requests[request_id] = OracleRequest(found.id, kept, self.model.lsn)
             lsn = self.model.lsn
             self.saved("append")
         faults.reach("append: after")
@@ -204,7 +204,7 @@ class Oracle:
             return self.model.fence
 
     # branches
-    def branch(self, branch: BranchId | str) -> Branch:
+    def branch(self, branch: BranchId | str) -> OracleBranch:
         for found in self.model.branches.values():
             if branch in (found.id, found.name):
                 return found
@@ -221,7 +221,7 @@ class Oracle:
                 raise NotFound(f"there is no LSN {base_lsn} to branch from")
             made = BranchId(self.model.next_branch)
             self.model.next_branch += 1
-            self.model.branches[made] = Branch(made, name, base_lsn, found.id)
+            self.model.branches[made] = OracleBranch(made, name, base_lsn, found.id)
             self.saved("branch")
             return made
 

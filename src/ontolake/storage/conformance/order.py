@@ -16,7 +16,7 @@ from ontolake.storage.types import MAIN, FenceToken, Lsn, WalRecord
 THREADS = 16
 
 
-class Order(Base):
+class OrderCases(Base):
     """C2."""
 
     title = "C2 order"

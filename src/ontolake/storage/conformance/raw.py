@@ -16,7 +16,7 @@ import pytest
 
 from ontolake.errors import Corruption, Invalid, NotFound
 from ontolake.storage.conformance.base import Fresh
-from ontolake.storage.conformance.damage import DETECTED, Damage, Stored
+from ontolake.storage.conformance.damage import DETECTED, DamageCases, Stored
 from ontolake.storage.conformance.observe import Observation, difference
 from ontolake.storage.conformance.workload import Op, Player, oracle_player
 from ontolake.storage.types import Lsn, WalRecord
@@ -32,7 +32,7 @@ FOREIGN = {
 }
 
 
-class RawFile(Damage):
+class RawFile(DamageCases):
     """For a store in one local file, at a URL that ends in its path. `class TestMine(RawFile, StorageConformance)`."""
 
     title = "Torn tails, foreign files"
@@ -146,7 +146,7 @@ class RawFile(Damage):
             assert storage.durable_lsn() == 0
 
 
-class RawObjects(Damage):
+class RawObjects(DamageCases):
     """For a store of objects, at a URL that `ontolake.objects.open_store` takes."""
 
     title = "Lost and foreign objects"

@@ -21,7 +21,7 @@ OPAQUE = [
 ]
 
 
-class Records(Base):
+class RecordCases(Base):
     """What goes in comes out."""
 
     title = "Records"

@@ -18,7 +18,7 @@ from ontolake.storage.types import Lsn, WalRecord
 BATCH = [WalRecord(b"one"), WalRecord(b"two")]
 
 
-class Requests(Base):
+class RequestCases(Base):
     """Lost responses and retries."""
 
     title = "Retries"

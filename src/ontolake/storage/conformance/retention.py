@@ -12,7 +12,7 @@ from ontolake.storage.protocol import Storage
 from ontolake.storage.types import FenceToken, Lsn, PageId
 
 
-class Retention(Base):
+class RetentionCases(Base):
     """C8."""
 
     title = "C8 retention"

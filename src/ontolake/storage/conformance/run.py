@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from ontolake import urls
 from ontolake.errors import Invalid
-from ontolake.storage.options import Options
+from ontolake.storage.options import StorageOptions
 from ontolake.storage.schemes import open_storage
 
 INLINE = {"maintenance": "inline", "index_every": 3, "gc_grace_ms": 0}
@@ -27,7 +27,7 @@ BUSY = {"index_every": 2}
 """What makes it go on all the time."""
 
 
-class Result(NamedTuple):
+class CaseResult(NamedTuple):
     """How one test went; `message` says why it failed or was skipped."""
 
     topic: str
@@ -37,7 +37,7 @@ class Result(NamedTuple):
     message: str
 
 
-OnResult = Callable[[Result], None]
+OnResult = Callable[[CaseResult], None]
 
 
 class _Place(NamedTuple):
@@ -55,7 +55,7 @@ def run(
     knobs: Mapping[str, Any] | None = None,
     only: str | None = None,
     on_result: OnResult | None = None,
-) -> list[Result]:
+) -> list[CaseResult]:
     """Run the suite against the backend of `url`; `only` selects tests as pytest's `-k` does.
 
     Everything it writes lies in one new place below the URL (beside it, for a page file), and is removed in the
@@ -63,7 +63,7 @@ def run(
     are wrong, and whatever opening a store there raises.
     """
     _need_pytest()
-    Options.of(dict(knobs or {}))
+    StorageOptions.of(dict(knobs or {}))
     with _place(url) as place, tempfile.TemporaryDirectory() as folder:
         open_storage(f"{place.start}/first{place.end}", **dict(knobs or {})).close()
         # A name of its own: a module of a name that was imported before would not be loaded again.
@@ -72,7 +72,7 @@ def run(
         return _run(file, "TestTarget", only, on_result)
 
 
-def run_class(suite: type, *, only: str | None = None, on_result: OnResult | None = None) -> list[Result]:
+def run_class(suite: type, *, only: str | None = None, on_result: OnResult | None = None) -> list[CaseResult]:
     """Run a subclass of `StorageConformance` that stands at the top of its module."""
     _need_pytest()
     return _run(Path(inspect.getfile(suite)), suite.__name__, only, on_result)
@@ -151,7 +151,7 @@ class TestTarget({place.bases}):
 '''
 
 
-def _run(file: Path, name: str, only: str | None, on_result: OnResult | None) -> list[Result]:
+def _run(file: Path, name: str, only: str | None, on_result: OnResult | None) -> list[CaseResult]:
     import pytest
 
     listener = _Listener(on_result)
@@ -172,7 +172,7 @@ class _Listener:
     """A pytest plugin that turns reports into results, one for each test when it has ended."""
 
     def __init__(self, on_result: OnResult | None) -> None:
-        self.results: list[Result] = []
+        self.results: list[CaseResult] = []
         self.trouble = ""
         self._on_result = on_result
         self._topics: dict[str, str] = {}
@@ -198,11 +198,11 @@ class _Listener:
         seconds = sum(r.duration for r in reports)
         topic, test = self._topics.get(report.nodeid, ""), report.nodeid.rpartition("::")[2]
         if failed is not None:
-            result = Result(topic, test, "failed", seconds, _reason(failed))
+            result = CaseResult(topic, test, "failed", seconds, _reason(failed))
         elif skipped is not None:
-            result = Result(topic, test, "skipped", seconds, skipped.longrepr[2].removeprefix("Skipped: "))
+            result = CaseResult(topic, test, "skipped", seconds, skipped.longrepr[2].removeprefix("Skipped: "))
         else:
-            result = Result(topic, test, "passed", seconds, "")
+            result = CaseResult(topic, test, "passed", seconds, "")
         self.results.append(result)
         if self._on_result is not None:
             self._on_result(result)

@@ -13,7 +13,7 @@ from ontolake.storage.protocol import Storage
 from ontolake.storage.types import Lsn, Page, PageId, WalRecord
 
 
-class Snapshots(Base):
+class SnapshotCases(Base):
     """C3 and C6."""
 
     title = "C3, C6 snapshots"

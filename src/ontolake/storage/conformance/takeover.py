@@ -17,7 +17,7 @@ from ontolake.storage.types import Lsn, WalRecord
 BATCH = 3
 
 
-class Takeover(Base):
+class TakeoverCases(Base):
     """C4, between processes."""
 
     title = "C4 takeover"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from ontolake.errors import StorageError
-from ontolake.storage.conformance.oracle import Model, Oracle
+from ontolake.storage.conformance.oracle import Oracle, OracleState
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import MAIN, FenceToken, Lsn, PageId, WalRecord
 
@@ -231,5 +231,5 @@ def compact(storage: Storage) -> None:
 
 def oracle_player(page_size: int) -> Player:
     """A player on a new oracle, which keeps what it holds when it is reopened."""
-    model = Model(page_size)
+    model = OracleState(page_size)
     return Player(lambda: Oracle(model, lease_ms=3_600_000))
