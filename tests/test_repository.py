@@ -39,8 +39,8 @@ HISTORY = frozenset({
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
 STILL_TWICE = frozenset({
     "Access", "Asked", "Catalog", "Change", "Condition", "ConstraintError", "Entity", "Garbage", "Hop", "Joined",
-    "LayoutError", "Manifest", "Moment", "Page", "Part", "Past", "Place", "Plan", "Range", "Ranges", "Ref", "Session",
-    "Shape", "Source", "Span", "Stamp", "State", "Statement", "Test", "Transaction", "View", "Writer",
+    "LayoutError", "Manifest", "Moment", "Page", "Part", "Past", "Place", "Plan", "Range", "Ranges", "Session",
+    "Shape", "Source", "Span", "Stamp", "State", "Statement", "Transaction", "View", "Writer",
 })
 """Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})

@@ -13,8 +13,9 @@ TYPED = "ontology/query/text.py"
 ENGINES = {"ontology/query/compiler/conditions.py", "ontology/repository/objects/datafusion.py",
            "graph/tables/filters.py"}
 ADDED = [  # module, what is there, what is added to it, the type it adds, who has to handle it
-    ("model/filters.py", "Leaf = Compare |", "class Between(NamedTuple):\n    ref: Ref\n\n\nLeaf = Between | Compare |",
-     "Between", ENGINES | {"model/filters.py", "ontology/query/needs.py", "ontology/repository/objects/prune.py"}),
+    ("model/filters.py", "Leaf = Compare |",
+     "class Between(NamedTuple):\n    ref: ValueRef\n\n\nLeaf = Between | Compare |", "Between",
+     ENGINES | {"model/filters.py", "ontology/query/needs.py", "ontology/repository/objects/prune.py"}),
     ("model/filters.py", 'CompareOp = Literal["=="', 'CompareOp = Literal["~=", "=="', "~=",
      ENGINES | {TYPED, "ontology/repository/objects/prune.py"}),
     ("model/filters.py", 'MatchOp = Literal["', 'MatchOp = Literal["like", "', "like", ENGINES | {TYPED}),

@@ -23,8 +23,9 @@ from ontolake.model.filters import (
     Measure,
     Member,
     Negation,
-    Ref,
     Shape,
+    UnaryTest,
+    ValueRef,
     balanced,
     measure_with_refs,
     narrowed,
@@ -32,9 +33,6 @@ from ontolake.model.filters import (
     refs_of,
     slots,
     with_refs,
-)
-from ontolake.model.filters import (
-    Test as Truth,
 )
 
 
@@ -44,7 +42,7 @@ class Thing(Entity):
     extra: Field[dict[str, Any]]
 
 
-N, ID = Ref(Thing, "n"), Ref(Thing, "id")
+N, ID = ValueRef(Thing, "n"), ValueRef(Thing, "id")
 
 
 def test_what_is_of_one_kind_stands_side_by_side() -> None:
@@ -175,18 +173,19 @@ def test_a_filter_is_narrowed_by_nothing_or_by_more() -> None:
     assert narrowed(both.shape, both.values, [one]) == (Junction("and", (*both.shape.parts, one.shape)), (1, "a", 1))
 
 
-EVERY: list[tuple[Shape, list[Ref], int]] = [
+EVERY: list[tuple[Shape, list[ValueRef], int]] = [
     (Compare("<", N), [N], 1), (Compare("<", N, ID), [N, ID], 0), (Match("contains", ID), [ID], 1),
-    (Member("in", N, 2), [N], 2), (Truth("is_null", N), [N], 0), (Negation("not", Compare("<", N, ID)), [N, ID], 0),
+    (Member("in", N, 2), [N], 2), (UnaryTest("is_null", N), [N], 0), (Negation("not", Compare("<", N, ID)), [N, ID], 0),
     (Negation("not", Match("contains", ID)), [ID], 1),
-    (Junction("and", (Truth("is_null", ID), Negation("not", Member("in", N, 3)), Compare("<", ID))), [ID, N, ID], 4),
+    (Junction("and", (UnaryTest("is_null", ID), Negation("not", Member("in", N, 3)), Compare("<", ID))),
+     [ID, N, ID], 4),
     (Compare("<", Measure("sum", N)), [], 1),
     (Compare("<", Measure("count_where", None, Member("in", N, 2))), [], 3),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("shape", "refs", "values"), EVERY)
-def test_the_fields_of_a_filter_are_found_and_exchanged(shape: Shape, refs: list[Ref], values: int) -> None:
+def test_the_fields_of_a_filter_are_found_and_exchanged(shape: Shape, refs: list[ValueRef], values: int) -> None:
     assert [*refs_of(shape)] == refs
     assert slots(shape) == values
     there = with_refs(shape, lambda ref: ref._replace(at=3))
@@ -195,7 +194,7 @@ def test_the_fields_of_a_filter_are_found_and_exchanged(shape: Shape, refs: list
 
 
 def test_the_fields_of_aggregates_are_exchanged_too() -> None:
-    def moved(ref: Ref) -> Ref:
+    def moved(ref: ValueRef) -> ValueRef:
         return ref._replace(at=1)
 
     where = Compare("<", ID)
@@ -234,7 +233,7 @@ def test_what_a_field_cannot_be_compared_with_has_a_test_of_its_own() -> None:
 
 def test_fields_print_where_they_are() -> None:
     assert repr(Thing.extra["a"][0]) == "Thing.extra['a'][0]"
-    assert repr(FieldRef[int](Ref("things", "n", "left"))) == "left(things).n"
+    assert repr(FieldRef[int](ValueRef("things", "n", "left"))) == "left(things).n"
     assert repr(Aggregate(Measure("count"))) == "count()"
     assert repr(Aggregate(Measure("sum", N))) == "sum(n)"
 
@@ -268,8 +267,8 @@ def _refused(text: str) -> SchemaValidationError:
 
 
 def test_paths_go_on_from_where_a_field_is() -> None:
-    assert Thing.extra["a"].path("b[1]")["c.d"].ref == Ref(Thing, "extra", path=("a", "b", 1, "c.d"))
-    assert Thing.extra["a"].any_path("b.0").ref == Ref(Thing, "extra", path=("a",), any_path=("b", "0"))
+    assert Thing.extra["a"].path("b[1]")["c.d"].ref == ValueRef(Thing, "extra", path=("a", "b", 1, "c.d"))
+    assert Thing.extra["a"].any_path("b.0").ref == ValueRef(Thing, "extra", path=("a",), any_path=("b", "0"))
     for go_on in (lambda: Thing.extra.any_path()["a"], lambda: Thing.extra.any_path("b").any_path("c")):
         with pytest.raises(TypeError, match="behind any_path"):
             go_on()
@@ -342,7 +341,7 @@ def said(shape: Shape, values: Iterator[Any], row: Row) -> bool | None:
         decided = shape.op == "or"
         return decided if decided in parts else None if None in parts else not decided
     mine = [next(values) for _ in range(shape.size if isinstance(shape, Member) else 1)]
-    assert isinstance(shape.ref, Ref)
+    assert isinstance(shape.ref, ValueRef)
     value = row[shape.ref.name]
     if value is None:
         return None

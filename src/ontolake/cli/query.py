@@ -196,14 +196,14 @@ def traverse(
     """Ways that lead from one entity over relations."""
     from ontolake.cli.common.rows import write_paths
     from ontolake.errors import NotFound
-    from ontolake.model.filters import FieldRef, Ref
+    from ontolake.model.filters import FieldRef, ValueRef
     from ontolake.model.types import type_info
     from ontolake.ontology.query.text import parse_where, read_value
 
     with open_typed(place(db, storage_uri), models, branch=branch) as store:
         past = QueryMoment(store, as_of, schema)
         info = past.find(type, "entity")
-        key_is = FieldRef[Any](Ref(info.cls, info.keys[0].name)) == read_value(info.keys[0], key)
+        key_is = FieldRef[Any](ValueRef(info.cls, info.keys[0].name)) == read_value(info.keys[0], key)
         query = past.start(info).where(key_is)
         if query.first() is None:
             raise NotFound(f"there is no {info.name} {key!r}" + (f" as of commit {as_of}" if as_of is not None else ""),

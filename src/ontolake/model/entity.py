@@ -13,7 +13,7 @@ from pydantic._internal._model_construction import ModelMetaclass
 
 from ontolake.model.errors import MetadataUnavailableError, SchemaValidationError, names
 from ontolake.model.field import Field, value_type
-from ontolake.model.filters import FieldRef, Ref
+from ontolake.model.filters import FieldRef, ValueRef
 
 if TYPE_CHECKING:
     from ontolake.model.types import Kind
@@ -66,7 +66,7 @@ class TypeMeta(ModelMetaclass):
             if not name.startswith("_") and not getattr(_building, "depth", 0):
                 fields = cls.__dict__.get("__pydantic_fields__")
                 if fields and name in fields:
-                    return FieldRef(Ref(cls, name))
+                    return FieldRef(ValueRef(cls, name))
             return super().__getattr__(name)
 
 

@@ -82,9 +82,9 @@ def _get(field: Field[Any], instance: object | None, owner: Any) -> Any:
         return field
     if instance is not None:
         raise AttributeError(name)
-    from ontolake.model.filters import FieldRef, Ref
+    from ontolake.model.filters import FieldRef, ValueRef
 
-    return FieldRef(Ref(owner, name))
+    return FieldRef(ValueRef(owner, name))
 
 
 type.__setattr__(Field, "__get__", _get)

@@ -30,7 +30,7 @@ NegationOp = Literal["not"]
 MeasureOp = Literal["count", "sum", "avg", "min", "max", "avg_len", "count_where"]
 
 
-class Ref(NamedTuple):
+class ValueRef(NamedTuple):
     """A value of a row: a field of `owner`, of an endpoint if there is a `side`, at a path inside it if there is one.
 
     `path` goes through objects; `any_path` goes through lists too, and means any of the values that it finds. `at` is
@@ -49,30 +49,30 @@ class Compare(NamedTuple):
     """`ref op value`, or `ref op other`."""
 
     op: CompareOp
-    ref: Ref | Measure
-    other: Ref | None = None
+    ref: ValueRef | Measure
+    other: ValueRef | None = None
 
 
 class Match(NamedTuple):
     """Text that starts with, ends with or contains a value."""
 
     op: MatchOp
-    ref: Ref
+    ref: ValueRef
 
 
 class Member(NamedTuple):
     """A value that is one of `size` values."""
 
     op: MemberOp
-    ref: Ref
+    ref: ValueRef
     size: int
 
 
-class Test(NamedTuple):
+class UnaryTest(NamedTuple):
     """`is_null`, `is_not_null`, `is_true`, `is_false`."""
 
     op: TestOp
-    ref: Ref
+    ref: ValueRef
 
 
 class Junction(NamedTuple):
@@ -93,11 +93,11 @@ class Measure(NamedTuple):
     """An aggregate of a group: `count`, `sum`, `avg`, `min`, `max`, `avg_len`, `count_where`."""
 
     op: MeasureOp
-    ref: Ref | None = None
+    ref: ValueRef | None = None
     where: Shape | None = None
 
 
-Leaf = Compare | Match | Member | Test
+Leaf = Compare | Match | Member | UnaryTest
 """A filter that is not made of others."""
 Shape = Leaf | Junction | Negation
 
@@ -110,7 +110,7 @@ def balanced(op: str, parts: Sequence[str]) -> str:
     return parts[0]
 
 
-def refs_of(shape: Shape) -> Iterator[Ref]:
+def refs_of(shape: Shape) -> Iterator[ValueRef]:
     """The fields that a filter mentions, but not those of aggregates in it."""
     match shape:
         case Junction():
@@ -123,13 +123,13 @@ def refs_of(shape: Shape) -> Iterator[Ref]:
                 yield shape.ref
                 if shape.other is not None:
                     yield shape.other
-        case Match() | Member() | Test():
+        case Match() | Member() | UnaryTest():
             yield shape.ref
         case _:
             assert_never(shape)
 
 
-def with_refs(shape: Shape, change: Callable[[Ref], Ref]) -> Shape:
+def with_refs(shape: Shape, change: Callable[[ValueRef], ValueRef]) -> Shape:
     """The same filter with other fields."""
     match shape:
         case Junction():
@@ -140,7 +140,7 @@ def with_refs(shape: Shape, change: Callable[[Ref], Ref]) -> Shape:
             if isinstance(shape.ref, Measure):
                 return shape._replace(ref=measure_with_refs(shape.ref, change))
             return Compare(shape.op, change(shape.ref), None if shape.other is None else change(shape.other))
-        case Match() | Member() | Test():
+        case Match() | Member() | UnaryTest():
             return shape._replace(ref=change(shape.ref))
         case _:
             assert_never(shape)
@@ -160,13 +160,13 @@ def slots(shape: Shape) -> int:
             return 1
         case Member():
             return shape.size
-        case Test():
+        case UnaryTest():
             return 0
         case _:
             assert_never(shape)
 
 
-def measure_with_refs(measure: Measure, change: Callable[[Ref], Ref]) -> Measure:
+def measure_with_refs(measure: Measure, change: Callable[[ValueRef], ValueRef]) -> Measure:
     """The same aggregate of other fields."""
     return Measure(measure.op, None if measure.ref is None else change(measure.ref),
                    None if measure.where is None else with_refs(measure.where, change))
@@ -245,14 +245,15 @@ def _alternatives(shape: Shape) -> int:
     """How many values a field may have, if that is what a filter says; else 0."""
     if isinstance(shape, Member):
         return shape.size
-    return int(isinstance(shape, Compare) and shape.op == "==" and shape.other is None and isinstance(shape.ref, Ref))
+    return int(isinstance(shape, Compare) and shape.op == "==" and shape.other is None
+               and isinstance(shape.ref, ValueRef))
 
 
 class Comparable(Generic[T_co]):
     """What can be compared with a value, which gives a filter."""
 
     __slots__ = ("ref",)
-    ref: Ref | Measure
+    ref: ValueRef | Measure
 
     def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
         return self.compare("==", other)
@@ -279,7 +280,7 @@ class Comparable(Generic[T_co]):
         if other is None or other is True or other is False:
             instead = ".is_null() or .is_not_null()" if other is None else ".is_true() or .is_false()"
             raise TypeError(f"cannot compare {self!r} with {other!r} through {op}"
-                            + (f": use {instead}" if isinstance(self.ref, Ref) else ""))
+                            + (f": use {instead}" if isinstance(self.ref, ValueRef) else ""))
         if isinstance(other, FieldRef):
             if isinstance(self.ref, Measure):
                 raise TypeError("an aggregate can be compared with a value only")
@@ -295,9 +296,9 @@ class FieldRef(Comparable[T_co]):
     """A field in a query: compare it, match it, look inside it, order by it."""
 
     __slots__ = ()
-    ref: Ref
+    ref: ValueRef
 
-    def __init__(self, ref: Ref) -> None:
+    def __init__(self, ref: ValueRef) -> None:
         self.ref = ref
 
     def __repr__(self) -> str:
@@ -333,16 +334,16 @@ class FieldRef(Comparable[T_co]):
         return Condition(Member("in", self.ref, len(found)), found)
 
     def is_null(self) -> Condition:
-        return Condition(Test("is_null", self.ref))
+        return Condition(UnaryTest("is_null", self.ref))
 
     def is_not_null(self) -> Condition:
-        return Condition(Test("is_not_null", self.ref))
+        return Condition(UnaryTest("is_not_null", self.ref))
 
     def is_true(self) -> Condition:
-        return Condition(Test("is_true", self.ref))
+        return Condition(UnaryTest("is_true", self.ref))
 
     def is_false(self) -> Condition:
-        return Condition(Test("is_false", self.ref))
+        return Condition(UnaryTest("is_false", self.ref))
 
     def path(self, path: str) -> FieldRef[Any]:
         """The value at `a.b` inside a JSON field. `a.0` or `a[0]` is an element of a list."""
@@ -362,7 +363,7 @@ class FieldRef(Comparable[T_co]):
         parts = tuple(str(part) for part in parse_path(path.replace("[*]", ""))) if path else ()
         return FieldRef(self._inside()._replace(any_path=parts))
 
-    def _inside(self) -> Ref:
+    def _inside(self) -> ValueRef:
         if self.ref.any_path is not None:
             raise TypeError("a path cannot go on behind any_path()")
         return self.ref
@@ -380,7 +381,7 @@ class FieldRef(Comparable[T_co]):
 class Order(NamedTuple):
     """What to order by, and which way. Missing values come first, last when descending."""
 
-    ref: Ref
+    ref: ValueRef
     descending: bool
 
 
@@ -402,13 +403,13 @@ class Aggregate(Comparable[Any]):
         return f"{self.ref.op}({self.ref.ref.name if self.ref.ref else ''})"
 
 
-def _check_text(ref: Ref | Measure, value: Any) -> None:
+def _check_text(ref: ValueRef | Measure, value: Any) -> None:
     """Raise `SchemaValidationError` for text that is not Unicode, half of a pair of surrogates: none is ever stored."""
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            field = ref if isinstance(ref, Ref) else ref.ref
+            field = ref if isinstance(ref, ValueRef) else ref.ref
             owner = getattr(field.owner, "__name__", None) if field is not None else None
             raise SchemaValidationError(f"the text {value[:100]!r} is not Unicode: {error.reason}", type_name=owner,
                                         field=field.name if field is not None else None) from None

@@ -17,8 +17,7 @@ from pydantic_core import to_jsonable_python
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Change, ChangeKind, Commit, Ref, Snapshot, check_snapshots, net
 from ontolake.model.codecs import json_text
-from ontolake.model.filters import Order
-from ontolake.model.filters import Ref as FieldOf
+from ontolake.model.filters import Order, ValueRef
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import UnknownCommitError
@@ -204,7 +203,7 @@ def _of(repository: Repository, commit: int, info: TypeInfo) -> Iterator[Change[
 
 def by_key(repository: Repository, info: TypeInfo, as_of: int | None) -> Iterator[tuple[Any, ...]]:
     """Encoded rows of `all_columns`, each with its commit, as they were at a commit, sorted by key."""
-    order = tuple(Order(FieldOf(info.cls, column.name), False) for column in info.keys)
+    order = tuple(Order(ValueRef(info.cls, column.name), False) for column in info.keys)
     return repository.run(Plan(info.cls, order=order, as_of=as_of is not None), Values(as_of=as_of))
 
 

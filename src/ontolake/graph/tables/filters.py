@@ -22,10 +22,10 @@ from ontolake.model.filters import (
     MatchOp,
     Member,
     Negation,
-    Ref,
     Shape,
-    Test,
     TestOp,
+    UnaryTest,
+    ValueRef,
     balanced,
 )
 
@@ -72,7 +72,7 @@ def literal(value: Any) -> str:
 
 
 def _column(ref: Any) -> str:
-    if not isinstance(ref, Ref) or ref.side or ref.path or ref.any_path is not None:
+    if not isinstance(ref, ValueRef) or ref.side or ref.path or ref.any_path is not None:
         raise Invalid(f"a filter of a table cannot look at {ref!r}", hint="compare fields of the type itself")
     return f"`{type_info(ref.owner).by_name[ref.name].stored}`"
 
@@ -87,7 +87,7 @@ def _shape(shape: Shape, values: Iterator[Any]) -> str:
             return _compare(shape, values)
         case Member():
             return _member(shape, values)
-        case Test():
+        case UnaryTest():
             return f"{_column(shape.ref)} {_test(shape.op)}"
         case Match():
             return f"{_function(shape.op)}({_column(shape.ref)}, {literal(next(values))})"
@@ -176,7 +176,7 @@ class _Number(NamedTuple):
 
 
 def _is_decimal(ref: Any) -> bool:
-    plain = isinstance(ref, Ref) and not ref.side and not ref.path and ref.any_path is None
+    plain = isinstance(ref, ValueRef) and not ref.side and not ref.path and ref.any_path is None
     return plain and type_info(ref.owner).by_name[ref.name].type.fixed_point
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ontolake.history import Change, ChangeKind
-from ontolake.model.filters import Member, Ref
+from ontolake.model.filters import Member, ValueRef
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.query.plan import Plan, Values
 
@@ -92,7 +92,7 @@ def _before(repository: Repository, info: TypeInfo, after: pa.Table, since: int)
     plan, values = Plan(info.cls, as_of=True), Values(as_of=since)
     if since and len(changed) <= repository.config.sizes.looked_up_keys:
         given = tuple(map(key.decode, key.type.from_arrow(changed)))
-        plan = plan._replace(where=Member("in", Ref(info.cls, key.name), len(given)))
+        plan = plan._replace(where=Member("in", ValueRef(info.cls, key.name), len(given)))
         values = values._replace(where=given)
     return repository.run_arrow(plan, values)
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.field import UNSET
-from ontolake.model.filters import Compare, Member, Ref
+from ontolake.model.filters import Compare, Member, ValueRef
 from ontolake.model.schema import diff
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
@@ -73,7 +73,7 @@ class Lifted:
         then = type_of(era.version)
         plan, values = Plan(then.cls, history=history, as_of=True), Values(as_of=until)
         if keys is not None and then.keys[0].scalar == info.keys[0].scalar:
-            plan = plan._replace(where=Member("in", Ref(then.cls, then.keys[0].name), len(keys)))
+            plan = plan._replace(where=Member("in", ValueRef(then.cls, then.keys[0].name), len(keys)))
             values = values._replace(where=keys)
         rows = self._repository.run(plan, values)
         version_for(info, self._repository.schemas()[info.kind, info.name])
@@ -108,7 +108,7 @@ def _keys(plan: Plan, values: Values, root: TypeInfo) -> tuple[Any, ...] | None:
     """The first keys that rows of the root can have, if a plan names them: only these need to be lifted."""
     for shape, given in conjuncts(plan.where, values.where):
         if (isinstance(shape, Compare | Member) and shape.op in ("==", "in") and getattr(shape, "other", None) is None
-                and shape.ref == Ref(plan.root, root.keys[0].name)):  # fmt: skip
+                and shape.ref == ValueRef(plan.root, root.keys[0].name)):  # fmt: skip
             return given
     return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ontolake.model.filters import Order, Ref, measure_with_refs, with_refs
+from ontolake.model.filters import Order, ValueRef, measure_with_refs, with_refs
 from ontolake.model.restoration import restore
 from ontolake.model.schema import canonical_json, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
@@ -112,7 +112,7 @@ def plan_at(repository: Repository, plan: Plan, commit: int) -> StoredPlan:
     infos = types_at(repository, map(type_info, asked), commit, apart=plan.history)
     classes = {cls: infos[type_info(cls).kind, type_info(cls).name].cls for cls in asked}
 
-    def moved(ref: Ref) -> Ref:
+    def moved(ref: ValueRef) -> ValueRef:
         owner = classes.get(ref.owner)
         if owner is None or owner is ref.owner:
             return ref
@@ -130,7 +130,7 @@ def plan_at(repository: Repository, plan: Plan, commit: int) -> StoredPlan:
     return StoredPlan(moved_plan, same)
 
 
-def _field(ref: Ref, info: TypeInfo, commit: int) -> str:
+def _field(ref: ValueRef, info: TypeInfo, commit: int) -> str:
     """What the class of a commit calls a field that a query names. Raises `QueryError` if it has no such field."""
     then, now = info, type_info(ref.owner)
     if ref.side is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ontolake.errors import AlreadyExists
-from ontolake.model.filters import Order, Ref
+from ontolake.model.filters import Order, ValueRef
 from ontolake.model.schema import canonical_json, schema_of
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.migration.past import types_at
@@ -94,7 +94,7 @@ def write_parquet(
         moment = repository.head() if as_of is None else as_of
         types = _at(repository, types, moment)
         for info in types:
-            order = tuple(Order(Ref(info.cls, column.name), False) for column in info.keys)
+            order = tuple(Order(ValueRef(info.cls, column.name), False) for column in info.keys)
             table = repository.run_arrow(Plan(info.cls, order=order, as_of=True), Values(as_of=moment))
             target = directory / info.kind / f"{info.name}.parquet"
             target.parent.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from ontolake.errors import Conflict
-from ontolake.model.filters import FieldRef, Ref
+from ontolake.model.filters import FieldRef, ValueRef
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import DanglingRelationError, HeadMismatchError, OntologyError
 from ontolake.ontology.moving.import_lines import Row
@@ -140,7 +140,7 @@ def latest_rows(repository: Repository, info: TypeInfo, keys: Mapping[Any, Any])
         keep(plan, Values())
         return found
     column = info.keys[0]
-    field: FieldRef[Any] = FieldRef(Ref(info.cls, column.name))
+    field: FieldRef[Any] = FieldRef(ValueRef(info.cls, column.name))
     first = iter({key if info.kind == "entity" else key[0]: None for key in keys})
     while chunk := list(islice(first, _CHUNK)):
         chunk += chunk[-1:] * (_CHUNK - len(chunk))  # always as many, so that it is always the same statement

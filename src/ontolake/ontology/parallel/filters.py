@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from ontolake.errors import OntolakeError
 from ontolake.model.columns import Column
-from ontolake.model.filters import Condition, FieldRef, Ref
+from ontolake.model.filters import Condition, FieldRef, ValueRef
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.parallel import Filter
@@ -27,7 +27,7 @@ def conditions_of(info: TypeInfo, filters: Iterable[Filter]) -> Iterator[Conditi
         column = column_of(info, one.column)
         if column is None or column.scalar is None:
             continue
-        field: FieldRef[Any] = FieldRef(Ref(info.cls, column.name))
+        field: FieldRef[Any] = FieldRef(ValueRef(info.cls, column.name))
         if (found := _condition(field, column, one)) is not None:
             yield found
 

@@ -19,7 +19,7 @@ from ontolake.history import Commit
 from ontolake.model import scalars
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
-from ontolake.model.filters import Condition, FieldRef, Ref
+from ontolake.model.filters import Condition, FieldRef, ValueRef
 from ontolake.model.restoration import restore
 from ontolake.model.scalars import Scalar
 from ontolake.model.schema import Schema, schema_hash, schema_of
@@ -120,7 +120,7 @@ class KeyRange:
     def plan_of(self, info: TypeInfo, filters: Iterable[Filter]) -> tuple[Plan, Values]:
         """The query for the rows of the range that filters leave, with its values."""
         where = [*conditions_of(info, filters)]
-        key: FieldRef[Any] = FieldRef(Ref(info.cls, info.keys[0].name))
+        key: FieldRef[Any] = FieldRef(ValueRef(info.cls, info.keys[0].name))
         if self.low is not None:
             where.append(key >= info.keys[0].decode(self.low))
         if self.high is not None:
@@ -176,7 +176,7 @@ class KeyRange:
         """Those of the keys that were there before the changes began."""
         if not self.view.since:
             return set()
-        leading: FieldRef[Any] = FieldRef(Ref(info.cls, info.keys[0].name))
+        leading: FieldRef[Any] = FieldRef(ValueRef(info.cls, info.keys[0].name))
         decode, found = info.keys[0].decode, set()
         wanted = sorted({key[0] for key in keys})
         for start in range(0, len(wanted), _KEYS):

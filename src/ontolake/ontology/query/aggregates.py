@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ontolake.model.entity import Relation
-from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Ref, Side
+from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Side, ValueRef
 from ontolake.model.types import type_info
 from ontolake.ontology.errors import QueryError
 
@@ -43,7 +43,7 @@ def count_where(condition: Condition) -> Aggregate:
     return Aggregate(Measure("count_where", None, condition.shape), condition.values)
 
 
-def ref_of(field: Any) -> Ref:
+def ref_of(field: Any) -> ValueRef:
     """The field that a caller named. Raises `QueryError` for anything else."""
     if not isinstance(field, FieldRef):
         raise QueryError(f"{field!r} is not a field", hint="write Type.field")
@@ -69,7 +69,7 @@ class End:
         if name not in type_info(self._entity).by_name:
             raise QueryError(f"{self._entity.__name__}, the {self._side} end of {self._relation.__name__}, "
                              f"has no field {name!r}")
-        return FieldRef(Ref(self._relation, name, self._side))
+        return FieldRef(ValueRef(self._relation, name, self._side))
 
 
 def left(relation: type[Relation[Any, Any]]) -> Any:

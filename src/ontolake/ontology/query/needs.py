@@ -6,13 +6,24 @@ from collections.abc import Iterator
 from typing import Any, assert_never
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Match, Measure, Member, Negation, Ref, Shape, Test, slots
+from ontolake.model.filters import (
+    Compare,
+    Junction,
+    Match,
+    Measure,
+    Member,
+    Negation,
+    Shape,
+    UnaryTest,
+    ValueRef,
+    slots,
+)
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.query.plan import Plan
 
 
-def refs_of(shape: Shape | Measure) -> Iterator[Ref]:
+def refs_of(shape: Shape | Measure) -> Iterator[ValueRef]:
     """The fields that a filter or an aggregate mentions."""
     match shape:
         case Junction():
@@ -32,13 +43,13 @@ def refs_of(shape: Shape | Measure) -> Iterator[Ref]:
                 yield shape.ref
             if shape.other is not None:
                 yield shape.other
-        case Match() | Member() | Test():
+        case Match() | Member() | UnaryTest():
             yield shape.ref
         case _:
             assert_never(shape)
 
 
-def plan_refs(plan: Plan) -> Iterator[Ref]:
+def plan_refs(plan: Plan) -> Iterator[ValueRef]:
     """All fields that a plan mentions."""
     for shape in (plan.where, plan.having):
         if shape is not None:
@@ -49,7 +60,7 @@ def plan_refs(plan: Plan) -> Iterator[Ref]:
         yield from refs_of(measure)
 
 
-def owner_of(ref: Ref) -> TypeInfo:
+def owner_of(ref: ValueRef) -> TypeInfo:
     """The type that a field belongs to: an end's if it is one of an end."""
     info = type_info(ref.owner)
     if ref.side is None:

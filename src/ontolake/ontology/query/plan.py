@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from ontolake.model.filters import Measure, Order, Ref, Shape, with_refs
+from ontolake.model.filters import Measure, Order, Shape, ValueRef, with_refs
 
 
 class Hop(NamedTuple):
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
     offset: bool = False
     output: Literal["rows", "measures", "groups"] = "rows"
     measures: tuple[Measure, ...] = ()
-    groups: tuple[Ref, ...] = ()
+    groups: tuple[ValueRef, ...] = ()
     having: Shape | None = None
 
     @property
@@ -59,7 +59,7 @@ def with_hop(plan: Plan, hop: Hop) -> Plan:
     if hop.relation not in types and end_of(hop) not in types:
         return plan._replace(hops=(*plan.hops, hop))  # every type is there once, so names say enough
 
-    def placed(ref: Ref) -> Ref:
+    def placed(ref: ValueRef) -> ValueRef:
         if ref.at is not None or ref.owner not in types:
             return ref
         return ref._replace(at=len(types) - 1 - types[::-1].index(ref.owner))

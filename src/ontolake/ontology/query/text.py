@@ -22,9 +22,9 @@ from ontolake.model.filters import (
     MatchOp,
     MemberOp,
     Order,
-    Ref,
     Side,
     TestOp,
+    ValueRef,
 )
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
@@ -111,7 +111,7 @@ def _field(text: str, info: TypeInfo) -> tuple[FieldRef[Any], Column | None, str
         raise QueryError(f"{owner.name} has no field {name!r}",
                          hint=f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}")
     place: Side | None = "left" if side == "left" else "right" if side else None
-    field: FieldRef[Any] = FieldRef(Ref(info.cls, column.name, place))
+    field: FieldRef[Any] = FieldRef(ValueRef(info.cls, column.name, place))
     if not path:
         return field, column, text[found.end() :]
     try:

@@ -22,10 +22,10 @@ from ontolake.model.filters import (
     Measure,
     Member,
     Negation,
-    Ref,
     Shape,
-    Test,
     TestOp,
+    UnaryTest,
+    ValueRef,
     balanced,
 )
 from ontolake.model.scalars import UNFIT
@@ -78,7 +78,7 @@ class Operand(NamedTuple):
 class Resolver(Protocol):
     """What knows where a plan has its types, and gives out slots."""
 
-    def locate(self, ref: Ref) -> tuple[str, Column]:
+    def locate(self, ref: ValueRef) -> tuple[str, Column]:
         """The alias of the row that a field belongs to, and its column."""
         ...
 
@@ -94,7 +94,7 @@ class Resolver(Protocol):
         """A placeholder for the value of the last slot, encoded in another way."""
         ...
 
-    def exact(self, ref: Ref) -> str | None:
+    def exact(self, ref: ValueRef) -> str | None:
         """SQL of a key's text, where only that is indexed; None where the column itself is."""
         ...
 
@@ -115,7 +115,7 @@ def condition(shape: Shape, to: Resolver) -> str:
                 sql, encode = to.measure(shape.ref)
                 return f"({sql} {_sign(shape.op)} {to.slot(encode)})"
             return _leaf(shape, shape.ref, to)
-        case Match() | Member() | Test():
+        case Match() | Member() | UnaryTest():
             return _leaf(shape, shape.ref, to)
         case _:
             assert_never(shape)
@@ -143,7 +143,7 @@ def _sign(op: CompareOp) -> str:
             assert_never(op)
 
 
-def _leaf(shape: Leaf, ref: Ref, to: Resolver) -> str:
+def _leaf(shape: Leaf, ref: ValueRef, to: Resolver) -> str:
     if ref.any_path is None:
         text = to.exact(ref) if not ref.path else None
         return _simple(shape, operand(ref, to), to) if text is None else _by_text(shape, ref, text, to)
@@ -159,7 +159,7 @@ def _simple(shape: Leaf, left: Operand, to: Resolver) -> str:
             return _match(shape.op, left, to)
         case Member():
             return _listed(shape.size, left, to)
-        case Test():
+        case UnaryTest():
             return _test(shape.op, left)
         case _:
             assert_never(shape)
@@ -204,7 +204,7 @@ def _truth(truth: bool, left: Operand) -> str:
     return f"({left.sql} = {int(truth)})"
 
 
-def _by_text(shape: Leaf, ref: Ref, text: str, to: Resolver) -> str:
+def _by_text(shape: Leaf, ref: ValueRef, text: str, to: Resolver) -> str:
     """A condition on a number that is indexed as text: what asks for equal numbers asks for equal texts."""
     _, column = to.locate(ref)
     if isinstance(shape, Compare) and shape.op == "==" and shape.other is None:
@@ -225,7 +225,7 @@ def _digits(value: Any, column: Column) -> str:
     return str(int(number)) if isinstance(number, int) or number.is_integer() else ""
 
 
-def operand(ref: Ref, to: Resolver) -> Operand:
+def operand(ref: ValueRef, to: Resolver) -> Operand:
     """SQL for a field, or for the value at a path inside it."""
     alias, column = to.locate(ref)
     sql = f"{alias}.{quoted(column.column)}"
@@ -257,7 +257,7 @@ def _position(step: int) -> str:
     return f"[{step}]" if step >= 0 else f"[#{step}]"
 
 
-def _any_of(ref: Ref, to: Resolver) -> tuple[str, Operand]:
+def _any_of(ref: ValueRef, to: Resolver) -> tuple[str, Operand]:
     """A source of all values at a path that goes through lists, and the value of its rows."""
     alias, column = to.locate(ref)
     if column.scalar is not None:

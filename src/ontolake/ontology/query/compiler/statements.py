@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, assert_never
 
 from ontolake.model import scalars
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Junction, Measure, Ref, Shape, balanced
+from ontolake.model.filters import Compare, Junction, Measure, Shape, ValueRef, balanced
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
@@ -111,7 +111,7 @@ class _Compiler:
         self._slots.append((part, position, encode, 0))
         return f"?{len(self._slots)}"
 
-    def locate(self, ref: Ref) -> tuple[str, Column]:
+    def locate(self, ref: ValueRef) -> tuple[str, Column]:
         row = self._row_of(ref)
         column = row.info.by_name.get(ref.name)
         if column is None:
@@ -119,7 +119,7 @@ class _Compiler:
                              hint=f"it has {', '.join(row.info.by_name)}")
         return row.alias, column
 
-    def exact(self, ref: Ref) -> str | None:
+    def exact(self, ref: ValueRef) -> str | None:
         row = self._row_of(ref)
         column = row.info.by_name.get(ref.name)
         if column is None or column not in row.info.keys or column.sqlite_type != "INTEGER":
@@ -127,7 +127,7 @@ class _Compiler:
         indexed = self._sources.key_column(column.column)
         return self._sources.key(row.alias, column.column) if indexed != column.column else None
 
-    def _row_of(self, ref: Ref) -> _Row:
+    def _row_of(self, ref: ValueRef) -> _Row:
         places = range(len(self._rows) - 1, -1, -1) if ref.at is None else (ref.at,)
         for position in places:
             row = self._rows[position]
@@ -227,8 +227,8 @@ class _Compiler:
         root = self._rows[0]
         if (
             root.info.kind == "entity" and isinstance(shape, Compare) and shape.op == "==" and shape.other is None
-            and isinstance(shape.ref, Ref) and self._row_of(shape.ref) is root
-            and shape.ref == Ref(root.cls, root.info.keys[0].name, at=shape.ref.at)
+            and isinstance(shape.ref, ValueRef) and self._row_of(shape.ref) is root
+            and shape.ref == ValueRef(root.cls, root.info.keys[0].name, at=shape.ref.at)
         ):  # fmt: skip
             self._known_key = f"?{len(self._slots)}"
         return sql

@@ -22,10 +22,10 @@ from ontolake.model.filters import (
     Measure,
     Member,
     Negation,
-    Ref,
     Shape,
-    Test,
     TestOp,
+    UnaryTest,
+    ValueRef,
     slots,
 )
 from ontolake.model.scalars import UNFIT
@@ -136,7 +136,7 @@ class _Answer:
         found = col(self._names[place(column)])
         return found + typed_literal(0.0, pa.float64()) if _is_float(column) else found  # -0.0 is 0.0
 
-    def _of(self, ref: Ref) -> Column:
+    def _of(self, ref: ValueRef) -> Column:
         return self._info.by_name[ref.name]
 
     def _lit(self, column: Column, value: Any) -> Any:
@@ -174,7 +174,7 @@ class _Answer:
                 return self._match(shape.op, self._of(shape.ref), values[0])
             case Member():
                 return self._member(self._of(shape.ref), values)
-            case Test():
+            case UnaryTest():
                 return self._test(shape.op, self._of(shape.ref))
             case _:
                 assert_never(shape)
@@ -218,7 +218,7 @@ class _Answer:
                 assert_never(op)
 
     def _compare(self, shape: Compare, values: tuple[Any, ...]) -> Any:
-        assert isinstance(shape.ref, Ref)
+        assert isinstance(shape.ref, ValueRef)
         column = self._of(shape.ref)
         left = self._col(column)
         if shape.other is not None:
@@ -360,7 +360,7 @@ def _size(shape: Shape) -> int:
             return sum(map(_size, shape.parts))
         case Negation():
             return _size(shape.part)
-        case Compare() | Match() | Member() | Test():
+        case Compare() | Match() | Member() | UnaryTest():
             return 1
         case _:
             assert_never(shape)

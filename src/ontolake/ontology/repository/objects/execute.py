@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ontolake.model.columns import Column
-from ontolake.model.filters import Compare, Member, Ref
+from ontolake.model.filters import Compare, Member, ValueRef
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts, needed
@@ -124,7 +124,7 @@ def _keys(plan: Plan, values: Values) -> list[Any] | None:
     for shape, given in conjuncts(plan.where, values.where):
         if (
             isinstance(shape, Compare | Member) and shape.op in ("==", "in")
-            and shape.ref == Ref(plan.root, column.name) and getattr(shape, "other", None) is None
+            and shape.ref == ValueRef(plan.root, column.name) and getattr(shape, "other", None) is None
         ):  # fmt: skip
             return [key for value in given if (key := _as_key(column, value)) is not None]
     return None
@@ -145,7 +145,7 @@ def _only_key(plan: Plan, info: TypeInfo) -> Column | None:
     shape: Any = plan.where
     if info.kind != "entity" or not isinstance(shape, Compare) or shape.op != "==" or shape.other is not None:
         return None
-    return info.keys[0] if shape.ref == Ref(plan.root, info.keys[0].name) else None
+    return info.keys[0] if shape.ref == ValueRef(plan.root, info.keys[0].name) else None
 
 
 def _sliced(table: pa.Table, values: Values) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from ontolake.model.filters import Compare, CompareOp, Junction, Match, Member, Negation, Ref, Shape, Test
+from ontolake.model.filters import Compare, CompareOp, Junction, Match, Member, Negation, Shape, UnaryTest, ValueRef
 from ontolake.model.types import type_info
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts
@@ -37,15 +37,15 @@ def _possible(op: CompareOp) -> Possible | None:
             assert_never(op)
 
 
-def _comparison(shape: Shape) -> tuple[Ref, Possible] | None:
+def _comparison(shape: Shape) -> tuple[ValueRef, Possible] | None:
     """The field that a filter compares with a value, and what statistics say of it; None for filters of other kinds."""
     match shape:
         case Compare():
             possible = _possible(shape.op)
-            if possible is None or shape.other is not None or not isinstance(shape.ref, Ref):
+            if possible is None or shape.other is not None or not isinstance(shape.ref, ValueRef):
                 return None
             return shape.ref, possible
-        case Match() | Member() | Test() | Junction() | Negation():
+        case Match() | Member() | UnaryTest() | Junction() | Negation():
             return None
         case _:
             assert_never(shape)
@@ -60,7 +60,7 @@ def pruner(plan: Plan, values: Values) -> Prune | None:
     tests = []
     for shape, given in conjuncts(plan.where, values.where):
         comparison = _comparison(shape)
-        if comparison is None or comparison[0] != Ref(plan.root, comparison[0].name):
+        if comparison is None or comparison[0] != ValueRef(plan.root, comparison[0].name):
             continue
         ref, possible = comparison
         column = info.by_name.get(ref.name)
