@@ -124,7 +124,7 @@ class Fragment(NamedTuple):
             store.close()
 
 
-class Made(NamedTuple):
+class ShapedFile(NamedTuple):
     """A file in the form of a store's own: how many rows it has, its bytes, and what is to be known to publish it."""
 
     rows: int
@@ -135,7 +135,7 @@ class Made(NamedTuple):
 class Shape(Protocol):
     """The form that files of a store have, for whoever stages rows that are to become such files."""
 
-    def files(self, rows: pa.Table, part: int, before: int) -> Iterable[Made] | None:
+    def files(self, rows: pa.Table, part: int, before: int) -> Iterable[ShapedFile] | None:
         """Rows of task number `part`, which has staged `before` others already, as files; None if they do not fit."""
         ...
 
@@ -275,7 +275,7 @@ def stage(url: str, table: str, batches: Iterable[pa.RecordBatch], *, job: str) 
     finally:
         if writer is not None:
             writer.close()
-    return None if writer is None else _put(url, table, Made(rows, sink.getvalue(), ""), job)
+    return None if writer is None else _put(url, table, ShapedFile(rows, sink.getvalue(), ""), job)
 
 
 def stage_shaped(
@@ -312,7 +312,7 @@ def _some_at_a_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(some)
 
 
-def _put(url: str, table: str, made: Made, job: str) -> Fragment:
+def _put(url: str, table: str, made: ShapedFile, job: str) -> Fragment:
     place, key = beside(url), f"{job}/staged/{table}/{uuid.uuid4().hex}.parquet"
     store = _store(place)
     try:

@@ -22,7 +22,7 @@ from ontolake.ontology import (
     on_event,
     open_repository,
 )
-from ontolake.ontology.events.copying import queue_lines
+from ontolake.ontology.events.copies import queue_lines
 from ontolake.ontology.moving.conversion import convert
 
 from .conftest import fresh_memory

@@ -32,7 +32,7 @@ from ontolake.ontology.events.rules import in_seconds
 from ontolake.ontology.repository.objects import access as s3_access
 from ontolake.ontology.repository.objects import maintenance
 from ontolake.ontology.repository.objects.queue_layout import CHANGE, PAGES, PAST, QUEUE
-from ontolake.ontology.repository.objects.queue_view import View
+from ontolake.ontology.repository.objects.queue_view import QueueView
 
 from .conftest import fresh_memory
 
@@ -90,7 +90,7 @@ def committed_late(session: Session, claim: Claim, count: int) -> None:
 def run_out(session: Session, claim: Claim) -> None:
     """The time of a claim is over."""
 
-    def expire(view: View) -> None:
+    def expire(view: QueueView) -> None:
         item = view.find([claim.event.id])[claim.event.id]
         assert item.state.held is not None
         view.put(item, replace(item.state, held=replace(item.state.held, expires_at=in_seconds(-1))))

@@ -104,7 +104,7 @@ from ontolake import faults
 import ontolake.objects.directory  # once, not in every child
 import ontolake.ontology.repository.objects.checks
 import ontolake.ontology.repository.objects.events
-import ontolake.ontology.repository.objects.opening
+import ontolake.ontology.repository.objects.engines
 import pyarrow
 pyarrow.array([1])
 from tests.ontology_objects.works import WORKS, fill, goes_on, seen

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ontolake.model import Entity, Field
 from ontolake.model.types import type_info
 from ontolake.objects import ObjectStore, open_store
-from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.files import Files, parquet_table, write_file
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.merge import (
@@ -150,7 +150,7 @@ class Lake:
 
     def __init__(self, url: str, sizes: Sizes) -> None:
         self.store: ObjectStore = open_store(url)
-        self.files = Files(Access(self.store), sizes)
+        self.files = Files(StoreObjects(self.store), sizes)
         self._numbers = count()
 
     def place(self, what: str) -> str:

@@ -17,7 +17,7 @@ from ontolake.model.stored import StoredType
 from ontolake.objects import open_store
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
 from ontolake.ontology.repository.objects import lease, maintenance
-from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.protocol import Lease
 
 from .works import Human, Knows, fill, migrate, opened
@@ -136,7 +136,7 @@ def test_a_lock_taken_between_two_looks_stops_a_commit_too(memory: str, monkeypa
     one, two = opened(store), opened(store)
     look = lease.holder
 
-    def look_and_miss(access: Access) -> Lease | None:
+    def look_and_miss(access: StoreObjects) -> Lease | None:
         found = look(access)
         monkeypatch.setattr(lease, "holder", look)
         one.repository.acquire_lease("one")
@@ -160,7 +160,7 @@ def test_of_two_who_see_that_the_lock_is_free_one_takes_it(
         one.repository.release_lease("one")
     read = lease._read
 
-    def read_and_be_late(access: Access) -> Any:
+    def read_and_be_late(access: StoreObjects) -> Any:
         found = read(access)
         monkeypatch.setattr(lease, "_read", read)
         one.repository.acquire_lease("one")

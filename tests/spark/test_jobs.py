@@ -318,11 +318,11 @@ def test_a_merged_file_that_says_something_else_than_commits_is_found(
     from ontolake.model.stored import StoredType
     from ontolake.ontology.repository.objects.base import Restated, S3Repository
     from ontolake.ontology.repository.objects.files import write_file
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
     jobs.compact(lake, types=["Thing"])
 
-    def wrong(repository: S3Repository, moment: Moment) -> Restated:
+    def wrong(repository: S3Repository, moment: HeadSnapshot) -> Restated:
         assert moment.manifest is not None
         state = moment.state("entity", "Thing")
         assert state is not None

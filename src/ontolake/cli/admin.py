@@ -26,7 +26,7 @@ def init(
     from ontolake.model.imports import load
     from ontolake.ontology.errors import UninitializedStorageError
     from ontolake.ontology.repository import open_repository
-    from ontolake.ontology.repository.sqlite.failing import ours
+    from ontolake.ontology.repository.sqlite.failures import ours
 
     url = place(db, storage_uri)
     classes = () if models is None else load(models)
@@ -78,7 +78,7 @@ def migrate(
     from ontolake.ontology.errors import MissingUpgraderError
     from ontolake.ontology.migration.rewrite import Migration
     from ontolake.ontology.repository import open_repository
-    from ontolake.ontology.repository.sqlite.failing import ours
+    from ontolake.ontology.repository.sqlite.failures import ours
 
     url, out = place(db, storage_uri), Out(json)
     types = [type_info(cls) for cls in load(models)]

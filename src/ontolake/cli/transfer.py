@@ -191,7 +191,7 @@ def export_typed(
 ) -> None:
     """`onto export` of a typed store."""
     from ontolake.cli.common.rows import redirected
-    from ontolake.ontology.events.copying import queue_lines, reading_with_queue
+    from ontolake.ontology.events.copies import queue_lines, reading_with_queue
     from ontolake.ontology.moving.exports import lines, write_parquet
 
     whole, events = not types and as_of is None, 0

@@ -11,7 +11,7 @@ from ontolake.ontology.events.records import QueueChange
 from ontolake.ontology.intents import Intents
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.protocol import Repository, Transaction
+    from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction
 
 _TRIES = 5
 
@@ -59,7 +59,7 @@ def _once(
     return None
 
 
-def _check_endpoints(transaction: Transaction, intents: Intents) -> None:
+def _check_endpoints(transaction: RepositoryTransaction, intents: Intents) -> None:
     for info, _ in intents.by_type():
         if info.kind == "relation":
             for side, key, relation in transaction.missing_endpoints(info, limit=1):

@@ -28,7 +28,7 @@ from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.events.store import EventStore
 from ontolake.ontology.intents import Intents, Row
 from ontolake.ontology.migration.rewrite import Migration, MigrationPreview, MigrationResult
-from ontolake.ontology.migration.upgraders import Given
+from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.bounds import check_commits, natural
 from ontolake.ontology.query.builder import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
@@ -209,7 +209,7 @@ class Session(TypedHistory):
             raise SchemaOutdatedError(diffs)
 
     def migrate(
-        self, *, dry_run: bool = True, token: str | None = None, force: bool = False, upgraders: Given = None
+        self, *, dry_run: bool = True, token: str | None = None, force: bool = False, upgraders: UpgraderOption = None
     ) -> MigrationPreview | MigrationResult:  # fmt: skip
         """Preview the migration of the store to the types of this session, or do it with the preview's token.
 

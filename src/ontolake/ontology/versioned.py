@@ -81,11 +81,11 @@ class TypedHistory(ABC):
             found = types_at(self.repository, self.types, self._commit_or(commit, 0))
             return [found[info.kind, info.name] for info in self.types]
 
-    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> Moment:
+    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> TypedSnapshot:
         """The rows as they were at a commit, by the schemas of its time, or are now. Raises what `commits` does."""
         self._check_branch(branch)
         at = self.repository.head() if commit is None else self._commit_or(commit, 0)
-        return Moment(self.repository, self.types, self.config.branch, at)
+        return TypedSnapshot(self.repository, self.types, self.config.branch, at)
 
     def commit_changes(self, commit: int, types: Sequence[TypeInfo] | None = None) -> Iterator[Change[int]]:
         """What one commit did to rows, by the schemas of its time: of a migration, how rows were and what they became.
@@ -102,7 +102,7 @@ class TypedHistory(ABC):
             else:
                 yield from compare(before, after, [table])
 
-    def at(self, ref: Ref) -> Moment:
+    def at(self, ref: Ref) -> TypedSnapshot:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
         if ref.commit is None:
             return self.snapshot(branch=ref.branch)
@@ -116,7 +116,8 @@ class TypedHistory(ABC):
         Two snapshots of one store cost what was changed between them, unless a type was migrated between them; such
         types, and snapshots of several stores, are compared row by row.
         """
-        if not (isinstance(before, Moment) and isinstance(after, Moment) and before.repository is after.repository):
+        if not (isinstance(before, TypedSnapshot) and isinstance(after, TypedSnapshot)
+                and before.repository is after.repository):
             check_snapshots(before, after)
             yield from compare(before, after)
             return
@@ -144,7 +145,7 @@ class TypedHistory(ABC):
         return commit
 
 
-class Moment:
+class TypedSnapshot:
     """A typed store as it was at one commit, a `history.Snapshot`. Rows are read by the schemas of its time."""
 
     def __init__(self, repository: Repository, types: Sequence[TypeInfo], branch: str, commit: int) -> None:
@@ -174,7 +175,7 @@ class Moment:
         with self.repository.reading():
             return types_at(self.repository, [info], self.commit)[info.kind, info.name]
 
-    def same_schema(self, other: Moment, table: str) -> bool:
+    def same_schema(self, other: TypedSnapshot, table: str) -> bool:
         """Whether no migration of a type lies between two snapshots of one store."""
         kind, name = (info := self._types[table]).kind, info.name
         with self.repository.reading():
@@ -250,7 +251,7 @@ def _alone(commit: int, table: str, item: tuple[Any, int, Any]) -> Change[int]:
 
 def _other_keys(before: Snapshot[int], after: Snapshot[int], table: str) -> bool:
     """Whether a migration gave the keys of a type another type: they stay the same text, but have another order."""
-    if not (isinstance(before, Moment) and isinstance(after, Moment)) or table not in before.tables():
+    if not (isinstance(before, TypedSnapshot) and isinstance(after, TypedSnapshot)) or table not in before.tables():
         return False
     kinds = [[column.scalar for column in moment.type_of(table).keys] for moment in (before, after)
              if table in moment.tables()]

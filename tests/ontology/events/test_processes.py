@@ -15,7 +15,7 @@ from pausing import paused
 from waiting import wait_for
 
 from ontolake.ontology import EventDeadLetter, EventSelection, HandlerContext, Schedule, Session, on_event
-from ontolake.ontology.repository.objects.queue_view import View
+from ontolake.ontology.repository.objects.queue_view import QueueView
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 
 from ..processes import FORKS, Process, process
@@ -23,7 +23,7 @@ from .story import Ordered, Parcel, Stock, finish, opened, parcels, session_at, 
 
 SWEEP = FORKS + """
     import pyarrow  # all of this once, not in every child
-    import ontolake.ontology.repository.objects.events, ontolake.ontology.repository.objects.opening
+    import ontolake.ontology.repository.objects.events, ontolake.ontology.repository.objects.engines
     pyarrow.array([1])  # which imports pandas
     from ontolake import faults
     from ontology.events import test_processes as tests
@@ -140,7 +140,7 @@ STORIES: dict[str, Any] = {"orders": Orders, "letters": Letters, "ticks": Ticks}
 def let_claims_run_out(session: Session, of: str | None = None) -> None:
     """As if the time of every claim were over, or of those of one session."""
 
-    def expire(view: View) -> None:
+    def expire(view: QueueView) -> None:
         for item in [*view.items()]:
             held = item.state.held
             if held is not None and of in (None, held.session_id):

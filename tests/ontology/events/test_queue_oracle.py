@@ -19,7 +19,7 @@ from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
 from ontolake.ontology.repository.objects import maintenance
-from ontolake.ontology.repository.objects.queue_view import View
+from ontolake.ontology.repository.objects.queue_view import QueueView
 from ontolake.ontology.repository.times import now_text, parse_time
 from ontolake.ontology.sizes import DEFAULT
 
@@ -215,7 +215,7 @@ class ObjectsMachine(QueueMachine):
         return f"memory://queue-{uuid.uuid4().hex}"
 
     def expire(self, claim: Claim) -> None:
-        def run_out(view: View) -> None:
+        def run_out(view: QueueView) -> None:
             item = view.find([claim.event.id]).get(claim.event.id)
             if item is not None and item.state.held is not None and item.state.held.claim_id == claim.claim_id:
                 held = replace(item.state.held, expires_at=in_seconds(-1))

@@ -77,7 +77,7 @@ def open_typed(url: str, models: str | None = None, *, write: bool = False, **se
     Raises what `open_repository` raises, and tells what SQLite finds damaged as `StorageBackendError`.
     """
     from ontolake.ontology.config import Config
-    from ontolake.ontology.repository.sqlite.failing import ours
+    from ontolake.ontology.repository.sqlite.failures import ours
     from ontolake.ontology.typed_store import TypedStore
 
     classes = ()

@@ -12,7 +12,7 @@ from ontolake.model.restoration import restore
 from ontolake.model.schema import canonical_json, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
-from ontolake.ontology.query.plan import Hop, Plan
+from ontolake.ontology.query.plan import Plan, PlanHop
 from ontolake.ontology.repository.protocol import Repository, SchemaVersion
 
 Name = tuple[Kind, str]
@@ -119,7 +119,7 @@ def plan_at(repository: Repository, plan: Plan, commit: int) -> StoredPlan:
         return ref._replace(owner=owner, name=_field(ref, type_info(owner), commit))
 
     moved_plan = plan._replace(
-        root=classes[plan.root], hops=tuple(Hop(classes[hop.relation], hop.forward) for hop in plan.hops),
+        root=classes[plan.root], hops=tuple(PlanHop(classes[hop.relation], hop.forward) for hop in plan.hops),
         where=None if plan.where is None else with_refs(plan.where, moved),
         order=tuple(Order(moved(one.ref), one.descending) for one in plan.order),
         measures=tuple(measure_with_refs(one, moved) for one in plan.measures), groups=tuple(map(moved, plan.groups)),

@@ -26,8 +26,8 @@ from ontolake.ontology.errors import (
     MissingUpgraderError,
     SchemaValidationError,
 )
-from ontolake.ontology.migration.upgraders import Given, Upgrader, collected
-from ontolake.ontology.repository.protocol import Repository, Row, Transaction
+from ontolake.ontology.migration.upgraders import Upgrader, UpgraderOption, collected
+from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +69,7 @@ class MigrationResult(NamedTuple):
 class Migration:
     """The migration of a store to the types of a session."""
 
-    def __init__(self, repository: Repository, types: Sequence[TypeInfo], upgraders: Given = None) -> None:
+    def __init__(self, repository: Repository, types: Sequence[TypeInfo], upgraders: UpgraderOption = None) -> None:
         self._repository = repository
         self._types = types
         self._upgraders = collected(upgraders)
@@ -150,7 +150,7 @@ class Migration:
         stored = StoredType(self._repository.schemas()[info.kind, info.name].schema)
         return info, stored, self._chain(info.name, planned.from_schema_version_id)
 
-    def _rewrite(self, transaction: Transaction, planned: TypeMigration) -> int:
+    def _rewrite(self, transaction: RepositoryTransaction, planned: TypeMigration) -> int:
         info, stored, chain = self._planned(planned)
         if not planned.rows:
             rows: Iterable[Row] = ()

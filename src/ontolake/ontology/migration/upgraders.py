@@ -8,7 +8,7 @@ from typing import Any
 from ontolake.errors import Invalid
 from ontolake.ontology.errors import MigrationError
 
-Given = Mapping[tuple[str, int], Callable[[Any], Any]] | Iterable["Upgrader"] | None
+UpgraderOption = Mapping[tuple[str, int], Callable[[Any], Any]] | Iterable["Upgrader"] | None
 
 
 class Upgrader:
@@ -50,7 +50,7 @@ def upgrader(of: Any, *, from_version: int, arrow: bool = False) -> Callable[[Ca
     return mark
 
 
-def collected(given: Given) -> dict[tuple[str, int], Upgrader]:
+def collected(given: UpgraderOption) -> dict[tuple[str, int], Upgrader]:
     """Upgraders by type name and version: those that were given, else those that were declared."""
     if given is None:
         return dict(_registered)

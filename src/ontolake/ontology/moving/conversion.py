@@ -16,7 +16,7 @@ from ontolake.model.restoration import restore
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.errors import StorageBackendError
-from ontolake.ontology.events.copying import reading_with_queue
+from ontolake.ontology.events.copies import reading_with_queue
 from ontolake.ontology.events.records import KeptQueue
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 

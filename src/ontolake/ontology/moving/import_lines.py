@@ -14,7 +14,7 @@ from ontolake.model.errors import ModelError, SchemaValidationError
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import QueryError
-from ontolake.ontology.events.copying import event_of, schedule_of
+from ontolake.ontology.events.copies import event_of, schedule_of
 from ontolake.ontology.events.records import KeptEvent, KeptQueue, KeptSchedule
 from ontolake.ontology.moving.json_values import plain
 from ontolake.ontology.typed_store import TypedStore

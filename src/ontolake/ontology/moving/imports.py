@@ -13,7 +13,7 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import DanglingRelationError, HeadMismatchError, OntologyError
 from ontolake.ontology.moving.import_lines import Row
 from ontolake.ontology.query.plan import Plan, Values, with_where
-from ontolake.ontology.repository.protocol import Repository, Transaction
+from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction
 
 Policy = Literal["fail", "skip", "replace"]
 _CHUNK = 1_000
@@ -98,7 +98,7 @@ def _apply_once(
         return (transaction.finish(metadata) if written or new else None), plan
 
 
-def _check_endpoints(transaction: Transaction, info: TypeInfo) -> None:
+def _check_endpoints(transaction: RepositoryTransaction, info: TypeInfo) -> None:
     for side, key, relation in transaction.missing_endpoints(info, limit=1) if info.kind == "relation" else ():
         end = info.left if side == "left" else info.right
         raise DanglingRelationError(f"there is no {end.__name__} {key!r}; nothing was imported", type_name=info.name,

@@ -1,8 +1,8 @@
 """Rows that workers staged in the very form that a store on objects has, so that their files become part of a commit.
 
 Such a file is sorted by key, has the columns of the type in their physical types, and the numbers that a commit gives
-its rows: whoever stages takes them from a `Shape`, and tells what a manifest has to say of the file. The driver reads
-none of them unless their keys may meet; what says something of rows that are there already goes the long way instead.
+its rows: whoever stages takes them from a `TypeShape`, and tells what a manifest has to say of the file. The driver
+reads none of them unless their keys may meet; what says something of rows that are there already goes the long way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.merge import level_of
 from ontolake.ontology.repository.objects.rows import COMMIT, ROW, VERSION, by_key, place
 from ontolake.ontology.sizes import DEFAULT
-from ontolake.parallel import Fragment, Made
+from ontolake.parallel import Fragment, ShapedFile
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.transaction import S3Transaction
@@ -49,7 +49,7 @@ _AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Shape:
+class TypeShape:
     """What rows of a type look like in files of the commit that would come next."""
 
     schema: Schema
@@ -61,7 +61,7 @@ class Shape:
     def info(self) -> TypeInfo:
         return type_info(restore([self.schema])[self.schema["kind"], self.schema["name"]])
 
-    def files(self, rows: pa.Table, part: int, before: int) -> list[Made] | None:
+    def files(self, rows: pa.Table, part: int, before: int) -> list[ShapedFile] | None:
         """Rows of one task as files; None if they do not fit, which whoever publishes will tell."""
         info = self.info
         found = columns_from_arrow(info, rows)
@@ -77,12 +77,12 @@ class Shape:
             if not _ascending(info, table).all():
                 return None
             file, data = write_file(info, table, "", self.version, level=level_of(count), ordered=True)
-            made.append(Made(count, data, msgspec.json.encode(Told(file, first)).decode()))
+            made.append(ShapedFile(count, data, msgspec.json.encode(FileFacts(file, first)).decode()))
             first += count
         return made
 
 
-class Told(msgspec.Struct, frozen=True):
+class FileFacts(msgspec.Struct, frozen=True):
     """What is known of a staged file: what a manifest says of it, but for its path, and the number of its first row."""
 
     file: DataFile
@@ -101,10 +101,10 @@ class Told(msgspec.Struct, frozen=True):
         return self.first + self.file.row_count - 1
 
 
-learn(Told)
+learn(FileFacts)
 
 
-def shape_of(repository: Any, info: TypeInfo) -> Shape | None:
+def shape_of(repository: Any, info: TypeInfo) -> TypeShape | None:
     """The shape of rows that could be attached now; None where rows have to go through the store's own hands."""
     if not isinstance(repository, S3Repository) or not repository.versions_apart:
         return None
@@ -119,7 +119,7 @@ def shape_of(repository: Any, info: TypeInfo) -> Shape | None:
         state = None if version is None else moment.state(info.kind, info.name)
         if version is None and (info.kind, info.name) in moment.dropped:
             return None
-        return Shape(schema_of(info.cls), version or 1, moment.commit_id + 1, state.next_row if state else 1)
+        return TypeShape(schema_of(info.cls), version or 1, moment.commit_id + 1, state.next_row if state else 1)
 
 
 def unshaped(info: TypeInfo, table: pa.Table) -> pa.Table:
@@ -139,7 +139,7 @@ def attach(
     if not fragments or not all(one.shaped for one in fragments) or rows < LEAST * len(fragments):
         return None
     shape = shape_of(repository, info)
-    told = {msgspec.json.decode(one.told, type=Told): one for one in fragments}
+    told = {msgspec.json.decode(one.told, type=FileFacts): one for one in fragments}
     if shape is None or shape.commit != transaction.commit_id or len(told) < len(fragments) or any(
             (one.file.schema_version_id, one.file.min_commit_id) != (shape.version, shape.commit) for one in told):
         return None
@@ -181,13 +181,13 @@ def _ascending(info: TypeInfo, table: pa.Table) -> np.ndarray[Any, np.dtype[np.b
     return cast("np.ndarray[Any, np.dtype[np.bool_]]", numbers(found))
 
 
-def _numbered_apart(shape: Shape, told: Iterable[Told]) -> bool:
+def _numbered_apart(shape: TypeShape, told: Iterable[FileFacts]) -> bool:
     """Whether no number of a row is in two files or in the store."""
     ordered = sorted(told, key=lambda one: one.first)
     return ordered[0].first >= shape.row and all(one.last < two.first for one, two in itertools.pairwise(ordered))
 
 
-def _new(repository: S3Repository, info: TypeInfo, told: Collection[Told]) -> bool:
+def _new(repository: S3Repository, info: TypeInfo, told: Collection[FileFacts]) -> bool:
     """Whether all keys lie outside of the ranges of those in the store."""
     state = repository.moment().state(info.kind, info.name) if repository.current_version(info) is not None else None
     low, high = min(one.low for one in told), max(one.high for one in told)
@@ -195,7 +195,7 @@ def _new(repository: S3Repository, info: TypeInfo, told: Collection[Told]) -> bo
     return all(run.low is not None and run.high is not None and (run.high < low or run.low > high) for run in runs)
 
 
-def _unique(info: TypeInfo, told: Mapping[Told, Fragment], source: ObjectStore) -> bool:
+def _unique(info: TypeInfo, told: Mapping[FileFacts, Fragment], source: ObjectStore) -> bool:
     """Whether no key is in two files. Only those whose ranges meet are read."""
     ordered = sorted(told, key=lambda one: one.low)
     meeting: dict[str, None] = {}

@@ -32,7 +32,7 @@ from ontolake.ontology.query.compiler.latest import quoted
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.repository.arrow import arrow_schema, typed_array
-from ontolake.ontology.repository.protocol import Transaction
+from ontolake.ontology.repository.protocol import RepositoryTransaction
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import table_of
@@ -433,7 +433,7 @@ class _Staged:
         """Whether the files may be taken as they are."""
         self._rows: Collection[tuple[Any, ...]] | None = None
 
-    def attach(self, repository: Repository, transaction: Transaction) -> int | None:
+    def attach(self, repository: Repository, transaction: RepositoryTransaction) -> int | None:
         """Publish the files as they are, if they can be. Returns how many rows they have, else None."""
         from ontolake.ontology.parallel.attachment import attach
 

@@ -10,11 +10,11 @@ from ontolake.model.entity import Entity, Relation
 from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Order, narrowed, refs_of
 from ontolake.model.types import type_info
 from ontolake.ontology.errors import QueryError
-from ontolake.ontology.migration.upgraders import Given
+from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.query.bounds import commit_number, natural
 from ontolake.ontology.query.hydration import hydrator
-from ontolake.ontology.query.plan import Hop, Plan, Values, with_hop, with_limit, with_where
+from ontolake.ontology.query.plan import Plan, PlanHop, Values, with_hop, with_limit, with_where
 from ontolake.ontology.query.question import Past, Question, is_present, question_of, reading_of
 from ontolake.ontology.query.results import Path, Results
 from ontolake.ontology.repository.protocol import Repository
@@ -136,7 +136,7 @@ class Query(Generic[T]):
         if not fitting:
             raise QueryError(f"{info.name} leads from {info.left.__name__} to {info.right.__name__}, "
                              f"and cannot be taken {direction or 'either way'} from {here.__name__}")
-        hop = Hop(relation, fitting[0] == "forward")
+        hop = PlanHop(relation, fitting[0] == "forward")
         if info.version is None:
             self._check(info.right if hop.forward else info.left)
         return Query(self._repository, self._check, with_hop(self._plan, hop), self._values, self._past)
@@ -147,7 +147,7 @@ class Query(Generic[T]):
 
     # when
     def as_of(
-        self, commit_id: int, *, schema: Literal["stored", "current"] | None = None, upgraders: Given = None
+        self, commit_id: int, *, schema: Literal["stored", "current"] | None = None, upgraders: UpgraderOption = None
     ) -> Self:  # fmt: skip
         """As it was after this commit. Answers raise `UnknownCommitError` if it is not there by then.
 

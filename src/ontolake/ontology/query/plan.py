@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from ontolake.model.filters import Measure, Order, Shape, ValueRef, with_refs
 
 
-class Hop(NamedTuple):
+class PlanHop(NamedTuple):
     """One step of a traversal: over a relation, from left to right or the other way."""
 
     relation: Any
@@ -26,7 +26,7 @@ class Plan(NamedTuple):
     """
 
     root: Any
-    hops: tuple[Hop, ...] = ()
+    hops: tuple[PlanHop, ...] = ()
     relations: bool = True
     """Whether a traversal gives the relations that it went over."""
     where: Shape | None = None
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
         return tuple(found)
 
 
-def with_hop(plan: Plan, hop: Hop) -> Plan:
+def with_hop(plan: Plan, hop: PlanHop) -> Plan:
     """The plan with one more step.
 
     Filters and orders so far mean the rows that the path has so far, also if it comes by their types again.
@@ -69,7 +69,7 @@ def with_hop(plan: Plan, hop: Hop) -> Plan:
     return plan._replace(hops=(*plan.hops, hop), where=where, order=order)
 
 
-def end_of(hop: Hop) -> Any:
+def end_of(hop: PlanHop) -> Any:
     """The type that a hop leads to."""
     ends = hop.relation.__ontolake_ends__
     return ends[1] if hop.forward else ends[0]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ontolake.model.types import type_info
 from ontolake.ontology.errors import QueryError
-from ontolake.ontology.migration.lifting import Lifted, Upgraders, in_order
 from ontolake.ontology.migration.past import plan_at
-from ontolake.ontology.migration.upgraders import Given, collected
+from ontolake.ontology.migration.past_rows import Lifted, Upgraders, in_order
+from ontolake.ontology.migration.upgraders import UpgraderOption, collected
 from ontolake.ontology.query.bounds import check_commits
 from ontolake.ontology.query.hydration import hydrator
 from ontolake.ontology.query.plan import Plan, Values
@@ -30,7 +30,7 @@ class Past(NamedTuple):
     upgraders: Upgraders | None = None
 
 
-class Source(Protocol):
+class PlanSource(Protocol):
     """What answers plans."""
 
     def run(self, plan: Plan, values: Values) -> Iterator[Row]: ...
@@ -41,7 +41,7 @@ class Source(Protocol):
 class Question(NamedTuple):
     """What to ask, and whom. `same` has classes of the past in place of which objects can be of the caller's class."""
 
-    source: Source
+    source: PlanSource
     plan: Plan
     values: Values
     same: Mapping[Any, Any] = {}
@@ -54,7 +54,7 @@ class Question(NamedTuple):
         return hydrator(own)(in_order(type_info(cls), [column.stored for column in type_info(own).all_columns], rows))
 
 
-def reading_of(schema: Any, upgraders: Given) -> Past:
+def reading_of(schema: Any, upgraders: UpgraderOption) -> Past:
     """How to read the past, as a caller said. Raises `QueryError`, and `MigrationError` for what are no upgraders."""
     if schema not in ("stored", "current"):
         wrong = "upgraders need schema='current'" if schema is None else f"there is no schema {schema!r}"

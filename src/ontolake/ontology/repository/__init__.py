@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ontolake.ontology.repository.opening import open_repository
-from ontolake.ontology.repository.protocol import Lease, Repository, RowChange, SchemaVersion, Transaction
+from ontolake.ontology.repository.engines import open_repository
+from ontolake.ontology.repository.protocol import Lease, Repository, RepositoryTransaction, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 
@@ -15,8 +15,16 @@ if TYPE_CHECKING:
 _LATER = {"S3RepositoryV1": "objects.v1", "S3RepositoryV2": "objects.v2"}
 
 __all__ = [
-    "Lease", "Repository", "RowChange", "S3RepositoryV1", "S3RepositoryV2", "SchemaVersion", "SqliteRepositoryV1",
-    "SqliteRepositoryV2", "Transaction", "open_repository",
+    "Lease",
+    "Repository",
+    "RepositoryTransaction",
+    "RowChange",
+    "S3RepositoryV1",
+    "S3RepositoryV2",
+    "SchemaVersion",
+    "SqliteRepositoryV1",
+    "SqliteRepositoryV2",
+    "open_repository",
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """What a typed store offers to sessions, whichever backend and engine version it has.
 
-A session works out nothing by itself: it hands encoded rows to a `Transaction`, which writes those that differ from
-the latest state, and plans to `run`, which answers with encoded rows. Rows are tuples as `TypeInfo.encode` makes them.
-A type whose `TypeInfo.version` is set is read as that version has it; such plans have a bound `as_of` within its time.
+A session works out nothing by itself: it hands encoded rows to a `RepositoryTransaction`, which writes those that
+differ from the latest state, and plans to `run`, which answers with encoded rows. Rows are tuples as
+`TypeInfo.encode` makes them. A type whose `TypeInfo.version` is set is read as that version has it; such plans have a
+bound `as_of` within its time.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class RowChange(NamedTuple):
     after: Row
 
 
-class Transaction(Protocol):
+class RepositoryTransaction(Protocol):
     """A commit in the making. Nothing is visible before `finish`."""
 
     created_at: datetime | None
@@ -160,7 +161,7 @@ class Repository(Protocol):
         ...
 
     # writing
-    def transaction(self, owner: str) -> AbstractContextManager[Transaction]:
+    def transaction(self, owner: str) -> AbstractContextManager[RepositoryTransaction]:
         """Begin a commit; leaving the block without `finish` takes everything back.
 
         Raises `LockContentionError` if another writer has the lock for too long, `LeaseExpiredError` if `owner` had it

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def _publish(repository: S3Repository, work: Sequence[TypeWork], workers: Worker
     done: list[Compaction] = []
     beaten: list[str] = []
 
-    def swapped(moment: Moment) -> Restated | None:
+    def swapped(moment: HeadSnapshot) -> Restated | None:
         done.clear()
         beaten.clear()
         states: dict[str, TypeState] = {}

@@ -22,7 +22,7 @@ from ontolake.ontology.migration.rewrite import (
     upgraded_rows,
 )
 from ontolake.ontology.migration.rewrite import upgraded_table as upgraded
-from ontolake.ontology.migration.upgraders import Given, Upgrader
+from ontolake.ontology.migration.upgraders import Upgrader, UpgraderOption
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import DataFile
@@ -38,7 +38,7 @@ from ontolake.ontology.repository.objects.rows import (
     rows_of,
     table_of,
 )
-from ontolake.ontology.repository.protocol import Repository, Row, Transaction
+from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 from ontolake.parallel import Fragment, View, discard, new_job, stage
 from ontolake.spark.jobs.compaction import check_written
 from ontolake.spark.jobs.places import need, on_objects, typed, workers_of
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def migrate(
-    url: str, types: Iterable[Any], *, spark: SparkSession | Workers | None = None, upgraders: Given = None,
+    url: str, types: Iterable[Any], *, spark: SparkSession | Workers | None = None, upgraders: UpgraderOption = None,
     token: str | None = None, force: bool = False, parts: int | None = None,
 ) -> MigrationResult:  # fmt: skip
     """Rewrite the latest state for changed types as one commit, all types or none.
@@ -77,7 +77,7 @@ def migrate(
 
 
 def preview_migration(
-    url: str, types: Iterable[Any], *, spark: SparkSession | Workers | None = None, upgraders: Given = None,
+    url: str, types: Iterable[Any], *, spark: SparkSession | Workers | None = None, upgraders: UpgraderOption = None,
     parts: int | None = None,
 ) -> MigrationPreview:  # fmt: skip
     """What `migrate` would do now, and the token for it. Changes nothing."""
@@ -87,8 +87,8 @@ def preview_migration(
 
 @contextmanager
 def _migration(
-    url: str, types: Iterable[Any], spark: SparkSession | Workers | None, upgraders: Given, parts: int | None, *,
-    write: bool = False,
+    url: str, types: Iterable[Any], spark: SparkSession | Workers | None, upgraders: UpgraderOption, parts: int | None,
+    *, write: bool = False,
 ) -> Iterator[SpreadMigration]:  # fmt: skip
     where, kind = need("migrate", url, {
         "objects": None, "sqlite": None, "graph": "onto graph schema gives a graph other types",
@@ -102,7 +102,7 @@ class SpreadMigration(Migration):
     """A migration whose rows are rewritten by workers."""
 
     def __init__(
-        self, repository: Repository, types: Sequence[TypeInfo], upgraders: Given, url: str, workers: Workers,
+        self, repository: Repository, types: Sequence[TypeInfo], upgraders: UpgraderOption, url: str, workers: Workers,
         on_objects: bool,
     ) -> None:  # fmt: skip
         super().__init__(repository, types, upgraders)
@@ -129,7 +129,7 @@ class SpreadMigration(Migration):
             return sum({file.path: file.row_count for part in parts for file in part.files}.values())
         return sum(self._workers.run(count_part, parts))
 
-    def _rewrite(self, transaction: Transaction, planned: TypeMigration) -> int:
+    def _rewrite(self, transaction: RepositoryTransaction, planned: TypeMigration) -> int:
         info, stored, chain = self._planned(planned)
         version = planned.to_schema_version_id
         if self.on_objects:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 _FILES = 64
 """Files that one part looks at, at most."""
@@ -97,12 +97,12 @@ def verify_objects(url: str, workers: Workers) -> Verified:
     return Verified((*damage, *again.damage), len(groups) + again.parts, rows)
 
 
-def _versions(moment: Moment) -> dict[tuple[str, int], SchemaVersion]:
+def _versions(moment: HeadSnapshot) -> dict[tuple[str, int], SchemaVersion]:
     return {(key, one.schema_version_id): one for key in moment.schemas.types
             for one in moment.versions(*layout.split_key(key))}
 
 
-def _files(repository: S3Repository, moment: Moment) -> Iterator[FileToCheck]:
+def _files(repository: S3Repository, moment: HeadSnapshot) -> Iterator[FileToCheck]:
     """Every file that a manifest names, once: as the commit wrote it, or as it was merged."""
     versions, seen = _versions(moment), set()
     for _, manifest in manifests(repository, moment):
@@ -211,7 +211,7 @@ class Again(KeyPart):
 
 
 def _merged(
-    repository: S3Repository, moment: Moment, url: str, listed: Sequence[FileToCheck],
+    repository: S3Repository, moment: HeadSnapshot, url: str, listed: Sequence[FileToCheck],
     there: Mapping[str, DataFile], workers: Workers,
 ) -> Iterator[Item]:  # fmt: skip
     """For every version whose files were merged: ranges of keys to work out again from what commits wrote."""

@@ -31,7 +31,7 @@ def again(operation: Callable[[], T]) -> T:
     return operation()
 
 
-class Access:
+class StoreObjects:
     """The objects of one store."""
 
     def __init__(self, store: ObjectStore) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.layout import Manifest, Schemas
+from ontolake.ontology.repository.objects.layout import CommitManifest, Schemas
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 
 Standing = Literal["ok", "behind", "missing", "damaged"]
@@ -26,7 +26,7 @@ _STEPS = 8
 
 
 def write_advisory(
-    repository: S3Repository, before: Moment, after: Moment, schemas: Schemas | None, settled: bool
+    repository: S3Repository, before: HeadSnapshot, after: HeadSnapshot, schemas: Schemas | None, settled: bool
 ) -> None:  # fmt: skip
     """After a commit: the indices of its types, and the catalog if `schemas` are new. Unless it was `settled` before,
     all that earlier commits did not bring up to date.
@@ -55,12 +55,12 @@ def write_advisory(
     repository.advised = after.head.manifest_path
 
 
-def _last(manifest: Manifest) -> str | None:
+def _last(manifest: CommitManifest) -> str | None:
     """The type whose index is written last."""
     return max(manifest.states, default=None)
 
 
-def settled(repository: S3Repository, moment: Moment) -> bool:
+def settled(repository: S3Repository, moment: HeadSnapshot) -> bool:
     """Whether what is advisory has followed the newest commit: known, or told by one object."""
     if repository.advised is not None and repository.advised == moment.head.manifest_path:
         return True
@@ -84,7 +84,7 @@ def settled(repository: S3Repository, moment: Moment) -> bool:
     return isinstance(index, dict) and index.get("manifest_path") == path
 
 
-def unsettle(repository: S3Repository, moment: Moment) -> None:
+def unsettle(repository: S3Repository, moment: HeadSnapshot) -> None:
     """Before schema files are written for a commit that may yet fail: have the next one look at everything."""
     repository.advised = None
     key = None if moment.manifest is None else _last(moment.manifest)
@@ -105,7 +105,7 @@ def compared(repository: S3Repository, key: str, wanted: bytes) -> Standing:
         return "damaged"
 
 
-def all_advisory(moment: Moment) -> dict[str, bytes]:
+def all_advisory(moment: HeadSnapshot) -> dict[str, bytes]:
     """All of it, as it should be at a moment."""
     if moment.manifest is None:
         return {}
@@ -119,7 +119,7 @@ def all_advisory(moment: Moment) -> dict[str, bytes]:
     return objects
 
 
-def _index_at(moment: Moment, key: str) -> dict[str, bytes]:
+def _index_at(moment: HeadSnapshot, key: str) -> dict[str, bytes]:
     """The index of one type: which files have rows of which commits, and the manifest that says so."""
     kind, name = layout.split_key(key)
     state = moment.state(kind, name)
@@ -150,7 +150,7 @@ def _historical(records: Sequence[layout.SchemaRecord], current: int) -> list[di
     return found
 
 
-def catalog_objects(manifest: Manifest, schemas: Schemas) -> dict[str, bytes]:
+def catalog_objects(manifest: CommitManifest, schemas: Schemas) -> dict[str, bytes]:
     """The layout catalog and the lists of types."""
     layouts = []
     for key, records in sorted(schemas.types.items()):

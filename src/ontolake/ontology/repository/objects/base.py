@@ -26,12 +26,12 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects import advisory, layout
-from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.execute import Executor
 from ontolake.ontology.repository.objects.files import Files
-from ontolake.ontology.repository.objects.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
+from ontolake.ontology.repository.objects.layout import CommitManifest, Head, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.objects.lease import ObjectLock
-from ontolake.ontology.repository.objects.moment import Moment, Records
+from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
 from ontolake.ontology.repository.objects.rows import Type, declared_table, public_table, rows_of
 from ontolake.ontology.repository.objects.scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.objects.single import SingleRows
@@ -69,7 +69,7 @@ class S3Repository(SingleRows, ABC):
     """Whether every version of a type has files of its own, and reads see the current one only."""
 
     def __init__(self, store: ObjectStore, uri: str, config: Config) -> None:
-        self.access = Access(store)
+        self.access = StoreObjects(store)
         self.uri = uri
         self.config = config
         self.runtime_id = uuid.uuid4().hex
@@ -77,10 +77,10 @@ class S3Repository(SingleRows, ABC):
         self.files = Files(self.access, config.sizes)
         self.scanner = Scanner(self.files, self.adapting())
         self._executor = Executor(self)
-        self._last: Moment | None = None
+        self._last: HeadSnapshot | None = None
         self.advised: str | None = None
         """The manifest up to which this repository has seen to it that what is advisory is up to date."""
-        self._pinned: Moment | None = None
+        self._pinned: HeadSnapshot | None = None
         self.lock = ObjectLock(self.access, uri, config)
 
     # the engine's part
@@ -94,7 +94,7 @@ class S3Repository(SingleRows, ABC):
 
     @abstractmethod
     def state_to_extend(
-        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
+        self, info: Type, moment: HeadSnapshot, version: int, commit_id: int, rewritten: bool
     ) -> TypeState:  # fmt: skip
         """The files to which a commit adds its own."""
 
@@ -117,7 +117,7 @@ class S3Repository(SingleRows, ABC):
         return {"backend": self.backend, "engine_version": self.engine_version, "uri": self.uri}
 
     # the moment
-    def moment(self) -> Moment:
+    def moment(self) -> HeadSnapshot:
         """The head as it is now, or as it was when the block began that is being read in."""
         if self._pinned is not None:
             return self._pinned
@@ -127,7 +127,7 @@ class S3Repository(SingleRows, ABC):
                                       hint="restore it from a copy; nothing was changed")
         if self._last is None or self._last.tag != found.tag:
             head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
-            self._last = Moment(head, found.tag, self.records)
+            self._last = HeadSnapshot(head, found.tag, self.records)
         return self._last
 
     @contextlib.contextmanager
@@ -167,7 +167,7 @@ class S3Repository(SingleRows, ABC):
     def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
         key = type_key(kind, name)
 
-        def without(moment: Moment) -> Restated:
+        def without(moment: HeadSnapshot) -> Restated:
             manifest = moment.manifest
             if at is not None and moment.commit_id != at:
                 raise HeadMismatchError(f"commit {moment.commit_id} came after commit {at}, which was read",
@@ -201,7 +201,7 @@ class S3Repository(SingleRows, ABC):
         self.lock.release(owner)
 
     def publish(
-        self, moment: Moment, manifest: Manifest, path: str, objects: Mapping[str, bytes],
+        self, moment: HeadSnapshot, manifest: CommitManifest, path: str, objects: Mapping[str, bytes],
         check: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Write the objects of a commit, and make its manifest the newest one. Raises what `move_head` raises."""
@@ -213,7 +213,7 @@ class S3Repository(SingleRows, ABC):
             self.move_head(moment, manifest, head, check)
 
     def move_head(
-        self, moment: Moment, manifest: Manifest, head: Head, check: Callable[[], None] | None = None
+        self, moment: HeadSnapshot, manifest: CommitManifest, head: Head, check: Callable[[], None] | None = None
     ) -> None:  # fmt: skip
         """The commit point: make a manifest, all of which is durable, the newest one.
 
@@ -243,9 +243,9 @@ class S3Repository(SingleRows, ABC):
                 break
         faults.reach("ontology objects: head moved")
         self.records.remember(path, manifest)
-        self._last = Moment(head, tag, self.records) if tag else None
+        self._last = HeadSnapshot(head, tag, self.records) if tag else None
 
-    def _still_at(self, moment: Moment) -> str:
+    def _still_at(self, moment: HeadSnapshot) -> str:
         """The tag of the head if it was moved since only because claims were taken over; else nothing."""
         found = self.access.find(layout.HEAD)
         if found is None:
@@ -266,7 +266,7 @@ class S3Repository(SingleRows, ABC):
             head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
             if head.manifest_path == path:
                 return True
-            other = Moment(head, found.tag, self.records).at(commit_id)
+            other = HeadSnapshot(head, found.tag, self.records).at(commit_id)
         except OntolakeError as error:
             log.warning("it cannot be told whether commit %d was made: %s", commit_id, error)
             return False
@@ -277,7 +277,7 @@ class S3Repository(SingleRows, ABC):
         self.lock.beaten()
         raise HeadMismatchError(f"another commit came first at {self.uri!r}", hint="work the difference out again")
 
-    def restate(self, change: Callable[[Moment], Restated | None]) -> Manifest | None:
+    def restate(self, change: Callable[[HeadSnapshot], Restated | None]) -> CommitManifest | None:
         """Write a new manifest of the newest commit, with other types or files. None if there is nothing to do."""
         for _ in range(_TRIES):
             with self.lock.writing(self.runtime_id, self.moment) as moment:
@@ -294,8 +294,8 @@ class S3Repository(SingleRows, ABC):
         raise HeadMismatchError(f"others keep committing to {self.uri!r}", hint="try again")
 
     def _restated(
-        self, moment: Moment, before: Manifest, restated: Restated
-    ) -> tuple[Manifest, str, dict[str, bytes]]:  # fmt: skip
+        self, moment: HeadSnapshot, before: CommitManifest, restated: Restated
+    ) -> tuple[CommitManifest, str, dict[str, bytes]]:  # fmt: skip
         types, states, schemas, dropped = restated
         folder = layout.commit_folder(before.commit_id, layout.new_attempt())
         path = f"{folder}/{layout.MANIFEST}"
@@ -307,7 +307,7 @@ class S3Repository(SingleRows, ABC):
         if schemas is not moment.schemas:
             at = f"{folder}/{layout.SCHEMAS}"
             objects[at] = layout.encode(schemas)
-        manifest = Manifest(
+        manifest = CommitManifest(
             before.commit_id, before.parent_commit_id, before.parent_manifest_path, before.created_at,
             before.runtime_id, before.metadata, before.files, entries, here, at, before.attempt, before.ancestors,
             dropped, before.queue,
@@ -316,13 +316,14 @@ class S3Repository(SingleRows, ABC):
         return manifest, path, objects
 
     def after_commit(
-        self, before: Moment, manifest: Manifest, path: str, schemas: Schemas | None, settled: bool | None = None
+        self, before: HeadSnapshot, manifest: CommitManifest, path: str, schemas: Schemas | None,
+        settled: bool | None = None,
     ) -> None:  # fmt: skip
         """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""
         try:
             known = advisory.settled(self, before) if settled is None else settled
             head = msgspec.structs.replace(before.head, commit_id=manifest.commit_id, manifest_path=path)
-            advisory.write_advisory(self, before, Moment(head, "", self.records), schemas, known)
+            advisory.write_advisory(self, before, HeadSnapshot(head, "", self.records), schemas, known)
         except Exception as error:
             log.warning("the indices of %s are behind: %s", self.uri, error)
 

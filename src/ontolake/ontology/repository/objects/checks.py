@@ -10,7 +10,7 @@ from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.layout import Manifest
+from ontolake.ontology.repository.objects.layout import CommitManifest
 from ontolake.ontology.repository.objects.phantoms import phantom_rows
 from ontolake.ontology.repository.objects.queue_checks import check_queue
 from ontolake.ontology.repository.objects.rows import rows_of
@@ -20,10 +20,10 @@ from ontolake.ontology.repository.protocol import Row, SchemaVersion
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 
-def manifests(repository: S3Repository, moment: Moment) -> Iterator[tuple[str, Manifest]]:
+def manifests(repository: S3Repository, moment: HeadSnapshot) -> Iterator[tuple[str, CommitManifest]]:
     """The chain of manifests with their paths, newest first. Raises what reading one raises."""
     path = moment.head.manifest_path
     while path is not None:
@@ -60,7 +60,7 @@ def _bytes(repository: S3Repository, path: str, digest: str, seen: set[str]) -> 
         yield Damage(path, f"its {len(found.data)} bytes are not those that were written")
 
 
-def check_chain(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+def check_chain(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
     """Manifests, types and the queue of events where they do not fit to each other, without files of rows."""
     below = moment.commit_id + 1
     for path, manifest in manifests(repository, moment):
@@ -73,7 +73,7 @@ def check_chain(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
     yield from check_queue(repository, moment)
 
 
-def _types(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+def _types(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
     for key, entry in (moment.manifest.types if moment.manifest else {}).items():
         kind, name = layout.split_key(key)
         known = {one.schema_version_id for one in moment.versions(kind, name)}

@@ -27,24 +27,24 @@ from ontolake.ontology.events.records import (
 from ontolake.ontology.events.rules import STALE, check_text, claim_lost, id_taken, in_seconds, same_event
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.access import Access, again
+from ontolake.ontology.repository.objects.access import StoreObjects, again
 from ontolake.ontology.repository.objects.lease import fence
-from ontolake.ontology.repository.objects.moment import Moment, Records
+from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
 from ontolake.ontology.repository.objects.queue import QueueObjects, write_down
 from ontolake.ontology.repository.objects.queue_copy import kept_queue, restore_queue, state_of
 from ontolake.ontology.repository.objects.queue_layout import (
-    Change,
+    CommitEvents,
+    EventState,
     Held,
     Item,
     Letter,
     Pointer,
     RunnerNote,
-    State,
     Through,
     letter_of,
     status_of,
 )
-from ontolake.ontology.repository.objects.queue_view import View, state_through
+from ontolake.ontology.repository.objects.queue_view import QueueView, state_through
 from ontolake.ontology.repository.times import now_text, parse_time
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _CLAIMS = 64
 """How many claims are remembered with the number of their event."""
 
 
-class Joined(NamedTuple):
+class QueueCommit(NamedTuple):
     """What a commit does to the queue: where its manifest has to lead, and what is written with it."""
 
     pointer: Pointer | None
@@ -76,7 +76,7 @@ class Claims:
             self._seqs.clear()  # they are found by their events too
         self._seqs[claim_id] = seq
 
-    def held(self, view: View, claim: Claim, at: str | None = None) -> Item | None:
+    def held(self, view: QueueView, claim: Claim, at: str | None = None) -> Item | None:
         """The event of a claim that is good, now or at a moment; None if it is not."""
         seq = self._seqs.get(claim.claim_id)
         item = view.find([claim.event.id]).get(claim.event.id) if seq is None else view.of(seq)
@@ -107,7 +107,7 @@ class S3EventStore:
             check_text(event)
         return self.queue.change("events queued", lambda view: self._add(view, events))
 
-    def _new(self, view: View, events: Collection[QueuedEvent]) -> list[QueuedEvent]:
+    def _new(self, view: QueueView, events: Collection[QueuedEvent]) -> list[QueuedEvent]:
         """Those that are not queued yet, each once. Raises `Invalid` if another event has the id of one."""
         known = {one: item.event for one, item in self.queue.known(view, events).items()}
         new = []
@@ -119,10 +119,10 @@ class S3EventStore:
                 new.append(event)
         return [*dict.fromkeys(new)]
 
-    def _add(self, view: View, events: Collection[QueuedEvent]) -> int:
+    def _add(self, view: QueueView, events: Collection[QueuedEvent]) -> int:
         new, now = self._new(view, events), now_text()
         for event in new:
-            view.add(event, None, State(now))
+            view.add(event, None, EventState(now))
         return len(new)
 
     def chain_size(self, root_id: str, limit: int) -> int:
@@ -156,7 +156,7 @@ class S3EventStore:
         return S3Keeper(self._repository, self._claims)
 
     def release(self, claim: Claim, *, delay: float = 0.0, counted: bool = True) -> None:
-        def give_back(view: View) -> None:
+        def give_back(view: QueueView) -> None:
             item = self._claims.held(view, claim)
             if item is not None:
                 attempts = item.state.attempts - (not counted)
@@ -165,7 +165,7 @@ class S3EventStore:
         self.queue.change("claim released", give_back)
 
     def fail(self, claim: Claim, *, error: str, delay: float) -> None:
-        def failed(view: View) -> None:
+        def failed(view: QueueView) -> None:
             item = self._held(view, claim)
             view.put(item, replace(item.state, held=None, error=error, available_at=in_seconds(delay), unsure=False))
 
@@ -174,7 +174,7 @@ class S3EventStore:
     def bury(self, claim: Claim, letter: EventDeadLetter, told: Sequence[QueuedEvent] = ()) -> None:
         failed_at = encode_datetime(letter.failed_at)
 
-        def dead(view: View) -> None:
+        def dead(view: QueueView) -> None:
             item = self._held(view, claim)
             view.put(item, replace(
                 item.state, what="dead", held=None, error=letter.error, done_at=failed_at, unsure=False,
@@ -183,14 +183,14 @@ class S3EventStore:
 
         self.queue.change("dead letter written", dead)
 
-    def _held(self, view: View, claim: Claim, at: str | None = None) -> Item:
+    def _held(self, view: QueueView, claim: Claim, at: str | None = None) -> Item:
         item = self._claims.held(view, claim, at)
         if item is None:
             raise claim_lost(claim)
         return item
 
     # together with commits
-    def join(self, change: QueueChange, moment: Moment, commit_id: int, folder: str, began: str) -> Joined:
+    def join(self, change: QueueChange, moment: HeadSnapshot, commit_id: int, folder: str, began: str) -> QueueCommit:
         """What a commit after `moment` does to the queue, to be written with it.
 
         Raises `LeaseExpiredError` if the claim was not good any more when the commit `began`, and `Invalid` if another
@@ -202,18 +202,18 @@ class S3EventStore:
         new = self._new(view, change.queued)
         pointer = None if before is None else before.queue
         if through is None and not new:
-            return Joined(pointer, {}, 0, lambda: None)
+            return QueueCommit(pointer, {}, 0, lambda: None)
         path = f"{folder}/{names.CHANGE}"
-        told = Change(commit_id, now_text(), pointer, tuple(new), through)
+        told = CommitEvents(commit_id, now_text(), pointer, tuple(new), through)
         self.queue.remember(path, told)
 
         def check() -> None:
             if change.handled is not None:
                 self._through(self.queue.read(), change.handled, began)
 
-        return Joined((commit_id, path), {path: layout.compact(told)}, view.behind + 1, check)
+        return QueueCommit((commit_id, path), {path: layout.compact(told)}, view.behind + 1, check)
 
-    def joined(self, done: Joined) -> None:
+    def joined(self, done: QueueCommit) -> None:
         """After the commit: write down what commits have done, if there is much of it."""
         if done.lag >= self._config.sizes.queue_lag:
             self.queue.settle()
@@ -221,7 +221,7 @@ class S3EventStore:
     def alone(self, change: QueueChange, began: str) -> None:
         """The same where there is no commit: one swap of the queue. Raises what `join` raises."""
 
-        def apply(view: View) -> None:
+        def apply(view: QueueView) -> None:
             if change.handled is not None:
                 through = self._through(view, change.handled, began)
                 item = self._held(view, change.handled.claim, began)
@@ -230,7 +230,7 @@ class S3EventStore:
 
         self.queue.change("queue changed", apply)
 
-    def _through(self, view: View, handled: Handled, began: str) -> Through:
+    def _through(self, view: QueueView, handled: Handled, began: str) -> Through:
         item = self._held(view, handled.claim, began)
         if handled.handler is not None and handled.handler in item.state.handled:
             raise claim_lost(handled.claim)
@@ -247,7 +247,7 @@ class S3EventStore:
         self._check_writable()
         key = names.schedule_key(namespace, schedule_id)
 
-        def move(view: View) -> bool:
+        def move(view: QueueView) -> bool:
             last = view.schedules.get(key)
             if (None if last is None else parse_time(last)) != seen:
                 return False
@@ -264,7 +264,7 @@ class S3EventStore:
         now = now_text()
         return [_stored(item, now) for item in self._chosen(self.queue.read(), selection, now)[:limit]]
 
-    def _chosen(self, view: View, selection: EventSelection, now: str) -> list[Item]:
+    def _chosen(self, view: QueueView, selection: EventSelection, now: str) -> list[Item]:
         """The events that are meant, in their order."""
         if selection.id is not None:
             wanted = QueuedEvent(selection.id, "", "", "", "", "")
@@ -304,7 +304,7 @@ class S3EventStore:
     def requeue(self, event_ids: Sequence[str]) -> int:
         self._check_writable()
 
-        def again_open(view: View) -> None:
+        def again_open(view: QueueView) -> None:
             found = view.find(event_ids)
             for event_id in event_ids:
                 item = found.get(event_id)
@@ -320,7 +320,7 @@ class S3EventStore:
     def purge(self, selection: EventSelection) -> int:
         self._check_writable()
 
-        def remove(view: View) -> list[Item]:
+        def remove(view: QueueView) -> list[Item]:
             now = now_text()
             chosen = [item for item in self._chosen(view, selection, now) if status_of(item.state, now) != "claimed"]
             self.queue.bury(item for item in chosen if item.state.what == "done")
@@ -362,7 +362,7 @@ class S3EventStore:
             return len(self._new(self.queue.read(), events))
         self._check_writable()
 
-        def add(view: View) -> int:
+        def add(view: QueueView) -> int:
             new = self._new(view, events)
             for event in new:
                 view.add(event, by_id[event.id].commit_id, state_of(by_id[event.id]))
@@ -379,14 +379,14 @@ class S3Keeper:
     """Renews claims from a thread of its own, with an eye of its own on the queue."""
 
     def __init__(self, repository: S3Repository, claims: Claims) -> None:
-        access = Access(repository.access.store)
+        access = StoreObjects(repository.access.store)
         self._store = access.store
         self._claims = claims
         self._queue = QueueObjects(access, Records(access), repository.config)
         self._started: dict[str, str] = {}
 
     def renew(self, claim: Claim, ttl: float) -> bool:
-        def keep(view: View) -> bool:
+        def keep(view: QueueView) -> bool:
             item = self._claims.held(view, claim)
             if item is None or item.state.held is None:
                 return False
@@ -409,7 +409,7 @@ class S3Keeper:
 
 
 def _take(
-    view: View, namespace: str, event_types: Sequence[str], session_id: str, ttl: float
+    view: QueueView, namespace: str, event_types: Sequence[str], session_id: str, ttl: float
 ) -> tuple[Item, Claim] | None:  # fmt: skip
     """Claim the oldest event that is due. Returns it as it was, with the claim."""
     item = view.due(namespace, event_types, now_text())

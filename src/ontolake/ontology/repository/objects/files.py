@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import StorageBackendError
-from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.rows import (
     COMMIT,
@@ -96,7 +96,7 @@ def _bounds(values: pa.ChunkedArray) -> tuple[int, int]:
 class Files:
     """The files of one store, through a cache. Safe to use from threads."""
 
-    def __init__(self, access: Access, sizes: Sizes = DEFAULT) -> None:
+    def __init__(self, access: StoreObjects, sizes: Sizes = DEFAULT) -> None:
         self._access = access
         self.sizes = sizes
         self._used = 0
@@ -267,7 +267,7 @@ def _share(opened: pq.ParquetFile, columns: Sequence[str]) -> float:
 class ObjectFile(io.RawIOBase):
     """A data file as Arrow reads it: by ranges. The end, where Parquet has its directory, is read ahead."""
 
-    def __init__(self, access: Access, file: DataFile, group_rows: int) -> None:
+    def __init__(self, access: StoreObjects, file: DataFile, group_rows: int) -> None:
         super().__init__()
         self._access = access
         self._file = file

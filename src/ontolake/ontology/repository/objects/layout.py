@@ -32,7 +32,7 @@ PLURAL: dict[str, str] = {"entity": "entities", "relation": "relations"}
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Stamp(msgspec.Struct):
+class EngineStamp(msgspec.Struct):
     """`meta/engine.json`."""
 
     backend: str
@@ -113,7 +113,7 @@ class CommitFile(msgspec.Struct, frozen=True):
     content_sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class CommitManifest(msgspec.Struct, frozen=True):
     """A commit: what it wrote, what came before, and how every type stands after it.
 
     `ancestors` leads to older commits in few steps, `states` has the types whose files differ from before. `queue` is
@@ -153,7 +153,7 @@ class Schemas(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-learn(Stamp, Head, Lock, Manifest, Schemas)
+learn(EngineStamp, Head, Lock, CommitManifest, Schemas)
 
 
 def new_attempt() -> str:
@@ -209,7 +209,7 @@ def decode(data: bytes, kind: type[S], path: str, url: str) -> S:
                                   hint="restore it from a copy; onto verify looks at all of them") from error
 
 
-def lineage(parent: Manifest | None, parent_path: str | None) -> tuple[tuple[int, str], ...]:
+def lineage(parent: CommitManifest | None, parent_path: str | None) -> tuple[tuple[int, str], ...]:
     """The ancestors that a child of `parent` names: itself, then further ones, each twice as far away or more.
 
     The numbers of commits between them are those of a skew binary numeral, so that every commit is reached in

@@ -22,7 +22,7 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.errors import LeaseExpiredError, LockContentionError, StorageBackendError
 from ontolake.ontology.renewal import Renewal
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.layout import LOCK, Head, Lock
 from ontolake.ontology.repository.protocol import Lease
 from ontolake.ontology.repository.times import now_text
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class ObjectLock:
     """The write lock of a store as one repository sees it."""
 
-    def __init__(self, access: Access, uri: str, config: Config) -> None:
+    def __init__(self, access: StoreObjects, uri: str, config: Config) -> None:
         self._access = access
         self._uri = uri
         self._config = config
@@ -149,13 +149,13 @@ class ObjectLock:
     close = _forget
 
 
-def holder(access: Access) -> Lease | None:
+def holder(access: StoreObjects) -> Lease | None:
     """Who holds the lock, if it has not run out."""
     found = _read(access)[0]
     return None if found is None else Lease(found.owner_id, found.expires_at)
 
 
-def _read(access: Access) -> tuple[Lock | None, str | None]:
+def _read(access: StoreObjects) -> tuple[Lock | None, str | None]:
     found = access.find(LOCK)
     if found is None:
         return None, None
@@ -163,7 +163,7 @@ def _read(access: Access) -> tuple[Lock | None, str | None]:
     return (lock if lock.owner_id and lock.expires_at > time.time() else None), found.tag
 
 
-def wait_until_free(access: Access, owner: str, timeout: float) -> str | None:
+def wait_until_free(access: StoreObjects, owner: str, timeout: float) -> str | None:
     """Wait until nobody else holds the lock, and return its tag as it was then; None if there never was a lock.
 
     Raises `LockContentionError` after `timeout`.
@@ -179,7 +179,7 @@ def wait_until_free(access: Access, owner: str, timeout: float) -> str | None:
         time.sleep(random.uniform(_PAUSE / 2, _PAUSE))
 
 
-def take(access: Access, owner: str, ttl: float, timeout: float) -> Lease:
+def take(access: StoreObjects, owner: str, ttl: float, timeout: float) -> Lease:
     """Take the lock and fence off commits under way. Raises `LockContentionError`."""
     deadline = time.monotonic() + timeout
     while True:
@@ -197,7 +197,7 @@ def take(access: Access, owner: str, ttl: float, timeout: float) -> Lease:
         return lease
 
 
-def extend(access: Access, owner: str, ttl: float) -> Lease:
+def extend(access: StoreObjects, owner: str, ttl: float) -> Lease:
     """Renew the lock. Raises `LeaseExpiredError` if it is no longer this owner's, or has run out."""
     while True:
         found, tag = _read(access)
@@ -209,7 +209,7 @@ def extend(access: Access, owner: str, ttl: float) -> Lease:
             return lease
 
 
-def drop(access: Access, owner: str) -> None:
+def drop(access: StoreObjects, owner: str) -> None:
     """Let the lock go, if it is still this owner's."""
     found, tag = _read(access)
     if found is not None and found.owner_id == owner:
@@ -219,7 +219,7 @@ def drop(access: Access, owner: str) -> None:
             return
 
 
-def _write(access: Access, lease: Lease, ttl: float, tag: str | None) -> None:
+def _write(access: StoreObjects, lease: Lease, ttl: float, tag: str | None) -> None:
     nonce = new_nonce()
     data = layout.encode(Lock(lease.owner_id, now_text(), lease.expires_at, int(ttl * 1000), nonce.decode()))
     if tag is None:
@@ -228,7 +228,7 @@ def _write(access: Access, lease: Lease, ttl: float, tag: str | None) -> None:
         replace(access.store, LOCK, data, tag, nonce)
 
 
-def fence(access: Access, *, claims: bool = False) -> None:
+def fence(access: StoreObjects, *, claims: bool = False) -> None:
     """Move the head without a commit, so that whoever read it before cannot commit.
 
     Where only `claims` on events were taken over, it can after a look at its own claim.

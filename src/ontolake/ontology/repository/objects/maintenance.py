@@ -18,7 +18,7 @@ from ontolake.ontology.repository.objects.base import Restated, S3Repository
 from ontolake.ontology.repository.objects.checks import manifests
 from ontolake.ontology.repository.objects.layout import TypeState
 from ontolake.ontology.repository.objects.merge import merge_all, mergeable
-from ontolake.ontology.repository.objects.moment import Moment
+from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.queue_checks import needed_changes, queue_garbage
 from ontolake.ontology.repository.objects.states import live_states
 
@@ -36,7 +36,7 @@ class Compaction(NamedTuple):
     bytes: int
 
 
-class Garbage(NamedTuple):
+class ObjectGarbage(NamedTuple):
     """What nobody can reach any more. The token stands for exactly these objects."""
 
     keys: tuple[str, ...]
@@ -63,7 +63,7 @@ def compact(
             return [_planned(key, state) for key, state in _due(repository.moment(), types)]
     done: list[Compaction] = []
 
-    def merged(moment: Moment) -> Restated | None:
+    def merged(moment: HeadSnapshot) -> Restated | None:
         done.clear()
         states: dict[str, TypeState] = {}
         for key, state in _due(moment, types):
@@ -79,11 +79,11 @@ def compact(
     return done
 
 
-def _due(moment: Moment, types: Collection[str] | None) -> list[tuple[str, TypeState]]:
+def _due(moment: HeadSnapshot, types: Collection[str] | None) -> list[tuple[str, TypeState]]:
     return [(key, state) for key, state in current_states(moment, types) if mergeable(state)]
 
 
-def current_states(moment: Moment, types: Collection[str] | None) -> list[tuple[str, TypeState]]:
+def current_states(moment: HeadSnapshot, types: Collection[str] | None) -> list[tuple[str, TypeState]]:
     """The files of types, of all of them unless some are named. Raises `QueryError` for one that is not there."""
     known = moment.manifest.types if moment.manifest else {}
     names = {layout.split_key(key)[1] for key in known}
@@ -106,7 +106,7 @@ def _planned(key: str, state: TypeState) -> Compaction:
                       sum(file.size for file in files))
 
 
-def _merged(repository: S3Repository, moment: Moment, key: str, state: TypeState) -> TypeState:
+def _merged(repository: S3Repository, moment: HeadSnapshot, key: str, state: TypeState) -> TypeState:
     kind, name = layout.split_key(key)
     info = StoredType(moment.current[kind, name].schema)
 
@@ -118,7 +118,7 @@ def _merged(repository: S3Repository, moment: Moment, key: str, state: TypeState
     return found.state
 
 
-def garbage(repository: S3Repository, *, grace: float = GRACE) -> Garbage:
+def garbage(repository: S3Repository, *, grace: float = GRACE) -> ObjectGarbage:
     """Objects of ours that nobody needs: attempts that came to nothing, files that were merged since, and what the
     queue of events has left behind."""
     with repository.reading():
@@ -129,10 +129,10 @@ def garbage(repository: S3Repository, *, grace: float = GRACE) -> Garbage:
         found += queue_garbage(repository, limit)
         keys = tuple(info.key for info in found)
         token = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
-        return Garbage(keys, sum(info.size for info in found), token)
+        return ObjectGarbage(keys, sum(info.size for info in found), token)
 
 
-def collect(repository: S3Repository, token: str | None, *, grace: float = GRACE) -> Garbage:
+def collect(repository: S3Repository, token: str | None, *, grace: float = GRACE) -> ObjectGarbage:
     """Remove what a preview listed. Raises `MigrationTokenError` if it is not the same any more."""
     found = garbage(repository, grace=grace)
     if token != found.token:
@@ -143,7 +143,7 @@ def collect(repository: S3Repository, token: str | None, *, grace: float = GRACE
     return found
 
 
-def _needed(repository: S3Repository, moment: Moment) -> set[str]:
+def _needed(repository: S3Repository, moment: HeadSnapshot) -> set[str]:
     found: set[str] = set()
     for path, manifest in manifests(repository, moment):
         found.add(path)
@@ -163,7 +163,7 @@ def verify_index(repository: S3Repository) -> list[IndexState]:
 
 
 def _compared(
-    repository: S3Repository, moment: Moment, only: Collection[str] | None = None
+    repository: S3Repository, moment: HeadSnapshot, only: Collection[str] | None = None
 ) -> Iterator[IndexState]:  # fmt: skip
     for key, wanted in sorted(all_advisory(moment).items()):
         if only is not None and key not in only:

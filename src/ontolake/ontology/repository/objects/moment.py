@@ -13,8 +13,8 @@ from ontolake.history import Commit
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.access import Access
-from ontolake.ontology.repository.objects.layout import Head, Manifest, Schemas, TypeEntry, TypeState, type_key
+from ontolake.ontology.repository.objects.access import StoreObjects
+from ontolake.ontology.repository.objects.layout import CommitManifest, Head, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.times import parse_time
 from ontolake.ontology.sizes import DEFAULT
@@ -25,13 +25,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Records:
     """Manifests and schemas by path, kept once they were read."""
 
-    def __init__(self, access: Access, most: int = DEFAULT.kept_manifests) -> None:
+    def __init__(self, access: StoreObjects, most: int = DEFAULT.kept_manifests) -> None:
         self.access = access
         self._most = most
         self._kept: OrderedDict[str, msgspec.Struct] = OrderedDict()
 
-    def manifest(self, path: str, why: str = "the head") -> Manifest:
-        return self._read(path, Manifest, why)
+    def manifest(self, path: str, why: str = "the head") -> CommitManifest:
+        return self._read(path, CommitManifest, why)
 
     def schemas(self, path: str) -> Schemas:
         return self._read(path, Schemas, "a manifest")
@@ -49,7 +49,7 @@ class Records:
             self._kept.popitem(last=False)
 
 
-class Moment:
+class HeadSnapshot:
     """What a reader sees for as long as it reads."""
 
     def __init__(self, head: Head, tag: str, records: Records) -> None:
@@ -62,7 +62,7 @@ class Moment:
         return self.head.commit_id
 
     @cached_property
-    def manifest(self) -> Manifest | None:
+    def manifest(self) -> CommitManifest | None:
         path = self.head.manifest_path
         return None if path is None else self._records.manifest(path)
 
@@ -119,7 +119,7 @@ class Moment:
         return self._records.manifest(entry.manifest_path, "a manifest").commit_id
 
     # the chain
-    def at(self, commit_id: int) -> Manifest | None:
+    def at(self, commit_id: int) -> CommitManifest | None:
         """The manifest of a commit, found in few steps; None if there is no such commit."""
         found = self.manifest
         if found is None or not 0 < commit_id <= found.commit_id:

@@ -20,13 +20,13 @@ from ontolake.ontology.repository.objects.rows import COMMIT, concat, encoded, p
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 NO_KEY = "None"
 """What a key became whose field an older version did not have."""
 
 
-def phantom_rows(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+def phantom_rows(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
     """Rows written by a migration whose key is `None` where a key was renamed before, and which no row had before."""
     if repository.versions_apart or moment.manifest is None:
         return

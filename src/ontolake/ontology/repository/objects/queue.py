@@ -24,12 +24,20 @@ from ontolake.ontology.events.records import QueuedEvent
 from ontolake.ontology.events.rules import same_event
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.access import THREADS, Access, again
-from ontolake.ontology.repository.objects.layout import Head, Manifest
-from ontolake.ontology.repository.objects.moment import Moment, Records
-from ontolake.ontology.repository.objects.queue_layout import Change, Item, Page, PageRef, Past, Pointer, Queue
+from ontolake.ontology.repository.objects.access import THREADS, StoreObjects, again
+from ontolake.ontology.repository.objects.layout import CommitManifest, Head
+from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
+from ontolake.ontology.repository.objects.queue_layout import (
+    CommitEvents,
+    EventPage,
+    Item,
+    PageRef,
+    PastEvent,
+    Pointer,
+    Queue,
+)
 from ontolake.ontology.repository.objects.queue_tidy import Tidied, heavy, tidy
-from ontolake.ontology.repository.objects.queue_view import LoadedPage, View
+from ontolake.ontology.repository.objects.queue_view import LoadedPage, QueueView
 
 _KEPT = 256
 _PAUSE = 0.02
@@ -43,33 +51,33 @@ T = TypeVar("T")
 class QueueObjects:
     """The queue of one store. Not to be shared by threads."""
 
-    def __init__(self, access: Access, records: Records, config: Config) -> None:
+    def __init__(self, access: StoreObjects, records: Records, config: Config) -> None:
         self.access = access
         self._records = records
         self._config = config
         self._pages: dict[str, LoadedPage] = {}
-        self._changes: OrderedDict[str, Change] = OrderedDict()
+        self._changes: OrderedDict[str, CommitEvents] = OrderedDict()
 
     # reading
-    def read(self, moment: Moment | None = None) -> View:
+    def read(self, moment: HeadSnapshot | None = None) -> QueueView:
         """The queue with all that commits have done to it, those up to a moment, or else up to now."""
         manifest = self._newest() if moment is None else moment.manifest
         found = self.access.find(names.QUEUE)
         queue = Queue() if found is None else layout.decode(found.data, Queue, names.QUEUE, self.access.url)
-        view = View(queue, None if found is None else found.tag, self.load)
+        view = QueueView(queue, None if found is None else found.tag, self.load)
         self._pages = {ref.path: self._pages[ref.path] for ref in queue.pages if ref.path in self._pages}
         if manifest is not None:
             self._catch_up(view, manifest)
         return view
 
-    def _newest(self) -> Manifest | None:
+    def _newest(self) -> CommitManifest | None:
         found = self.access.find(layout.HEAD)
         if found is None:
             raise self.access.missing(layout.HEAD, "meta/engine.json")
         head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
         return None if head.manifest_path is None else self._records.manifest(head.manifest_path)
 
-    def _catch_up(self, view: View, manifest: Manifest) -> None:
+    def _catch_up(self, view: QueueView, manifest: CommitManifest) -> None:
         changes = [*self.changes(manifest.queue, view.commit_id)]
         if changes:
             queued = [event for change in changes for event in change.queued]
@@ -83,18 +91,18 @@ class QueueObjects:
                 known |= {item.event.id: item for item in view.fresh.values()}
         view.commit_id = max(view.commit_id, manifest.commit_id)
 
-    def changes(self, pointer: Pointer | None, since: int) -> Iterator[Change]:
+    def changes(self, pointer: Pointer | None, since: int) -> Iterator[CommitEvents]:
         """What commits after `since` do to the queue, newest first."""
         while pointer is not None and pointer[0] > since:
             found = self._changes.get(pointer[1])
             if found is None:
                 data = self.access.need(pointer[1], "a manifest")
-                found = layout.decode(data, Change, pointer[1], self.access.url)
+                found = layout.decode(data, CommitEvents, pointer[1], self.access.url)
                 self.remember(pointer[1], found)
             yield found
             pointer = found.before
 
-    def remember(self, path: str, change: Change) -> None:
+    def remember(self, path: str, change: CommitEvents) -> None:
         """Keep what stands in an object that is written once, or is about to be."""
         self._changes[path] = change
         while len(self._changes) > _KEPT:
@@ -105,10 +113,10 @@ class QueueObjects:
         missing = [ref for ref in refs if ref.path not in self._pages]
         if missing:
             for ref, data in zip(missing, self.access.whole([(ref.path, ref.size) for ref in missing]), strict=True):
-                self._pages[ref.path] = LoadedPage(layout.decode(data, Page, ref.path, self.access.url).items)
+                self._pages[ref.path] = LoadedPage(layout.decode(data, EventPage, ref.path, self.access.url).items)
         return [self._pages[ref.path] for ref in refs]
 
-    def known(self, view: View, events: Collection[QueuedEvent]) -> dict[str, Item]:
+    def known(self, view: QueueView, events: Collection[QueuedEvent]) -> dict[str, Item]:
         """Those events of the queue, past ones too, that have the ids of these."""
         ids = {event.id for event in events}
         if not ids:
@@ -117,9 +125,9 @@ class QueueObjects:
         past = self.past([names.past_path(event_id) for event_id in ids - found.keys()])
         return found | {one.item.event.id: one.item for one in past if one.item is not None}
 
-    def past(self, paths: Sequence[str]) -> list[Past]:
+    def past(self, paths: Sequence[str]) -> list[PastEvent]:
         """What is at these paths, as far as there is anything."""
-        done: list[Past] = []
+        done: list[PastEvent] = []
         for start in range(0, len(paths), _STEP):
             some = paths[start : start + _STEP]
             found = again(lambda some=some: self.access.store.get_ranges(  # type: ignore[misc]
@@ -132,15 +140,15 @@ class QueueObjects:
                     if whole is None:
                         continue
                     data = whole.data
-                done.append(layout.decode(data, Past, path, self.access.url))
+                done.append(layout.decode(data, PastEvent, path, self.access.url))
         return done
 
-    def all_past(self) -> list[Past]:
+    def all_past(self) -> list[PastEvent]:
         """All events that are done and no longer in the queue itself."""
         return self.past([info.key for info in again(lambda: [*self.access.store.list(names.PAST)])])
 
     # changing
-    def change(self, what: str, work: Callable[[View], T]) -> T:
+    def change(self, what: str, work: Callable[[QueueView], T]) -> T:
         """Let `work` change the queue, and make that durable in one swap; again if another process came first.
 
         Raises what `work` raises, and then nothing was changed; `LockContentionError` if others are always first.
@@ -168,7 +176,7 @@ class QueueObjects:
         except Exception as error:
             _log.warning("the queue of %s is behind: %s", self.access.url, error)
 
-    def _swap(self, view: View, done: Collection[int]) -> bool:
+    def _swap(self, view: QueueView, done: Collection[int]) -> bool:
         """Make a view the queue. False if it was made from a queue that is no more.
 
         Events are made past ones only if they were `done` before, for good, whatever becomes of this swap.
@@ -196,7 +204,7 @@ class QueueObjects:
                 return False
         return True
 
-    def _settled(self, view: View, nonce: bytes, doubt: DurabilityUnconfirmed) -> bool:
+    def _settled(self, view: QueueView, nonce: bytes, doubt: DurabilityUnconfirmed) -> bool:
         """Whether a swap happened whose response was lost. Raises what was in doubt if it may yet happen."""
         try:
             found = self.access.find(names.QUEUE)
@@ -214,16 +222,16 @@ class QueueObjects:
     def _archive(self, items: Collection[Item]) -> None:
         if items:
             with ThreadPoolExecutor(THREADS, thread_name_prefix="ontolake-events") as pool:
-                for _ in pool.map(lambda item: self._keep(item.event, Past(item.seq, item)), items):
+                for _ in pool.map(lambda item: self._keep(item.event, PastEvent(item.seq, item)), items):
                     pass
 
     def bury(self, items: Iterable[Item]) -> None:
         """Remove past events for good. What is left of them keeps late writers from bringing them back."""
         with ThreadPoolExecutor(THREADS, thread_name_prefix="ontolake-events") as pool:
-            for _ in pool.map(lambda item: self._keep(item.event, Past(item.seq)), items):
+            for _ in pool.map(lambda item: self._keep(item.event, PastEvent(item.seq)), items):
                 pass
 
-    def _keep(self, event: QueuedEvent, past: Past) -> None:
+    def _keep(self, event: QueuedEvent, past: PastEvent) -> None:
         """Write about a past event, unless something later is there."""
         path, data, store = names.past_path(event.id), layout.compact(past), self.access.store
         tag: str | None = None
@@ -238,7 +246,7 @@ class QueueObjects:
                 found = self.access.find(path)
                 tag = None if found is None else found.tag
                 if found is not None:
-                    there = layout.decode(found.data, Past, path, self.access.url)
+                    there = layout.decode(found.data, PastEvent, path, self.access.url)
                     if (there.seq, there.item is None) >= (past.seq, past.item is None):
                         break
         if event.root_id != event.id:
@@ -248,6 +256,6 @@ class QueueObjects:
                 again(lambda: store.put(names.chain_path(event), b"{}"))
 
 
-def write_down(view: View) -> None:
+def write_down(view: QueueView) -> None:
     """Let a view be written if commits have changed it."""
     view.dirty = view.dirty or view.behind > 0

@@ -11,17 +11,17 @@ from ontolake.history import Damage
 from ontolake.objects import ObjectInfo
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.queue_layout import Item, Page, PageRef, Past, Queue
+from ontolake.ontology.repository.objects.queue_layout import EventPage, Item, PageRef, PastEvent, Queue
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 _SMALL = 64
 """What is left of an event that was removed has fewer bytes."""
 
 
-def needed_changes(repository: S3Repository, moment: Moment) -> set[str]:
+def needed_changes(repository: S3Repository, moment: HeadSnapshot) -> set[str]:
     """The objects that tell what commits do to the queue, as far as it is not written into the queue."""
     pointer = None if moment.manifest is None else moment.manifest.queue
     found: set[str] = set()
@@ -50,11 +50,11 @@ def queue_garbage(repository: S3Repository, limit: float) -> Iterator[ObjectInfo
             past.append(info)
     for info in past:
         found = repository.access.find(info.key)
-        if found is not None and layout.decode(found.data, Past, info.key, repository.access.url).item is None:
+        if found is not None and layout.decode(found.data, PastEvent, info.key, repository.access.url).item is None:
             yield info
 
 
-def check_queue(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
+def check_queue(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
     """What of the queue is missing or cannot be right."""
     try:
         queue = _queue(repository)
@@ -75,7 +75,7 @@ def check_queue(repository: S3Repository, moment: Moment) -> Iterator[Damage]:
 def _page(repository: S3Repository, ref: PageRef, queue: Queue, seen: dict[str, str]) -> Iterator[Damage]:
     try:
         data = repository.access.need(ref.path, names.QUEUE)
-        items = layout.decode(data, Page, ref.path, repository.access.url).items
+        items = layout.decode(data, EventPage, ref.path, repository.access.url).items
     except OntolakeError as error:
         yield Damage(ref.path, str(error))
         return
@@ -109,7 +109,7 @@ def _payload(where: str, item: Item) -> Iterator[Damage]:
 def _past(repository: S3Repository, key: str) -> Iterator[Damage]:
     try:
         data = repository.access.need(key, "a listing")
-        past = layout.decode(data, Past, key, repository.access.url)
+        past = layout.decode(data, PastEvent, key, repository.access.url)
     except OntolakeError as error:
         yield Damage(key, str(error))
         return

@@ -6,13 +6,13 @@ from ontolake.ontology.errors import HeadMismatchError
 from ontolake.ontology.events.records import KeptEvent, KeptLetter, KeptQueue, KeptSchedule
 from ontolake.ontology.events.rules import check_copy
 from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.moment import Moment
+from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.queue import QueueObjects
-from ontolake.ontology.repository.objects.queue_layout import Item, Letter, State
-from ontolake.ontology.repository.objects.queue_view import View
+from ontolake.ontology.repository.objects.queue_layout import EventState, Item, Letter
+from ontolake.ontology.repository.objects.queue_view import QueueView
 
 
-def kept_queue(queue: QueueObjects, moment: Moment, done: bool) -> KeptQueue:
+def kept_queue(queue: QueueObjects, moment: HeadSnapshot, done: bool) -> KeptQueue:
     """All that the queue keeps, as it is with the commits up to a moment, with or without what is done.
 
     Raises `HeadMismatchError` if later commits have changed it already.
@@ -27,7 +27,7 @@ def kept_queue(queue: QueueObjects, moment: Moment, done: bool) -> KeptQueue:
     return KeptQueue(tuple(events), tuple(schedules))
 
 
-def _all(queue: QueueObjects, view: View) -> dict[int, Item]:
+def _all(queue: QueueObjects, view: QueueView) -> dict[int, Item]:
     found = {item.seq: item for item in view.items()}
     for past in queue.all_past():
         if past.item is not None:
@@ -44,9 +44,9 @@ def _kept(item: Item) -> KeptEvent:
         None if letter is None else KeptLetter(letter.handler, letter.attempts, letter.error, letter.failed_at))
 
 
-def state_of(kept: KeptEvent) -> State:
+def state_of(kept: KeptEvent) -> EventState:
     """How an event of another queue stands here: nobody has claimed it."""
-    return State(kept.available_at, kept.state, kept.attempts, kept.handled, kept.error, kept.done_at,
+    return EventState(kept.available_at, kept.state, kept.attempts, kept.handled, kept.error, kept.done_at,
                  letter=None if kept.letter is None else Letter(*kept.letter))
 
 
@@ -56,7 +56,7 @@ def restore_queue(queue: QueueObjects, kept: KeptQueue) -> None:
     Raises `StorageBackendError` if there are events that were not.
     """
 
-    def copy(view: View) -> None:
+    def copy(view: QueueView) -> None:
         there = {item.event.id: item for item in _all(queue, view).values()}
         check_copy(queue.access.url, there, kept)
         for one in kept.events:

@@ -47,7 +47,7 @@ class Letter(msgspec.Struct, frozen=True):
     failed_at: str
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class EventState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an event stands. One that is `gone` was removed.
 
     `unsure` is set while a commit of an earlier claim may yet come through.
@@ -69,11 +69,11 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
 
     seq: int
     event: QueuedEvent
-    state: State
+    state: EventState
     commit_id: int | None = None
 
 
-class Page(msgspec.Struct, frozen=True):
+class EventPage(msgspec.Struct, frozen=True):
     """Events in their order."""
 
     items: tuple[Item, ...]
@@ -101,7 +101,7 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     next_seq: int = 1
     fresh: tuple[Item, ...] = ()
     pages: tuple[PageRef, ...] = ()
-    changed: dict[int, State] = {}
+    changed: dict[int, EventState] = {}
     schedules: dict[str, str] = {}
     nonces: tuple[str, ...] = ()
 
@@ -115,7 +115,7 @@ class Through(msgspec.Struct, frozen=True):
     last: bool
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class CommitEvents(msgspec.Struct, frozen=True, omit_defaults=True):
     """`commits/N-…/events.json`: what a commit does to the queue. `before` leads to the last one that did anything."""
 
     commit_id: int
@@ -125,7 +125,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     through: Through | None = None
 
 
-class Past(msgspec.Struct, frozen=True, omit_defaults=True):
+class PastEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event that is done. Without an item it was removed, and so was every earlier one of its id."""
 
     seq: int
@@ -142,7 +142,7 @@ class RunnerNote(msgspec.Struct, frozen=True):
     metadata_json: str
 
 
-learn(Queue, Page, Change, Past, RunnerNote)
+learn(Queue, EventPage, CommitEvents, PastEvent, RunnerNote)
 
 
 def digest(text: str) -> str:
@@ -179,7 +179,7 @@ def schedule_names(key: str) -> tuple[str, str]:
     return msgspec.json.decode(key, type=tuple[str, str])
 
 
-def status_of(state: State, now: str) -> Status:
+def status_of(state: EventState, now: str) -> Status:
     if state.what == "done" or state.what == "dead":
         return state.what
     if state.held is not None and state.held.expires_at > now:
@@ -187,7 +187,7 @@ def status_of(state: State, now: str) -> Status:
     return "waiting" if state.available_at > now else "ready"
 
 
-def due_at(state: State) -> str:
+def due_at(state: EventState) -> str:
     """Since when an open event can be claimed."""
     return max(state.available_at, state.held.expires_at) if state.held else state.available_at
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.queue_layout import Item, Page, PageRef, State, page_ref
-from ontolake.ontology.repository.objects.queue_view import View
+from ontolake.ontology.repository.objects.queue_layout import EventPage, EventState, Item, PageRef, page_ref
+from ontolake.ontology.repository.objects.queue_view import QueueView
 from ontolake.ontology.sizes import Sizes
 
 
@@ -18,12 +18,12 @@ class Tidied:
 
     fresh: Collection[Item]
     pages: Collection[PageRef]
-    changed: Mapping[int, State] = field(default_factory=dict)
+    changed: Mapping[int, EventState] = field(default_factory=dict)
     objects: Mapping[str, bytes] = field(default_factory=dict)
     past: Collection[Item] = ()
 
 
-def heavy(view: View, sizes: Sizes) -> bool:
+def heavy(view: QueueView, sizes: Sizes) -> bool:
     """Whether there is too much in the queue itself."""
     return len(view.fresh) + len(view.changed) > sizes.queue_items or _bytes(view.fresh.values()) > sizes.queue_bytes
 
@@ -32,7 +32,7 @@ def _bytes(items: Iterable[Item]) -> int:
     return sum(300 + len(item.event.payload_json) + len(item.state.error or "") for item in items)
 
 
-def tidy(view: View, done: Collection[int], sizes: Sizes) -> Tidied:
+def tidy(view: QueueView, done: Collection[int], sizes: Sizes) -> Tidied:
     """Make the queue small: write pages anew in which something changed, together with small ones beside them.
 
     Only those in `done` are past; what is done since may yet be taken back.
@@ -69,7 +69,7 @@ def tidy(view: View, done: Collection[int], sizes: Sizes) -> Tidied:
             pages.append(items)
             continue
         path = f"{names.PAGES}{items[0].seq}-{layout.new_attempt()}.json"
-        objects[path] = layout.compact(Page(tuple(items)))
+        objects[path] = layout.compact(EventPage(tuple(items)))
         pages.append(page_ref(path, objects[path], tuple(items)))
     return Tidied(fresh if stays else (), pages, {}, objects, past)
 

@@ -11,11 +11,11 @@ import msgspec
 
 from ontolake.ontology.events.records import QueuedEvent
 from ontolake.ontology.repository.objects.queue_layout import (
-    Change,
+    CommitEvents,
+    EventState,
     Item,
     PageRef,
     Queue,
-    State,
     Through,
     due_at,
     kind_of,
@@ -45,7 +45,7 @@ class LoadedPage:
 Load = Callable[[Sequence[PageRef]], list[LoadedPage]]
 
 
-class View:
+class QueueView:
     """A queue at one moment. `load` gives pages as they were written."""
 
     def __init__(self, queue: Queue, tag: str | None, load: Load) -> None:
@@ -131,12 +131,12 @@ class View:
         return here + (sum(page.chains.get(root_id, 0) for page in self._load(self.pages)) if self.pages else 0)
 
     # changing
-    def put(self, item: Item, state: State) -> None:
+    def put(self, item: Item, state: EventState) -> None:
         """Let an event stand differently."""
         self.dirty = True
         self._put(item, state)
 
-    def _put(self, item: Item, state: State) -> None:
+    def _put(self, item: Item, state: EventState) -> None:
         if item.seq not in self.fresh:
             self.changed[item.seq] = state
         elif state.what == "gone":
@@ -144,16 +144,16 @@ class View:
         else:
             self.fresh[item.seq] = msgspec.structs.replace(item, state=state)
 
-    def add(self, event: QueuedEvent, commit_id: int | None, state: State) -> None:
+    def add(self, event: QueuedEvent, commit_id: int | None, state: EventState) -> None:
         """Queue an event, of whose id there is none."""
         self.dirty = True
         self._add(event, commit_id, state)
 
-    def _add(self, event: QueuedEvent, commit_id: int | None, state: State) -> None:
+    def _add(self, event: QueuedEvent, commit_id: int | None, state: EventState) -> None:
         self.fresh[self.next_seq] = Item(self.next_seq, event, state, commit_id)
         self.next_seq += 1
 
-    def catch_up(self, change: Change, known: Collection[str]) -> None:
+    def catch_up(self, change: CommitEvents, known: Collection[str]) -> None:
         """Do what a commit does to the queue. Of `known` ids there are events already."""
         if change.commit_id <= self.commit_id:
             return
@@ -167,14 +167,14 @@ class View:
         for event in change.queued:
             if event.id not in there:
                 there.add(event.id)
-                self._add(event, change.commit_id, State(change.created_at))
+                self._add(event, change.commit_id, EventState(change.created_at))
 
 
-def state_through(state: State, through: Through, at: str) -> State:
+def state_through(state: EventState, through: Through, at: str) -> EventState:
     """How an event stands after a handler is through with it."""
     handled = state.handled
     if through.handler is not None and through.handler not in handled:
         handled = (*handled, through.handler)
     if not through.last:
         return msgspec.structs.replace(state, handled=handled)
-    return State(state.available_at, "done", state.attempts, handled, done_at=at)
+    return EventState(state.available_at, "done", state.attempts, handled, done_at=at)

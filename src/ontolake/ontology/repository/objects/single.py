@@ -13,7 +13,7 @@ from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.raw import raw_columns, raw_keys, written_twice
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.protocol import Transaction
+    from ontolake.ontology.repository.protocol import RepositoryTransaction
 
 
 class SingleRows:
@@ -36,10 +36,10 @@ class SingleRows:
         commit_id: int = self._begun().commit_id
         return commit_id
 
-    def _begun(self) -> Transaction:
+    def _begun(self) -> RepositoryTransaction:
         if self._open is None:
             raise StorageBackendError("no transaction has begun", hint="call begin_transaction() first")
-        found: Transaction = self._open
+        found: RepositoryTransaction = self._open
         return found
 
     def insert_entity(

@@ -12,10 +12,10 @@ from ontolake.ontology.repository.protocol import SchemaVersion
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository
-    from ontolake.ontology.repository.objects.moment import Moment
+    from ontolake.ontology.repository.objects.moment import HeadSnapshot
 
 
-def live_states(repository: S3Repository, moment: Moment) -> Iterator[TypeState]:
+def live_states(repository: S3Repository, moment: HeadSnapshot) -> Iterator[TypeState]:
     """The files that reads can come to: those of every version of every type, dropped or not."""
     for key in moment.schemas.types:
         for version in moment.versions(*layout.split_key(key)):
@@ -24,7 +24,7 @@ def live_states(repository: S3Repository, moment: Moment) -> Iterator[TypeState]
                 yield state
 
 
-def state_of(repository: S3Repository, moment: Moment, version: SchemaVersion) -> TypeState | None:
+def state_of(repository: S3Repository, moment: HeadSnapshot, version: SchemaVersion) -> TypeState | None:
     """The files of a version of a type as they were when it was last current."""
     key = type_key(version.type_kind, version.type_name)
     manifest = moment.manifest

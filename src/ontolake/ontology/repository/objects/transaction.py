@@ -28,8 +28,8 @@ from ontolake.ontology.repository.objects.difference import Difference, differen
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import (
     CommitFile,
+    CommitManifest,
     DataFile,
-    Manifest,
     SchemaRecord,
     Schemas,
     TypeEntry,
@@ -37,7 +37,7 @@ from ontolake.ontology.repository.objects.layout import (
     type_key,
 )
 from ontolake.ontology.repository.objects.merge import level_of, tidy
-from ontolake.ontology.repository.objects.moment import Moment
+from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 from ontolake.ontology.repository.objects.scan import leading_type
 from ontolake.ontology.repository.protocol import Row
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 class S3Transaction:
     """A commit in the making."""
 
-    def __init__(self, repository: S3Repository, moment: Moment) -> None:
+    def __init__(self, repository: S3Repository, moment: HeadSnapshot) -> None:
         self._repository = repository
         self._moment = moment
         self._attempt = layout.new_attempt()
@@ -205,7 +205,7 @@ class S3Transaction:
         if joined is not None:
             self._objects |= joined.objects
         parent = self._moment.head.manifest_path
-        manifest = Manifest(
+        manifest = CommitManifest(
             self.commit_id, before.commit_id if before else None, parent,
             self.created_at.isoformat() if self.created_at else now_text(), repository.runtime_id,
             dict(metadata), tuple(files), types, states, schemas, self._attempt, layout.lineage(before, parent),

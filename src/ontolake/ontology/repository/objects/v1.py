@@ -16,7 +16,7 @@ from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.fields_json import encoded_default, fields_text
 from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.layout import PLURAL, TypeState
-from ontolake.ontology.repository.objects.moment import Moment
+from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.rows import (
     COMMIT,
     ROW,
@@ -82,7 +82,7 @@ class S3RepositoryV1(S3Repository):
         return StoredType(found[0].schema)
 
     def state_to_extend(
-        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
+        self, info: Type, moment: HeadSnapshot, version: int, commit_id: int, rewritten: bool
     ) -> TypeState:  # fmt: skip
         state = moment.state(info.kind, info.name)
         if state is None:

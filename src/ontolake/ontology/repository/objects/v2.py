@@ -10,7 +10,7 @@ from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.layout import PLURAL, TypeState, type_key
-from ontolake.ontology.repository.objects.moment import Moment
+from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.rows import Type
 
 
@@ -27,7 +27,7 @@ class S3RepositoryV2(S3Repository):
         return rows
 
     def state_to_extend(
-        self, info: Type, moment: Moment, version: int, commit_id: int, rewritten: bool
+        self, info: Type, moment: HeadSnapshot, version: int, commit_id: int, rewritten: bool
     ) -> TypeState:  # fmt: skip
         state = None if rewritten else moment.state(info.kind, info.name)
         return state or TypeState(version, commit_id)

@@ -29,7 +29,7 @@ from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaV
 from ontolake.ontology.repository.sqlite import checks as sqlite_checks
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import SqliteEventStore
-from ontolake.ontology.repository.sqlite.failing import ours
+from ontolake.ontology.repository.sqlite.failures import ours
 from ontolake.ontology.repository.sqlite.lock import WriteLock
 from ontolake.ontology.repository.sqlite.transaction import InsertOne, OneByOne, SqliteTransaction, find_latest
 from ontolake.ontology.repository.versions import version_for

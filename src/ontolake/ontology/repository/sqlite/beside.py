@@ -11,7 +11,7 @@ from ontolake import urls
 from ontolake.engine import connect
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import LockContentionError
-from ontolake.ontology.repository.sqlite.failing import ours
+from ontolake.ontology.repository.sqlite.failures import ours
 
 ENDLESS = 10 * 365 * 86400.0
 """How long holds last where nobody else can come, so that nothing has to be renewed."""

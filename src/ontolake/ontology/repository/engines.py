@@ -18,7 +18,7 @@ from ontolake.ontology.errors import StorageBackendError, UninitializedStorageEr
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.control import create_control_tables
-from ontolake.ontology.repository.sqlite.failing import ours
+from ontolake.ontology.repository.sqlite.failures import ours
 from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 from ontolake.ontology.repository.strangers import refuse_strangers
@@ -53,7 +53,7 @@ def _known(engines: Mapping[str, object], version: str | None, uri: str) -> None
 
 def _open_objects(uri: str, engine_version: str | None, config: Config) -> Repository:
     try:
-        module = import_module("ontolake.ontology.repository.objects.opening")
+        module = import_module("ontolake.ontology.repository.objects.engines")
     except ModuleNotFoundError:
         raise StorageBackendError(f"typed stores on objects are not part of this version: {uri!r}",
                                   hint="use a .db file, or sqlite+s3://, sqlite+memory://") from None

@@ -7,9 +7,9 @@ from ontolake.objects import ObjectStore, create, new_nonce, open_store
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.access import Access
+from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.base import S3Repository
-from ontolake.ontology.repository.objects.layout import ENGINE, HEAD, Head, Stamp
+from ontolake.ontology.repository.objects.layout import ENGINE, HEAD, EngineStamp, Head
 from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
 from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
 from ontolake.ontology.repository.times import now_text
@@ -31,7 +31,7 @@ def open_objects(uri: str, engine_version: str | None, config: Config) -> S3Repo
                                   hint=f"known are {', '.join(ENGINES)}")
     given = config.connect.get("store")
     store: ObjectStore = given if isinstance(given, ObjectStore) else open_store(uri)
-    access = Access(store)
+    access = StoreObjects(store)
     try:
         found = stamp(access, uri)
         if found is None:
@@ -45,11 +45,11 @@ def open_objects(uri: str, engine_version: str | None, config: Config) -> S3Repo
     return ENGINES[found](store, uri, config)
 
 
-def stamp(access: Access, uri: str) -> str | None:
+def stamp(access: StoreObjects, uri: str) -> str | None:
     """The engine version of what is there; None if nothing is. A store without a stamp is v1, if it is ours."""
     found = access.find(ENGINE)
     if found is not None:
-        told = layout.decode(found.data, Stamp, ENGINE, access.url)
+        told = layout.decode(found.data, EngineStamp, ENGINE, access.url)
         if told.backend != "s3" or told.engine_version not in ENGINES:
             raise StorageBackendError(
                 f"{uri!r} says that its engine is {told.backend}/{told.engine_version}, which this version of Ontolake "
@@ -67,7 +67,7 @@ def stamp(access: Access, uri: str) -> str | None:
     return None
 
 
-def _check_head(access: Access) -> None:
+def _check_head(access: StoreObjects) -> None:
     """A store whose making was interrupted has no head yet; one that lost its head is damaged."""
     head = access.find(HEAD)
     if head is not None:
@@ -79,11 +79,11 @@ def _check_head(access: Access) -> None:
     _create_head(access)
 
 
-def _initialize(access: Access, uri: str, version: str) -> str:
+def _initialize(access: StoreObjects, uri: str, version: str) -> str:
     """Make a new store, unless another process has made one meanwhile."""
     nonce = new_nonce()
     try:
-        create(access.store, ENGINE, layout.encode(Stamp("s3", version, now_text(), nonce.decode())), nonce)
+        create(access.store, ENGINE, layout.encode(EngineStamp("s3", version, now_text(), nonce.decode())), nonce)
     except AlreadyExists:
         found = stamp(access, uri)
         assert found is not None
@@ -92,7 +92,7 @@ def _initialize(access: Access, uri: str, version: str) -> str:
     return version
 
 
-def _create_head(access: Access) -> None:
+def _create_head(access: StoreObjects) -> None:
     nonce = new_nonce()
     try:
         create(access.store, HEAD, layout.compact(Head(0, None, now_text(), "", nonce.decode())), nonce)
