@@ -38,13 +38,12 @@ HISTORY = frozenset({
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
 STILL_TWICE = frozenset({
-    "Access", "Asked", "Catalog", "Change", "Condition", "ConstraintError", "Entity", "Garbage", "Hop", "Joined",
-    "LayoutError", "Manifest", "Moment", "Page", "Part", "Past", "Place", "Plan", "Range", "Ranges", "Session",
-    "Shape", "Source", "Span", "Stamp", "State", "Statement", "Transaction", "View", "Writer",
+    "Access", "Asked", "Catalog", "Change", "Condition", "ConstraintError", "Entity", "LayoutError", "Part", "Place",
+    "Plan", "Range", "Ranges", "Session", "Source", "Span", "Statement", "Transaction", "Writer",
 })
 """Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})
-STILL_PARTICIPLES = frozenset({"Asked", "Given", "Made", "Told", "_Given"})
+STILL_PARTICIPLES = frozenset({"Asked", "Told", "_Given"})
 """Types that await a noun. Take one out when it has it."""
 
 
