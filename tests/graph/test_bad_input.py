@@ -36,8 +36,9 @@ from ontolake.graph import (
 from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.commit.transaction import Transaction
-from ontolake.graph.read.snapshot import Snapshot, TableView
+from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.read.traversal import Hop
+from ontolake.graph.read.views import TableView
 from ontolake.graph.tables.types import graph_type
 from ontolake.history import Ref
 from ontolake.model import Entity, Field, Relation
@@ -163,7 +164,7 @@ def test_places_with_and_without_a_graph(filled: Graph, url: str, tmp_path: Path
 def test_a_graph_of_another_release_is_refused_before_any_data(
     filled: Graph, url: str, stamp: str | None, match: str
 ) -> None:
-    dataset = filled._manifest.dataset("main")
+    dataset = filled.parts.manifest.dataset("main")
     stamped = {} if stamp is None else {"omnigraph:internal_schema_version": stamp}
     dataset.update_schema_metadata(stamped, replace=True)
     for read_only in (True, False):

@@ -32,7 +32,7 @@ def test_making_a_branch_writes_to_the_manifest_alone_and_tables_fork_when_writt
     graph.branches.create("try")
     assert {path for path in (tmp_path / "graph").rglob("*") if "__manifest" not in str(path)} == before
     graph.load(Customer, customers("b"), branch="try")
-    state = graph._manifest.state("try")
+    state = graph.parts.manifest.state("try")
     assert state.line is not None
     assert state.line.startswith("try.")
     assert {key: pin.branch for key, pin in state.pins.items()} == {

@@ -31,8 +31,8 @@ def damage(graph: Graph, branch: str) -> None:
         dataset.optimize.compact_files(**compaction())
         dataset.optimize.optimize_indices()
 
-    state = graph._manifest_state(branch)
-    rework_one(graph, state, resolve_table(Note, state.pins), act, UPKEEP, "optimize", None)
+    state = graph.parts.state(branch)
+    rework_one(graph.parts, state, resolve_table(Note, state.pins), act, UPKEEP, "optimize", None)
 
 
 def check(graph: Graph, branch: str, rows: dict[int, Any]) -> None:

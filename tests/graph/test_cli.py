@@ -173,7 +173,8 @@ def test_the_stamp_is_told_per_branch(run: Any, url: str) -> None:
     run("init", "--models", MODELS)
     run("branch", "create", "try")
     with Graph.open(url) as graph:
-        graph._manifest.dataset("try").update_schema_metadata({"omnigraph:internal_schema_version": "5"}, replace=True)
+        manifest = graph.parts.manifest.dataset("try")
+        manifest.update_schema_metadata({"omnigraph:internal_schema_version": "5"}, replace=True)
     assert [run("snapshot", "--branch", name)["internal_schema_version"] for name in ("main", "try")] == [4, 5]
 
 

@@ -12,7 +12,7 @@ import pytest
 from graph_support import Customer, Order, Placed, entity
 
 from ontolake.graph import Graph
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.merge.columns import Joined, join_types, rules_of, sources_since, translated, with_ids
 from ontolake.graph.place import Place
 from ontolake.graph.tables.datasets import Tables
@@ -87,7 +87,7 @@ def test_a_column_without_id_that_was_dropped_and_added_again_is_another(graph: 
     """Types of older releases have no ids: the files tell a column that was added again from the one before."""
 
     def shown() -> tuple[Pin, GraphType]:
-        state = graph._manifest_state("main")
+        state = graph.parts.state("main")
         kind = state.types["node:Order"]
         return state.pins["node:Order"], kind.with_fields(replace(field, id=None) for field in kind.fields)
 
@@ -97,15 +97,15 @@ def test_a_column_without_id_that_was_dropped_and_added_again_is_another(graph: 
     graph.load(Order, [{"id": 1}])
     base = shown()
     evolve(total=(float, {"ge": 0, "default": 0.0}), note=(str, {"default": ""}))
-    assert sources_since(graph._tables, base, shown(), {}) == {"id": "id", "total": "total", "note": None}
+    assert sources_since(graph.parts.tables, base, shown(), {}) == {"id": "id", "total": "total", "note": None}
     evolve()
     evolve(total=(float, {"ge": 0, "default": 0.0}))
-    assert sources_since(graph._tables, base, shown(), {}) == {"id": "id", "total": None}
-    assert sources_since(graph._tables, base, (shown()[0], base[1]), {}) == {"id": "id", "total": None}
+    assert sources_since(graph.parts.tables, base, shown(), {}) == {"id": "id", "total": None}
+    assert sources_since(graph.parts.tables, base, (shown()[0], base[1]), {}) == {"id": "id", "total": None}
     evolve(total=(float, {"ge": 0, "default": 0.0}), count=(int, {"default": 0}))
     narrow = shown()
     evolve(total=(float, {"ge": 0, "default": 0.0}), count=(float, {"default": 0}))
-    assert sources_since(graph._tables, narrow, shown(), {})["count"] == "count", "widened, and stored anew"
+    assert sources_since(graph.parts.tables, narrow, shown(), {})["count"] == "count", "widened, and stored anew"
 
 
 def test_rows_follow_their_columns() -> None:

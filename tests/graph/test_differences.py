@@ -9,7 +9,7 @@ from graph_support import Customer, Order, customers, held
 from marking import slow_after
 
 from ontolake.graph import Graph, UnknownCommitError
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.history import ChangeKind, Versioned, net
 
 
@@ -58,8 +58,9 @@ def test_changes_can_be_followed_from_any_commit(graph: Graph, url: str) -> None
 
 def test_restored_versions_are_no_changes(graph: Graph) -> None:
     graph.load(Customer, customers("a"))
-    kind = graph._manifest.state().types["node:Customer"]
-    graph._tables.latest(kind, "main").insert(pa.Table.from_pylist(customers("x", tier=None, email=None), kind.schema))
+    kind = graph.parts.manifest.state().types["node:Customer"]
+    rows = pa.Table.from_pylist(customers("x", tier=None, email=None), kind.schema)
+    graph.parts.tables.latest(kind, "main").insert(rows)
     before = next(iter(graph.commits())).id
     graph.load(Customer, customers("b"))
     assert [change.key for change in graph.changes(before)] == ["b"]
@@ -75,10 +76,10 @@ def test_a_diff_and_a_merge_read_what_changed(graph: Graph, size: int) -> None:
     graph.load(Customer, customers("k5", "k77", "fresh"), branch="try")
     graph.delete(Customer, "k6", branch="try")
     graph.load(Customer, customers("k1000"))
-    state = graph._manifest.state("main")
+    state = graph.parts.manifest.state("main")
     kind = state.types["node:Customer"]
     pins: list[Pin] = [graph.snapshot(branch=name).pins["node:Customer"] for name in ("main", "try")]
-    opened = [graph._tables.at(kind, pin) for pin in pins]
+    opened = [graph.parts.tables.at(kind, pin) for pin in pins]
     for dataset in opened:
         dataset.io_stats_incremental()
     assert len(list(graph.diff("main", "try"))) == 5

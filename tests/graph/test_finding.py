@@ -40,7 +40,7 @@ def test_lookups_agree_however_often_they_are_made(
                 assert graph.snapshot().get(kind, key) == {"id": key, "name": f"n{key}"}
             for key in missing:
                 assert graph.snapshot().get(kind, key) is None
-        assert graph._tables._finder._places
+        assert graph.parts.tables._finder._places
         graph.load(kind, [{"id": keys[0], "name": "changed"}, {"id": missing[0] or "new", "name": "new"}])
         graph.delete(kind, keys[1])
         for _ in range(40):

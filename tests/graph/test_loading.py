@@ -172,13 +172,13 @@ def test_the_place_is_laid_out_as_documented(graph: Graph, tmp_path: Path) -> No
     names = {path.name for path in (root / "nodes").iterdir()}
     assert names == {f"{fnv1a64(name):016x}" for name in ("Customer", "Order")}
     assert list((root / "__recovery").iterdir()) == []
-    rows = graph._manifest.state().dataset.to_table()
+    rows = graph.parts.manifest.state().dataset.to_table()
     assert rows.column_names == ["object_id", "object_type", "location", "metadata", "base_objects", "table_key",
                                  "table_version", "table_branch", "row_count"]
     kinds = rows["object_type"].to_pylist()
     assert [kinds.count(kind) for kind in ("table", "table_version", "graph_commit", "graph_head")] == [3, 4, 2, 1]
     assert graph.internal_schema_version() == 4
-    for dataset in (graph._manifest.state().dataset, *(graph.snapshot().table(one).dataset for one in TYPES)):
+    for dataset in (graph.parts.manifest.state().dataset, *(graph.snapshot().table(one).dataset for one in TYPES)):
         assert dataset.has_stable_row_ids
 
 

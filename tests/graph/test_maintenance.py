@@ -147,8 +147,9 @@ def test_tags(graph: Graph, url: str) -> None:
 
 def test_repair_finds_drift_and_puts_it_right(graph: Graph, url: str) -> None:
     graph.load(Customer, customers("a"))
-    kind = graph._manifest.state().types["node:Customer"]
-    graph._tables.latest(kind, "main").insert(pa.Table.from_pylist(customers("x", tier=None, email=None), kind.schema))
+    kind = graph.parts.manifest.state().types["node:Customer"]
+    rows = pa.Table.from_pylist(customers("x", tier=None, email=None), kind.schema)
+    graph.parts.tables.latest(kind, "main").insert(rows)
     before = described(graph)
     assert [(one.kind, one.where) for one in graph.repair()] == [("drift", "node/Customer@main")]
     assert [one.kind for one in graph.repair(dry_run=False)] == ["drift"]
@@ -207,9 +208,9 @@ def test_previews_list_branches_in_one_order(graph: Graph) -> None:
     removable, _ = graph.cleanup(keep_commits=1)
     assert [one.branch.partition(".")[0] for one in removable if one.branch != "main"] == names
     for name in names:
-        state = graph._manifest_state(name)
+        state = graph.parts.state(name)
         (key,) = (key for key, kind in state.types.items() if kind.table == "node/Customer")
-        graph._tables.restore(state.types[key], state.line, state.pins[key].version, "a crash")
+        graph.parts.tables.restore(state.types[key], state.line, state.pins[key].version, "a crash")
     assert [one.where for one in graph.repair()] == [f"node/Customer@{name}" for name in names]
 
 

@@ -62,7 +62,7 @@ def merge(graph: Graph, **options: Any) -> MergeResult:
     assert result.commit is not None
     assert (result.status, result.tables, result.conflicts) == (dry.status, dry.tables, [])
     assert list(graph.verify()) == []
-    pins = graph._manifest_state("main").pins
+    pins = graph.parts.state("main").pins
     assert {key.replace(":", "/"): pin.rows for key, pin in pins.items()} == {
         table: len(rows) for table, rows in held(graph).items()}
     return result
@@ -234,7 +234,7 @@ def test_a_type_that_the_source_changed_comes_with_all_of_its_past(graph: Graph)
     graph.branches.delete("try")
     assert between is not None
     assert {key: row["m"] for key, row in graph.snapshot(between.id).rows("A")} == {"x": 0, "y": 0, "z": 3}
-    types = graph._manifest_state("main").history.values()
+    types = graph.parts.state("main").history.values()
     assert [sorted(field.name for field in kind.fields) for kind in types if kind.name == "A"] == [
         ["id", "n"], ["id", "m", "more"], ["id", "m"]]  # fmt: skip
 

@@ -323,7 +323,7 @@ def test_all_types_are_what_they_were(forked: Graph) -> None:
 
 def forget_ids(graph: Graph, branch: str) -> None:
     """Store the types of a branch as older releases did, which gave columns no ids."""
-    dataset = graph._manifest.dataset(branch)
+    dataset = graph.parts.manifest.dataset(branch)
     rows = dataset.to_table(filter="object_type = 'table'").to_pylist()
     for row in rows:
         row["metadata"] = re.sub(r',"id":"#[^"]*"|,"id":"total"', "", row["metadata"])

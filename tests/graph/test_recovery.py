@@ -213,14 +213,14 @@ def test_a_table_that_somebody_makes_anew_is_not_removed_meanwhile(graph: Graph,
     (file,) = place.glob("*.json")
     living = Sidecar("01ARZ3NDEKTSV4RRFFQ69G5FAV", "main", "main", "me", "schema", [
         TableMove("edge:Placed", "edges/x", 0, "01ARZ3NDEKTSV4RRFFQ69G5FAV", 1, "x")])  # fmt: skip
-    graph._sidecars.write(living)
+    graph.parts.sidecars.write(living)
     with Graph.open(url) as again:
         assert again.recovered == []
         assert with_secrets(again)[1]
         again.load("Customer", [{"id": "b", "name": "B"}])
     assert file.exists()
-    graph._sidecars.leave(living.operation)
-    graph._sidecars.remove(living.operation)
+    graph.parts.sidecars.leave(living.operation)
+    graph.parts.sidecars.remove(living.operation)
     with Graph.open(url) as again:
         assert [one.action for one in again.recovered] == ["completed"]
         assert not with_secrets(again)[1]
@@ -360,7 +360,7 @@ def test_a_sidecar_of_a_living_process_is_left_alone(graph: Graph, url: str) -> 
 def test_what_others_published_since_is_not_undone(graph: Graph, url: str) -> None:
     graph.load(Customer, customers("a"))
     interrupted(graph, "graph: before publishing", lambda: graph.load(Customer, customers("lost")))
-    graph._writer._unsettled = False  # as another process, which knows nothing of it
+    graph.parts.writer._unsettled = False  # as another process, which knows nothing of it
     graph.load(Customer, customers("b"))
     with Graph.open(url) as again:
         assert [one.action for one in again.recovered] == ["discarded"]
@@ -376,7 +376,7 @@ def test_who_was_finished_by_somebody_else_is_told_of_its_own_commit(graph: Grap
             if step == "graph: before publishing" and not theirs:
                 (file,) = (tmp_path / "graph" / "__recovery").glob("*.json")
                 theirs.append("")
-                theirs.append(str(other._recoverer._recover(Sidecar.from_bytes(file.read_bytes())).commit))
+                theirs.append(str(other.parts.recoverer._recover(Sidecar.from_bytes(file.read_bytes())).commit))
                 commit = other.load(Order, [{"id": 1}])
                 assert commit is not None
                 theirs.append(commit.id)
@@ -393,10 +393,10 @@ def test_who_was_finished_by_somebody_else_is_told_of_its_own_commit(graph: Grap
 def test_a_version_with_somebody_elses_rows_in_it_is_never_rolled_forward(graph: Graph, url: str) -> None:
     """A writer that died before it saw that it had built on rows which nobody published."""
     graph.load(Customer, customers("a"))
-    state = graph._manifest.state()
+    state = graph.parts.manifest.state()
     stranger = state.types["node:Customer"].schema.empty_table().from_pylist(
         customers("stranger", tier=None, email=None), state.types["node:Customer"].schema)
-    dataset = graph._tables.latest(state.types["node:Customer"], "main")
+    dataset = graph.parts.tables.latest(state.types["node:Customer"], "main")
     dataset.insert(stranger)
 
     def stop_before_looking(step: str) -> None:
@@ -414,4 +414,4 @@ def test_a_version_with_somebody_elses_rows_in_it_is_never_rolled_forward(graph:
 def test_sidecars_can_be_read_back(graph: Graph) -> None:
     sidecar = Sidecar("01ARZ3NDEKTSV4RRFFQ69G5FAV", "main", "main", "me", "load", [], "2024-05-06T07:08:09+00:00")
     assert Sidecar.from_bytes(sidecar.to_bytes()) == sidecar
-    assert isinstance(graph._tables, Tables)
+    assert isinstance(graph.parts.tables, Tables)

@@ -112,7 +112,7 @@ def test_indexes_that_an_older_release_left_behind_are_read_right(tmp_path: Path
         graph.index(Note, "text", kind="text")
         graph.index(Note, "spot", kind="vector")
         graph.delete(Note, list(range(5)))
-        rework_one(graph, graph._manifest_state("main"), "node:Note", compact_here, UPKEEP, "optimize", None)
+        rework_one(graph.parts, graph.parts.state("main"), "node:Note", compact_here, UPKEEP, "optimize", None)
         dataset = graph.snapshot().table(Note).dataset
         lost = dataset.to_table(nearest={"column": "spot", "q": [0.0, 0.0], "k": 5})
         assert lost.num_rows == 0

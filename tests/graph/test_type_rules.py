@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ontolake.graph.commit.manifest import CommitRecord, Pin
+from ontolake.graph.commit.records import CommitRecord, Pin
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.merge.types import alike, check_whole, misfits, renames_since
 from ontolake.graph.tables.datasets import Change

@@ -24,30 +24,22 @@ from ontolake.graph.arguments import (
 from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.evolution import Renames, SchemaPlan, apply, plan
 from ontolake.graph.commit.lineage import Lineage, first_parents
-from ontolake.graph.commit.manifest import (
-    MAIN,
-    MANIFEST,
-    CommitRecord,
-    Manifest,
-    Pin,
-    State,
-    create_manifest,
-    read_stamp,
-)
-from ontolake.graph.commit.recovery import Recoverer, Recovery
-from ontolake.graph.commit.retention import require, still_there, types_of
-from ontolake.graph.commit.sidecars import Sidecars
+from ontolake.graph.commit.manifest import MANIFEST, create_manifest, read_stamp
+from ontolake.graph.commit.records import MAIN, CommitRecord, Pin
+from ontolake.graph.commit.recovery import Recovery
+from ontolake.graph.commit.retention import require, still_there
 from ontolake.graph.commit.tags import Tags
-from ontolake.graph.commit.transaction import Mode, Transaction, Writer
+from ontolake.graph.commit.transaction import Mode, Transaction, begin_transaction
 from ontolake.graph.commit.ulid import is_ulid, new_ulid
-from ontolake.graph.concurrency import Turns
-from ontolake.graph.errors import GraphExistsError, ReadOnlyGraphError, UnknownCommitError
+from ontolake.graph.errors import GraphExistsError, UnknownCommitError
 from ontolake.graph.merge.differences import diff_tables
 from ontolake.graph.merge.merge import merge
 from ontolake.graph.merge.results import MergeResult
 from ontolake.graph.merge.rows import Strategy
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.place import Place
 from ontolake.graph.read.exports import export, import_into, types_in
+from ontolake.graph.read.resolution import find_snapshot, snapshot_of
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.tables.datasets import Tables
 from ontolake.graph.tables.types import GraphType, check_types, graph_type
@@ -75,26 +67,18 @@ class Graph:
     def __init__(self, place: Place, *, read_only: bool) -> None:
         self.url = place.url
         self.read_only = read_only
-        self._place = place
-        self._manifest = Manifest(place)
-        self._tables = Tables(place)
-        self._sidecars = Sidecars(place)
-        self._recoverer = Recoverer(place, self._manifest, self._tables, self._sidecars)
-        self._recoverer.purging = partial(purge, self)
-        self._turns = Turns()
-        self._writer = Writer(self._manifest, self._tables, self._sidecars, self._recoverer, self._turns)
-        self._orders: dict[str, int] = {}
-        self._identities: dict[str, str] = {}
-        self._snapshots: dict[str, Snapshot] = {}
+        self.parts = GraphParts.open(place, read_only=read_only)
+        """What the library's own modules share; it may change with any release."""
+        self.parts.recoverer.purging = partial(purge, self.parts)
         self._background: Background | None = None
         if not read_only:
-            self._tend(Background(self))
-        self.branches = Branches(self)
-        self.tags = Tags(self)
+            self._tend(Background(self.parts))
+        self.branches = Branches(self.parts)
+        self.tags = Tags(self.parts)
         self.recovered: list[Recovery] = []
         """What opening the graph had to recover."""
         if not read_only:
-            self.recovered = self._recoverer.run()
+            self.recovered = self.parts.recoverer.run()
 
     @classmethod
     def init(cls, url: str, types: Iterable[Any], *, actor: str | None = None) -> Graph:
@@ -133,58 +117,26 @@ class Graph:
 
     # Reading
 
-    def _manifest_state(self, branch: str) -> State:
-        check_text(branch=branch)
-        state = self._manifest.state(branch)
-        if self._identities.setdefault(branch, state.identity) != state.identity:
-            self._identities[branch] = state.identity
-            self._tables.forget(branch)
-            self._snapshots.clear()
-        return state
-
     def snapshot(self, commit: str | None = None, *, branch: str = MAIN) -> Snapshot:
         """The graph at the head of a branch, or as it was at a commit that the branch knows.
 
         Raises `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
         check_optional_text(commit=commit)
-        state = self._manifest_state(branch)
-        if commit is None or commit == state.head.id:
-            record = state.head
-        elif (seen := self._snapshots.get(commit)) is not None and seen.branch == branch:
-            require(self, seen.record, state, whole=False)
-            return seen
-        else:
-            tagged = None if is_ulid(commit) else self.tags.get(commit)
-            found = self._manifest.find(state.dataset, tagged or commit)
-            if found is None:
-                raise UnknownCommitError(commit, branch)
-            record = found
-            require(self, record, state, whole=False)
-        kept = self._snapshots.get(record.id)
-        if kept is None or kept.branch != branch or kept.pins != record.pins:
-            kept = self._snapshot(record, state)
-            if len(self._snapshots) > 15:
-                self._snapshots.pop(next(iter(self._snapshots)))
-            self._snapshots[record.id] = kept
-        return kept
-
-    def _snapshot(self, record: CommitRecord, state: State) -> Snapshot:
-        return Snapshot(self._tables, state.branch, record, types_of(self, record, state),
-                        partial(still_there, self, (state.branch, record)))
+        return find_snapshot(self.parts, commit, branch)
 
     def at(self, ref: Ref) -> Snapshot:
         """`snapshot` for what a user wrote: a branch, a commit or tag of one, or the id of a commit alone."""
         check_type(Ref, "a Ref such as Ref.parse('try@01J…')", ref=ref)
         check_optional_text(branch=ref.branch, commit=ref.commit)
         if ref.commit is None and ref.branch is not None and is_ulid(ref.branch) and ref.branch not in (
-            self._manifest.branches()):  # fmt: skip
+            self.parts.manifest.branches()):  # fmt: skip
             return self.snapshot(ref.branch)
         return self.snapshot(ref.commit, branch=ref.branch or MAIN)
 
     def types(self, branch: str = MAIN) -> dict[str, GraphType]:
         """The types of a branch, by table key."""
-        return dict(self._manifest_state(branch).types)
+        return dict(self.parts.state(branch).types)
 
     def commits(
         self, *, since: str | None = None, until: str | None = None, branch: str = MAIN
@@ -192,12 +144,12 @@ class Graph:
         """The commits of a branch along its own line, newest first; after `since` those that it does not have."""
         check_text(branch=branch)
         check_optional_text(since=since, until=until)
-        records = self._manifest.commits(branch)
+        records = self.parts.manifest.commits(branch)
         for id in (since, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        head = until or self._manifest_state(branch).head.id
-        new = None if since is None else Lineage(records, self._orders).since(head, since)
+        head = until or self.parts.state(branch).head.id
+        new = None if since is None else Lineage(records, self.parts.orders).since(head, since)
         for record in first_parents(records, head):
             if new is not None and record.id not in new:
                 return
@@ -214,8 +166,8 @@ class Graph:
         return self._changes(old, new)
 
     def _changes(self, old: Snapshot, new: Snapshot) -> Iterator[Change[str]]:
-        with still_there(self, (old.branch, old.record), (new.branch, new.record)):
-            yield from diff_tables(self._tables, old, new)
+        with still_there(self.parts, (old.branch, old.record), (new.branch, new.record)):
+            yield from diff_tables(self.parts.tables, old, new)
 
     def changes(self, since: str, until: str | None = None, *, branch: str = MAIN) -> Iterator[Change[str]]:
         """What each commit of a branch did, oldest first. To follow a graph, go on from the last commit.
@@ -227,16 +179,16 @@ class Graph:
         """
         check_text(since=since, branch=branch)
         check_optional_text(until=until)
-        records = self._manifest.commits(branch)
+        records = self.parts.manifest.commits(branch)
         for id in (since, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        state = self._manifest_state(branch)
-        steps = Lineage(records, self._orders).steps(since, until or state.head.id)
+        state = self.parts.state(branch)
+        steps = Lineage(records, self.parts.orders).steps(since, until or state.head.id)
         for record in dict.fromkeys(one.id for step in steps for one in step):
-            require(self, records[record], state)
+            require(self.parts, records[record], state)
         for older, newer in steps:
-            yield from self._changes(self._snapshot(older, state), self._snapshot(newer, state))
+            yield from self._changes(snapshot_of(self.parts, older, state), snapshot_of(self.parts, newer, state))
 
     def traverse(
         self, start: Any, roots: Any, hops: Sequence[Any], *, branch: str = MAIN, commit: str | None = None
@@ -246,17 +198,13 @@ class Graph:
 
     def recoveries(self) -> Iterator[Recovery]:
         """The audit: everything that was ever recovered, oldest first."""
-        return self._recoverer.audit()
+        return self.parts.recoverer.audit()
 
     def internal_schema_version(self, branch: str = MAIN) -> int:
         """The internal schema that is stamped on a branch of the graph."""
-        return read_stamp(self._manifest_state(branch).dataset)
+        return read_stamp(self.parts.state(branch).dataset)
 
     # Writing
-
-    def _writable(self) -> None:
-        if self.read_only:
-            raise ReadOnlyGraphError(self.url)
 
     def transaction(
         self, *, branch: str = MAIN, actor: str | None = None, metadata: Mapping[str, Any] | None = None
@@ -265,9 +213,7 @@ class Graph:
         check_text(branch=branch)
         check_optional_text(actor=actor)
         check_metadata(metadata)
-        self._writable()
-        self._writer.ready(branch)
-        return Transaction(self, branch, actor, metadata)
+        return begin_transaction(self.parts, branch, actor, metadata)
 
     def load(
         self, table: Any, data: Any, *, mode: Mode = "merge", branch: str = MAIN, actor: str | None = None
@@ -299,13 +245,13 @@ class Graph:
         check_type((str, Mapping, type(None)), "'ours', 'theirs' or a mapping of tables to these", strategy=strategy)
         check_flag(dry_run=dry_run)
         check_optional_text(actor=actor)
-        with self._turns.writing(into):
-            return merge(self, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
+        with self.parts.turns.writing(into):
+            return merge(self.parts, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
 
     def recover(self) -> list[Recovery]:
         """Recover now what others left behind, as opening does."""
-        self._writable()
-        return self._recoverer.run()
+        self.parts.require_writable()
+        return self.parts.recoverer.run()
 
     # Types
 
@@ -319,7 +265,7 @@ class Graph:
         """
         check_iterable(types=types)
         check_renames(renames)
-        return plan(self, types, renames, branch)
+        return plan(self.parts, types, renames, branch)
 
     def schema_apply(self, plan: SchemaPlan, *, hard: bool = False, actor: str | None = None) -> Commit[str] | None:
         """Do what was planned, as one commit; None if there is nothing to do.
@@ -330,11 +276,11 @@ class Graph:
         check_type(SchemaPlan, "a plan that schema_plan returned", plan=plan)
         check_flag(hard=hard)
         check_optional_text(actor=actor)
-        self._writable()
+        self.parts.require_writable()
         if not plan.steps:
             return None
-        with self._turns.writing(plan.branch):
-            return apply(self, plan, hard=hard, actor=actor).head.as_history()
+        with self.parts.turns.writing(plan.branch):
+            return apply(self.parts, plan, hard=hard, actor=actor).head.as_history()
 
     # Maintenance
 
@@ -345,9 +291,9 @@ class Graph:
         """
         check_text(branch=branch)
         check_optional_text(actor=actor)
-        self._writable()
-        with self._turns.writing(branch):
-            return optimize(self, branch, actor, tries=TRIES)
+        self.parts.require_writable()
+        with self.parts.turns.writing(branch):
+            return optimize(self.parts, branch, actor, tries=TRIES)
 
     def keep_optimized(self, every: int | None = EVERY) -> None:
         """Tend tables in the background after so many commits; None ends that. An open graph does it after 32.
@@ -356,14 +302,14 @@ class Graph:
         answer changes, and no commit comes of it. `close` finishes it. Raises `Invalid`.
         """
         check_optional_number(2, every=every)
-        self._writable()
-        self._tend(Background(self, every) if every is not None else None)
+        self.parts.require_writable()
+        self._tend(Background(self.parts, every) if every is not None else None)
 
     def _tend(self, background: Background | None) -> None:
         if self._background is not None:
             self._background.stop()
         self._background = background
-        self._writer.committed = background.committed if background is not None else None
+        self.parts.writer.committed = background.committed if background is not None else None
 
     def index(
         self, table: Any, column: str, *, kind: str = "btree", branch: str = MAIN, actor: str | None = None
@@ -374,9 +320,9 @@ class Graph:
         """
         check_text(column=column, kind=kind, branch=branch)
         check_optional_text(actor=actor)
-        self._writable()
-        with self._turns.writing(branch):
-            create_index(self, table, column, kind, branch, actor)
+        self.parts.require_writable()
+        with self.parts.turns.writing(branch):
+            create_index(self.parts, table, column, kind, branch, actor)
 
     def cleanup(
         self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = True
@@ -390,13 +336,13 @@ class Graph:
         check_optional_number(0, keep_commits=keep_commits)
         check_flag(dry_run=dry_run)
         if not dry_run:
-            self._writable()
-        return cleanup(self, keep, keep_commits, dry_run)
+            self.parts.require_writable()
+        return cleanup(self.parts, keep, keep_commits, dry_run)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove what no commit shows."""
         check_flag(dry_run=dry_run)
-        return garbage(self, dry_run)
+        return garbage(self.parts, dry_run)
 
     def repair(self, *, dry_run: bool = True) -> list[Finding]:
         """What is not as it should be; unless it is a dry run, what can be is put right.
@@ -405,12 +351,12 @@ class Graph:
         """
         check_flag(dry_run=dry_run)
         if not dry_run:
-            self._writable()
-        return repair(self, dry_run)
+            self.parts.require_writable()
+        return repair(self.parts, dry_run)
 
     def verify(self) -> Iterator[Damage]:
         """Read everything, and yield all damage that is found."""
-        return verify(self)
+        return verify(self.parts)
 
     def export(
         self, folder: str | Path, *, format: str = "jsonl", branch: str = MAIN, commit: str | None = None
@@ -428,15 +374,15 @@ class Graph:
         check_optional_text(actor=actor)
         types, _ = types_in(folder)
         graph = cls.init(url, types, actor=actor)
-        import_into(graph, folder, MAIN, actor)
+        import_into(graph.parts, folder, MAIN, actor)
         return graph
 
     def close(self) -> None:
         """Let go of everything, after what is being done in the background."""
         if self._background is not None:
             self._background.stop()
-        self._snapshots.clear()
-        self._place.store.close()
+        self.parts.snapshots.clear()
+        self.parts.place.store.close()
 
     def __enter__(self) -> Self:
         return self

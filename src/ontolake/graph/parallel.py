@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.errors import Conflict, Invalid, NotFound
 from ontolake.graph.commit.lineage import first_parents
-from ontolake.graph.commit.manifest import MAIN, CommitRecord
+from ontolake.graph.commit.records import MAIN, CommitRecord
 from ontolake.graph.errors import ExpectedVersionMismatch, UnknownCommitError
 from ontolake.graph.graph import Graph
 from ontolake.graph.splits import CommitRange, FragmentRows, condition, public_schema
@@ -56,6 +56,7 @@ class GraphParallel:
         self.url = url
         self.branch = branch or MAIN
         self._graph = Graph.open(url, read_only=not write)
+        self._parts = self._graph.parts
         self._line: dict[int, CommitRecord] = {}
         """Commits of the branch by their numbers, as far as they were looked at."""
 
@@ -63,12 +64,12 @@ class GraphParallel:
         return self._head().seq
 
     def _head(self) -> CommitRecord:
-        head = self._graph._manifest_state(self.branch).head
+        head = self._parts.state(self.branch).head
         self._line[head.seq] = head
         return head
 
     def _kinds(self, record: CommitRecord | None = None) -> dict[str, GraphType]:
-        state = self._graph._manifest_state(self.branch)
+        state = self._parts.state(self.branch)
         pins = (record or state.head).pins
         return {state.history[pin.schema].table: state.history[pin.schema] for pin in pins.values()}
 
@@ -88,7 +89,7 @@ class GraphParallel:
         return self.kind(table).keys
 
     def scalars(self) -> Sequence[Scalar]:
-        return _carried(*self._graph._manifest_state(self.branch).history.values())
+        return _carried(*self._parts.state(self.branch).history.values())
 
     def takes(self, table: str) -> Mapping[str, bool]:
         return {field.name: not (field.nullable or field.has_default) for field in self.kind(table).fields}
@@ -111,7 +112,7 @@ class GraphParallel:
             raise Invalid(f"a commit is a number or a name, not {commit!r}")
         head = self._head()
         if commit not in self._line and commit != head.id:
-            commits = self._graph._manifest.commits(self.branch)
+            commits = self._parts.manifest.commits(self.branch)
             self._line = {record.seq: record for record in first_parents(commits, head.id)}
         if isinstance(commit, str):
             found = next((record for record in self._line.values() if record.id == commit), None)
@@ -143,7 +144,7 @@ class GraphParallel:
         pin, where = record.pins[kind.key], condition(kind, filters)
         if not pin.rows:
             return []
-        fragments = [(one.fragment_id, one.count_rows()) for one in self._graph._tables.at(kind, pin).get_fragments()]
+        fragments = [(one.fragment_id, one.count_rows()) for one in self._parts.tables.at(kind, pin).get_fragments()]
         share = max(1, -(-pin.rows // parts))
         found: list[FragmentRows] = []
         waiting: list[tuple[int, int]] = []
@@ -212,7 +213,7 @@ class GraphParallel:
         done = transaction.finish(only=expected is not None)
         if done is None:
             return Published(None, written)
-        made = self._graph._manifest.commit(done.id, self.branch)
+        made = self._parts.manifest.commit(done.id, self.branch)
         return Published(made.seq, written)
 
     def _reconciled(self, transaction: Transaction, kind: GraphType, data: pa.Table) -> int:
@@ -230,7 +231,7 @@ class GraphParallel:
             return 0
         if pin.rows:
             keys = rows.select(list(kind.keys))
-            old = rows_at(self._graph._tables, kind, pin, keys)
+            old = rows_at(self._parts.tables, kind, pin, keys)
             at = positions(kind, keys, old)
             alike = same(kind, old, at, rows, np.arange(rows.num_rows))
             if alike.any():

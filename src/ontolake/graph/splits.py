@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, assert_never
 
 from ontolake.errors import NotFound
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.place import Place
 from ontolake.graph.tables.datasets import Tables
 from ontolake.graph.tables.filters import literal

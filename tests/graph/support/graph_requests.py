@@ -99,7 +99,8 @@ class Reads:
     def taken(self, graph: Graph) -> Counter[str]:
         """What was counted since the last time."""
         found: Counter[str] = Counter()
-        handles = {"manifest": graph._manifest._main, "tables": next(reversed(graph._tables._open.values()), None)}
+        tables = graph.parts.tables
+        handles = {"manifest": graph.parts.manifest._main, "tables": next(reversed(tables._open.values()), None)}
         for name, dataset in handles.items():
             if dataset is not None:
                 stats = dataset.io_stats_incremental()

@@ -127,9 +127,9 @@ def abandon(graph: Graph, act: Callable[[], object], *, moves: int | None = None
 
     with faults.arm(stop), suppress(Stop):
         act()
-    for info in list(graph._place.store.list("__recovery/")):
-        sidecar = json.loads(graph._place.store.get(info.key).data)
-        graph._place.store.put(info.key, json.dumps({**sidecar, "process": ""}).encode())
+    for info in list(graph.parts.place.store.list("__recovery/")):
+        sidecar = json.loads(graph.parts.place.store.get(info.key).data)
+        graph.parts.place.store.put(info.key, json.dumps({**sidecar, "process": ""}).encode())
 
 
 def _abandoned(moves: int | None) -> Callable[[Graph], None]:
@@ -177,7 +177,7 @@ def drop_for_good(graph: Graph) -> None:
 
 def with_secrets(graph: Graph) -> Any:
     """All rows, and whether any file has what some of them hold or held."""
-    files = (path for path in Path(graph._place.root).rglob("*") if path.is_file())
+    files = (path for path in Path(graph.parts.place.root).rglob("*") if path.is_file())
     return described(graph), any(SECRET.encode() in path.read_bytes() for path in files)
 
 

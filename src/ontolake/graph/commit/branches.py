@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ontolake import faults
 from ontolake.graph.arguments import check_optional_text, check_text
-from ontolake.graph.commit.manifest import MAIN
 from ontolake.graph.commit.manifest import MANIFEST as MANIFEST_PATH
+from ontolake.graph.commit.records import MAIN
 from ontolake.graph.commit.retention import head_version, require
 from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError
+from ontolake.graph.parts import GraphParts
 from ontolake.history import Branch
-
-if TYPE_CHECKING:
-    from ontolake.graph.graph import Graph
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -22,12 +20,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class Branches:
     """The branches of one graph."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, parts: GraphParts) -> None:
+        self._parts = parts
 
     def list(self) -> list[Branch[str]]:
         """All that live, main first."""
-        manifest = self._graph._manifest
+        manifest = self._parts.manifest
         found = [Branch(MAIN, manifest.state(MAIN).head.id)]
         for name, listed in sorted(manifest.branches().items()):
             try:
@@ -37,7 +35,7 @@ class Branches:
         return found
 
     def _described(self, name: str, listed: Any) -> Branch[str]:
-        manifest = self._graph._manifest
+        manifest = self._parts.manifest
         parent = listed["parent_branch"]
         base = manifest.base_of(name, listed)
         return Branch(name, manifest.state(name).head.id, base, parent or MAIN)
@@ -50,19 +48,19 @@ class Branches:
         """
         check_text(name=name, parent=parent)
         check_optional_text(at=at)
-        graph = self._graph
-        graph._writable()
+        parts = self._parts
+        parts.require_writable()
         if not _NAME.fullmatch(name) or name == MAIN or name.endswith((".lock", ".")) or (
             ".." in name):
             raise BranchError(name, "cannot be called that",
                               hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit; "
                               f"{MAIN!r} is reserved")
-        manifest = graph._manifest
-        state = graph._manifest_state(parent)
+        manifest = parts.manifest
+        state = parts.state(parent)
         origin, version = parent, state.version
         if at is not None and at != state.head.id:
-            require(graph, manifest.commit(at, parent), state)
-            found = head_version(graph, state, at)
+            require(parts, manifest.commit(at, parent), state)
+            found = head_version(parts, state, at)
             if found is None:
                 raise UnknownCommitError(at, parent)
             origin, version = found
@@ -75,11 +73,11 @@ class Branches:
                                         hint="delete it first, or choose another name") from error
             # What a crash left of a branch without its reference is in the way.
             prefix = f"{MANIFEST_PATH}/tree/{name}/"
-            graph._place.store.delete([info.key for info in graph._place.store.list(prefix)])
+            parts.place.store.delete([info.key for info in parts.place.store.list(prefix)])
             made = manifest.create_branch(name, origin, version)
         faults.reach("graph: branch created")
-        graph._place.settle_reference(MANIFEST_PATH, name, made)
-        graph._tables.forget(name)
+        parts.place.settle_reference(MANIFEST_PATH, name, made)
+        parts.tables.forget(name)
         base = at or state.head.id
         return Branch(name, base, base, origin)
 
@@ -89,11 +87,11 @@ class Branches:
         Raises `UnknownBranchError`, and `BranchError` for main and for a branch that others were made from.
         """
         check_text(name=name)
-        graph = self._graph
-        graph._writable()
+        parts = self._parts
+        parts.require_writable()
         if name == MAIN:
             raise BranchError(name, "cannot be deleted", hint="it is the graph's first branch")
-        manifest = graph._manifest
+        manifest = parts.manifest
         listed = manifest.branches()
         if name not in listed:
             raise UnknownBranchError(name)
@@ -106,20 +104,20 @@ class Branches:
         # First the reference, which makes it gone for all; what tables forked for it is swept after.
         manifest.delete_branch(name)
         faults.reach("graph: branch deleted")
-        graph._place.settle_reference(MANIFEST_PATH, None, None)
+        parts.place.settle_reference(MANIFEST_PATH, None, None)
         manifest.forget(name)
-        graph._identities.pop(name, None)
-        graph._snapshots.clear()
+        parts.identities.pop(name, None)
+        parts.snapshots.clear()
         needed = self.lines()
         for key, pin in state.pins.items():
             if pin.branch == state.line and (key, pin.branch) not in needed:
                 faults.reach("graph: before deleting a fork")
                 self.sweep(state.types[key], pin.branch)
-        graph._tables.forget(name)
+        parts.tables.forget(name)
 
     def lines(self) -> set[tuple[str, str | None]]:
         """The lines of versions of tables that a commit shows which some branch knows, merged ones included."""
-        manifest = self._graph._manifest
+        manifest = self._parts.manifest
         found: set[tuple[str, str | None]] = set()
         for name in (MAIN, *manifest.branches()):
             try:
@@ -131,7 +129,7 @@ class Branches:
 
     def sweep(self, kind: Any, line: str | None) -> None:
         """Delete a line of a table that nothing shows. What fails here is found again by `cleanup`."""
-        base = self._graph._tables.base(kind)
+        base = self._parts.tables.base(kind)
         try:
             if line in base.branches.list():
                 base.branches.delete(line)

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ontolake.graph.commit.manifest import MAIN, Pin, State
+from ontolake.graph.commit.records import MAIN, Pin, State
+from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.merge.columns import Sources, renamed, rules_of, with_ids
 from ontolake.graph.merge.types import RENAMES
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.datasets import Change
 from ontolake.graph.tables.rows import check_values, defaults, refuse_duplicates
 from ontolake.graph.tables.types import GraphField, GraphType, check_types, graph_type
 
 if TYPE_CHECKING:
     from lance import LanceDataset
-
-    from ontolake.graph.graph import Graph
 
 _ALLOWED = frozenset({"Merge", "Project", "UpdateConfig", "Rewrite"})
 Renames = Mapping[str, Mapping[str, str]]
@@ -54,10 +54,10 @@ class SchemaPlan(NamedTuple):
         return bool(self.steps)
 
 
-def plan(graph: Graph, types: Iterable[Any], renames: Renames | None, branch: str) -> SchemaPlan:
+def plan(parts: GraphParts, types: Iterable[Any], renames: Renames | None, branch: str) -> SchemaPlan:
     """See `Graph.schema_plan`."""
     wanted = check_types(graph_type(one) for one in types)
-    state = graph._manifest_state(branch)
+    state = parts.state(branch)
     named = {name: dict(pairs) for name, pairs in (renames or {}).items()}
     steps: list[SchemaStep] = []
     for key, new in list(wanted.items()):
@@ -124,12 +124,12 @@ def _told(old: GraphField, new: GraphField) -> str:
     return ", ".join(f"{name} {before.get(name)!r} becomes {after.get(name)!r}" for name in names)
 
 
-def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> State:
+def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None) -> State:
     """See `Graph.schema_apply`."""
-    current = plan(graph, made.types, made.renames, made.branch)
+    current = plan(parts, made.types, made.renames, made.branch)
     if current.token != made.token:
         raise GraphSchemaError("the graph has changed since the plan was made", hint="plan again")
-    state = graph._manifest_state(made.branch)
+    state = parts.state(made.branch)
     if not made.steps:
         return state
     new = {kind.key: kind for kind in made.types}
@@ -139,43 +139,43 @@ def apply(graph: Graph, made: SchemaPlan, *, hard: bool, actor: str | None) -> S
     narrowed = [key for key, kind in changed.items() if any(
         step.action == "drop_column" and step.table == kind.table for step in made.steps)]
     if hard:
-        _refuse_shared(graph, state, {*dropped, *narrowed})
+        _refuse_shared(parts, state, {*dropped, *narrowed})
     for key, kind in changed.items():
-        _check_rows(graph, state, key, kind, made.renames.get(kind.name, {}))
+        _check_rows(parts, state, key, kind, made.renames.get(kind.name, {}))
 
     def move(operation: str) -> dict[str, Pin | None]:
         pins: dict[str, Pin | None] = {}
         for key, kind in added.items():
-            pins[key] = Pin(None, graph._tables.create(kind).version, 0, kind.hash)
+            pins[key] = Pin(None, parts.tables.create(kind).version, 0, kind.hash)
         for key, kind in changed.items():
             sources = renamed(state.types[key], kind, made.renames.get(kind.name, {}))
-            pins[key] = pin = reshape(graph, state, key, kind, sources, operation)
+            pins[key] = pin = reshape(parts, state, key, kind, sources, operation)
             if hard and key in narrowed and pin.rows:
-                pins[key] = _anew(graph, state, kind, pin, operation)
+                pins[key] = _anew(parts, state, kind, pin, operation)
         return pins
 
     renames = {key: made.renames[kind.name] for key, kind in changed.items() if made.renames.get(kind.name)}
     told = {"schema": [str(step) for step in made.steps], **({RENAMES: renames} if renames else {})}
-    return graph._writer.operate(
+    return parts.writer.operate(
         state, dict.fromkeys((*changed, *added), 1), move, kind="schema", actor=actor,
         types=(*changed.values(), *added.values()), dropped=dropped, extra=told,
         purged=(*dropped, *narrowed) if hard else ())  # fmt: skip
 
 
-def _refuse_shared(graph: Graph, state: State, keys: set[str]) -> None:
+def _refuse_shared(parts: GraphParts, state: State, keys: set[str]) -> None:
     """Raise `GraphSchemaError` if another branch or a tag shows what is to be removed for good."""
-    manifest = graph._manifest
+    manifest = parts.manifest
     shown = {f"branch {name!r}": manifest.state(name).pins for name in (MAIN, *manifest.branches())
              if name != state.branch}  # fmt: skip
     known = manifest.commits(state.branch)
-    shown |= {f"the tag {name!r}": known[commit].pins for name, commit in graph.tags.list().items() if commit in known}
+    shown |= {f"the tag {name!r}": known[commit].pins for name, commit in Tags(parts).list().items() if commit in known}
     for who, pins in shown.items():
         for key in sorted(keys & pins.keys()):
             raise GraphSchemaError(f"{state.types[key].table} cannot be removed for good: {who} shows it",
                                    hint="delete that first, or drop without hard")
 
 
-def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: Mapping[str, str]) -> None:
+def _check_rows(parts: GraphParts, state: State, key: str, kind: GraphType, renames: Mapping[str, str]) -> None:
     """That the rows of today keep the rules of tomorrow."""
     pin, old = state.pins[key], state.types[key]
     if pin.rows == 0:
@@ -183,7 +183,7 @@ def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: 
     sources = {name: before for name, before in renamed(old, kind, renames).items() if before is not None}
     there = [field for field in kind.fields if field.name in sources]
     with reading(kind.table):
-        table = graph._tables.at(old, pin).to_table(columns=list(sources.values()))
+        table = parts.tables.at(old, pin).to_table(columns=list(sources.values()))
     table = table.rename_columns([field.name for field in there])
     part = kind.with_fields(there)
     try:
@@ -197,7 +197,7 @@ def _check_rows(graph: Graph, state: State, key: str, kind: GraphType, renames: 
                                hint="change the rows first") from error
 
 
-def reshape(graph: Graph, state: State, key: str, kind: GraphType, sources: Sources, operation: str) -> Pin:
+def reshape(parts: GraphParts, state: State, key: str, kind: GraphType, sources: Sources, operation: str) -> Pin:
     """Give a table of a branch another type, whose columns come from those of today. Returns where it is then; nobody
     sees it yet."""
     old, pin = state.types[key], state.pins[key]
@@ -221,7 +221,7 @@ def reshape(graph: Graph, state: State, key: str, kind: GraphType, sources: Sour
             dataset.alter_columns(back_again)
         _add(dataset, kind, fresh)
 
-    moved = graph._tables.rework(old, pin, state.line, operation, act, _ALLOWED)
+    moved = parts.tables.rework(old, pin, state.line, operation, act, _ALLOWED)
     if moved is None:
         raise GraphSchemaError(f"{kind.table} was written to meanwhile", hint="plan again")
     return Pin(state.line, moved.version, pin.rows, kind.hash)
@@ -253,8 +253,8 @@ def _add(dataset: LanceDataset, kind: GraphType, fields: list[GraphField]) -> No
         dataset.add_columns(fill, read_columns=[kind.keys[0]])
 
 
-def _anew(graph: Graph, state: State, kind: GraphType, pin: Pin, operation: str) -> Pin:
+def _anew(parts: GraphParts, state: State, kind: GraphType, pin: Pin, operation: str) -> Pin:
     """Write every row of a table anew: a column that is dropped stays in the files that it is in."""
     with reading(kind.table):
-        rows = graph._tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
-    return graph._tables.apply(kind, pin, state.line, Change(rows), operation)
+        rows = parts.tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
+    return parts.tables.apply(kind, pin, state.line, Change(rows), operation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
-from ontolake.graph.commit.manifest import CommitRecord
+from ontolake.graph.commit.records import CommitRecord
 from ontolake.history.dag import best_common_ancestors, missing
 
 

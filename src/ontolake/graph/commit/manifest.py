@@ -6,19 +6,19 @@ writers meet, and every publish moves the pointer of its branch, so the commits 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ontolake import faults
 from ontolake.errors import MissingExtra
 from ontolake.graph.commit.heads import address_of, commit_conflict, move_head
+from ontolake.graph.commit.records import MAIN, CommitRecord, Pin, State
 from ontolake.graph.errors import (
     DamagedGraphError,
     ExpectedVersionMismatch,
@@ -33,22 +33,16 @@ from ontolake.graph.place import Place
 from ontolake.graph.tables.origins import UPKEEP, is_one_of
 from ontolake.graph.tables.tiers import rows_to_merge
 from ontolake.graph.tables.types import GraphType
-from ontolake.history import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-MAIN = "main"
 MANIFEST = "__manifest"
 INTERNAL_SCHEMA_VERSION = 4
 STAMP = "omnigraph:internal_schema_version"
-RECOVERY_ACTOR = "omnigraph:recovery"
 COMPACT_AFTER = 24
 """Fragments of the manifest after which a publish compacts it, so that reading it costs the same for ever."""
-
-PASSIVE = frozenset({"optimize", "index"})
-"""Kinds of commits that change no row."""
 
 _ATTEMPTS = 60
 _BLOCK = 2**20
@@ -56,100 +50,6 @@ _BLOCK = 2**20
 _IN_FLIGHT = 16
 """So many publishes of others may be on their way to the disk."""
 _LOST = ("Too many concurrent writers", "Commit conflict", "conflict", "Retryable")
-
-
-class Pin(NamedTuple):
-    """Which version of a table is shown: on which line of its versions, how many rows, of which schema."""
-
-    branch: str | None
-    version: int
-    rows: int
-    schema: str
-
-
-Pins = Mapping[str, Pin]
-
-
-@dataclass(frozen=True)
-class CommitRecord:
-    """A commit with what it shows."""
-
-    id: str
-    parent: str | None
-    merged_parent: str | None
-    branch: str
-    seq: int
-    actor: str | None
-    created_at: str
-    kind: str
-    pins: dict[str, Pin]
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def as_history(self) -> Commit[str]:
-        parents = tuple(one for one in (self.parent, self.merged_parent) if one is not None)
-        return Commit(self.id, parents, datetime.fromisoformat(self.created_at), self.actor,
-                      {"branch": self.branch, "kind": self.kind, **self.extra})
-
-    def to_json(self) -> str:
-        return json.dumps({
-            "id": self.id, "parent": self.parent, "merged_parent": self.merged_parent, "branch": self.branch,
-            "seq": self.seq, "actor": self.actor, "created_at": self.created_at, "kind": self.kind, **self.extra,
-            "tables": {key: list(pin) for key, pin in self.pins.items()},
-        }, separators=(",", ":"))  # fmt: skip
-
-    @classmethod
-    def from_json(cls, text: str) -> CommitRecord:
-        data = json.loads(text)
-        pins = {key: Pin(*pin) for key, pin in data.pop("tables").items()}
-        known = ("id", "parent", "merged_parent", "branch", "seq", "actor", "created_at", "kind")
-        given: dict[str, Any] = {name: data.pop(name) for name in known}
-        return cls(**given, pins=pins, extra=data)
-
-
-@dataclass(frozen=True)
-class State:
-    """What a branch shows, and the version of the manifest that says so."""
-
-    branch: str
-    identity: str
-    version: int
-    head: CommitRecord
-    types: dict[str, GraphType]
-    history: dict[str, GraphType]
-    """Every type that was ever in use, by its hash."""
-    dataset: Any = field(compare=False, repr=False, default=None)
-    address: tuple[int, int] | None = None
-    """Where the row of the head is: fragment and offset. None before the first publish of a branch."""
-
-    @property
-    def pins(self) -> dict[str, Pin]:
-        return self.head.pins
-
-    @property
-    def line(self) -> str | None:
-        """The line of versions on which the branch writes to tables."""
-        return line_of(self.branch, self.identity)
-
-    def at(self, commit: CommitRecord) -> State:
-        """The same with an earlier commit as the head: others may have made more since."""
-        return replace(self, head=commit, types={key: self.history[pin.schema] for key, pin in commit.pins.items()})
-
-    def expect(self, expected: Mapping[str, int | None]) -> None:
-        """Raises `ExpectedVersionMismatch` if a table is not at the version at which it should be."""
-        for key, version in expected.items():
-            actual = self.pins[key].version if key in self.pins else None
-            if actual != version:
-                raise ExpectedVersionMismatch(key, version, actual)
-
-
-def line_of(branch: str, identity: str) -> str | None:
-    """What a branch's lines of versions of tables are called: no other branch of its name ever has the same.
-
-    So what a deleted branch wrote, and others have merged, is never taken for that of one made later.
-    """
-    if branch == MAIN:
-        return None
-    return f"{branch}.{hashlib.blake2s(identity.encode(), digest_size=4).hexdigest()}"
 
 
 def row_schema() -> pa.Schema:

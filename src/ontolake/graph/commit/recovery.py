@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
-from ontolake.graph.commit.manifest import MAIN, RECOVERY_ACTOR, Manifest, Pin, line_of
+from ontolake.graph.commit.manifest import Manifest
+from ontolake.graph.commit.records import MAIN, RECOVERY_ACTOR, Pin, line_of
 from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove, at_work
 from ontolake.graph.commit.ulid import derived_ulid, is_ulid
 from ontolake.graph.errors import (

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from ontolake.graph.commit.manifest import MAIN, CommitRecord, State
+from ontolake.graph.commit.records import MAIN, CommitRecord, State
 from ontolake.graph.errors import BranchError, DamagedGraphError, RemovedCommitError, UnknownBranchError
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.types import GraphType
 
-if TYPE_CHECKING:
-    from ontolake.graph.graph import Graph
 
-
-def require(graph: Graph, record: CommitRecord, state: State, *, whole: bool = True) -> None:
+def require(parts: GraphParts, record: CommitRecord, state: State, *, whole: bool = True) -> None:
     """Raise `RemovedCommitError` if a commit that a branch knows cannot be read any more.
 
     Unless the `whole` commit is needed, it is enough that some of it is left: a table that was dropped for good takes
@@ -25,15 +22,15 @@ def require(graph: Graph, record: CommitRecord, state: State, *, whole: bool = T
     """
     if record.id == state.head.id:
         return
-    types = types_of(graph, record, state)
+    types = types_of(parts, record, state)
     others = [pin for key, pin in record.pins.items() if state.pins.get(key) != pin]
     left = [pin for pin in others
-            if graph._place.has_version(types[pin.schema].location, pin.branch, pin.version)]  # fmt: skip
+            if parts.place.has_version(types[pin.schema].location, pin.branch, pin.version)]  # fmt: skip
     if others and (len(left) < len(others) if whole else not left):
         raise RemovedCommitError(record.id, state.branch)
 
 
-def types_of(graph: Graph, record: CommitRecord, state: State) -> Mapping[str, GraphType]:
+def types_of(parts: GraphParts, record: CommitRecord, state: State) -> Mapping[str, GraphType]:
     """Types by hash, with all those of a commit that the branch knows.
 
     Merges of older releases did not bring the types that only commits in the midst of the source had; these are on the
@@ -42,8 +39,8 @@ def types_of(graph: Graph, record: CommitRecord, state: State) -> Mapping[str, G
     hashes = {pin.schema for pin in record.pins.values()}
     if hashes <= state.history.keys():
         return state.history
-    if record.branch in (MAIN, *graph._manifest.branches()):
-        history = {**graph._manifest.state(record.branch).history, **state.history}
+    if record.branch in (MAIN, *parts.manifest.branches()):
+        history = {**parts.manifest.state(record.branch).history, **state.history}
         if hashes <= history.keys():
             return history
     raise _gone(record)
@@ -55,14 +52,14 @@ def _gone(record: CommitRecord) -> BranchError:
 
 
 @contextmanager
-def still_there(graph: Graph, *shown: tuple[str, CommitRecord]) -> Iterator[None]:
+def still_there(parts: GraphParts, *shown: tuple[str, CommitRecord]) -> Iterator[None]:
     """Tell what cannot be read because it was removed meanwhile from what is damaged. Takes branches with commits."""
     try:
         yield
     except DamagedGraphError as error:
         for branch, record in shown:
             try:
-                require(graph, record, graph._manifest.state(branch))
+                require(parts, record, parts.manifest.state(branch))
             except RemovedCommitError as removed:
                 raise removed from error
             except UnknownBranchError:
@@ -70,13 +67,13 @@ def still_there(graph: Graph, *shown: tuple[str, CommitRecord]) -> Iterator[None
         raise
 
 
-def head_version(graph: Graph, state: State, commit: str) -> tuple[str, int] | None:
+def head_version(parts: GraphParts, state: State, commit: str) -> tuple[str, int] | None:
     """The branch and the version of the manifest at which a commit was the head; None if the branch does not know it.
 
     Commits of before a branch was made are on the one that it was made from, and those that a merge brought on another.
     Raises `BranchError` if that one is gone.
     """
-    manifest, branch = graph._manifest, state.branch
+    manifest, branch = parts.manifest, state.branch
     version = manifest.version_of(state, commit)
     if version is None:
         return None
@@ -87,8 +84,8 @@ def head_version(graph: Graph, state: State, commit: str) -> tuple[str, int] | N
         return branch, version
     record = manifest.commit(commit, state.branch)
     if record.branch in (MAIN, *listed) and record.branch != state.branch:
-        origin = graph._manifest_state(record.branch)
-        found = head_version(graph, origin, commit)
+        origin = parts.state(record.branch)
+        found = head_version(parts, origin, commit)
         if found is not None:
             return found
     raise _gone(record)

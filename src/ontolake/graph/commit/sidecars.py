@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake import faults
 from ontolake.errors import NotFound
-from ontolake.graph.commit.manifest import CommitRecord
+from ontolake.graph.commit.records import CommitRecord
 from ontolake.graph.place import UNFINISHED, Place
 from ontolake.graph.tables.types import GraphType
 

@@ -6,10 +6,9 @@ before the publish, and everything is after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,138 +16,24 @@ import pyarrow.compute as pc
 from ontolake.arrow_keys import contains
 from ontolake.errors import Conflict, Invalid
 from ontolake.graph.arguments import check_flag, check_text
-from ontolake.graph.commit.manifest import PASSIVE, CommitRecord, Manifest, Pin, State
-from ontolake.graph.commit.recovery import Recoverer
-from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove
-from ontolake.graph.commit.ulid import new_ulid
-from ontolake.graph.concurrency import Turns, together
+from ontolake.graph.commit.records import CommitRecord, Pin, State
 from ontolake.graph.errors import (
     DuplicateKeyError,
     ExpectedVersionMismatch,
-    RecoveryBlockedError,
-    RowError,
     UnknownBranchError,
     reading,
 )
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables import staging
 from ontolake.graph.tables.constraints import Checker
 from ontolake.graph.tables.datasets import Change, Tables
 from ontolake.graph.tables.filters import filtering, to_sql
-from ontolake.graph.tables.rows import array_of, column_of, key_at, refuse_duplicates, to_table
+from ontolake.graph.tables.rows import key_at, keys_table, refuse_duplicates, to_table
 from ontolake.graph.tables.staging import Staged
 from ontolake.graph.tables.types import GraphType, declared, resolve_table
 from ontolake.history import Commit
 
-if TYPE_CHECKING:
-    from ontolake.graph.graph import Graph
-
 Mode = Literal["append", "merge", "overwrite"]
-_DEFINITE = (Conflict, RowError, UnknownBranchError)
-"""Errors after which it is certain that nothing was published."""
-
-
-class Writer:
-    """Turns changes of tables into commits: the one way in which anything is ever published."""
-
-    def __init__(
-        self, manifest: Manifest, tables: Tables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns
-    ) -> None:  # fmt: skip
-        self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
-        self.turns = turns
-        self.committed: Callable[[State, Iterable[str]], None] | None = None
-        """Told of every commit that changes rows, with what the branch shows and the tables that it moved."""
-        self._unsettled = False
-
-    def ready(self, branch: str) -> None:
-        """Settle what this process left undone. Raises `RecoveryBlockedError` if the branch takes no writes."""
-        if self._unsettled:
-            self._unsettled = False
-            self.recoverer.run()
-        if branch in self.recoverer.blocked:
-            raise RecoveryBlockedError(branch, *self.recoverer.blocked[branch])
-
-    def commit(
-        self, state: State, changes: Mapping[str, Change], *, kind: str, actor: str | None,
-        merge_source: str | None = None, merged_parent: str | None = None, extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
-    ) -> State:  # fmt: skip
-        """Make changes, each from what `state` shows, one commit of its branch."""
-        def move(operation: str) -> dict[str, Pin | None]:
-            pins, problems = together([
-                partial(self.tables.apply, state.types[key], state.pins[key], state.line, change, operation)
-                for key, change in changes.items()])  # fmt: skip
-            if problems:  # first what leaves open how far it got
-                raise min(problems, key=lambda problem: isinstance(problem, _DEFINITE))
-            return dict(zip(changes, pins, strict=True))
-
-        moves = {key: change.steps for key, change in changes.items()}
-        return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
-                            merged_parent=merged_parent, extra=extra, lineage=lineage, past=past,
-                            recheck=recheck)  # fmt: skip
-
-    def operate(
-        self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
-        actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
-        types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
-        purged: Sequence[str] = (),
-    ) -> State:  # fmt: skip
-        """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them.
-
-        `past` has types that only commits of the `lineage` have, by which these are read.
-        Once it is published, nothing of before is left of the tables that are to be `purged`.
-        """
-        self.ready(state.branch)
-        operation = new_ulid()
-        new = {one.key: one for one in types}
-        sidecar = Sidecar(
-            operation, state.branch, state.identity, actor, kind,
-            [TableMove(key, (new.get(key) or state.types[key]).location,
-                       state.pins[key].version if key in state.pins else 0, operation, steps,
-                       (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
-            merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in (*types, *past)],
-            dropped=list(dropped), lineage=list(lineage), purged=list(purged), extra=dict(extra or {}),
-        )  # fmt: skip
-        expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
-
-        def publish() -> State:
-            pins = move(operation)
-            pins |= dict.fromkeys(dropped)
-            return self.manifest.publish(
-                state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=(*types, *past),
-                merged_parent=merged_parent, extra=extra, identity=state.identity, lineage=lineage,
-                recheck=recheck)  # fmt: skip
-
-        with self.turns.writing(state.branch):
-            self.manifest.state(state.branch).expect(expected)  # before a table moves in vain
-            published = self._under(sidecar, publish)
-        if self.committed is not None and kind not in PASSIVE:
-            self.committed(published, moves)
-        return published
-
-    def _under(self, sidecar: Sidecar, publish: Callable[[], State]) -> State:
-        """Publish under a sidecar, which goes when it is certain what came of it."""
-        operation = sidecar.operation
-        try:
-            self.sidecars.write(sidecar)
-            published = publish()
-        except _DEFINITE:
-            self.sidecars.leave(operation)
-            self.sidecars.remove(operation)
-            raise
-        except BaseException:
-            self._unsettled = True  # it may or may not have been published
-            self.sidecars.leave(operation)
-            raise
-        try:
-            self.recoverer.purge(sidecar)
-            self.sidecars.leave(operation)
-            self.sidecars.remove(operation, published=True)
-        except BaseException:
-            self._unsettled = True
-            self.sidecars.leave(operation)
-            raise
-        return published
 
 
 class _Pending:
@@ -182,9 +67,11 @@ class _Pending:
 class Transaction:
     """Collects loads and deletions on one branch; leaving the block commits them, an exception drops them."""
 
-    def __init__(self, graph: Graph, branch: str, actor: str | None, extra: Mapping[str, Any] | None = None) -> None:
-        self._graph = graph
-        self._state = graph._manifest_state(branch)
+    def __init__(
+        self, parts: GraphParts, branch: str, actor: str | None, extra: Mapping[str, Any] | None = None
+    ) -> None:  # fmt: skip
+        self._parts = parts
+        self._state = parts.state(branch)
         self._actor = actor
         self._extra = dict(extra or {})
         self._pending: dict[str, _Pending] = {}
@@ -203,7 +90,7 @@ class Transaction:
 
     @property
     def _tables(self) -> Tables:
-        return self._graph._tables
+        return self._parts.tables
 
     def _of(self, table: Any) -> tuple[GraphType, _Pending]:
         if self._done:
@@ -365,7 +252,7 @@ class Transaction:
 
     def _follow(self, only: bool) -> bool:
         """Go on from where upkeep has moved the tables meanwhile; False if it has not, or others changed their rows."""
-        mine, state = self._state, self._graph._manifest_state(self._state.branch)
+        mine, state = self._state, self._parts.state(self._state.branch)
         if state.identity != mine.identity or (only and state.head.id != mine.head.id):
             return False
         moved = {key: state.pins.get(key) for key in self._pending if state.pins.get(key) != mine.pins[key]}
@@ -377,7 +264,7 @@ class Transaction:
 
     def _finish(self, kind: str | None, merged_parent: str | None, only: bool) -> Commit[str] | None:
         try:
-            if self._graph._manifest.identity(self._state.branch) != self._state.identity:
+            if self._parts.manifest.identity(self._state.branch) != self._state.identity:
                 raise UnknownBranchError(self._state.branch)
             self._follow(only)
             changes = self._changes()
@@ -401,7 +288,7 @@ class Transaction:
                 Checker(self._tables, state.types, pins, changes).between_tables()
 
         modes = sorted({"delete" if change.puts is None else "load" for change in changes.values()})
-        published = self._graph._writer.commit(self._state, changes, kind=kind or "+".join(modes),
+        published = self._parts.writer.commit(self._state, changes, kind=kind or "+".join(modes),
                                                actor=self._actor, extra=self._extra, recheck=recheck,
                                                merged_parent=merged_parent)
         self.commit = published.head.as_history()
@@ -424,23 +311,10 @@ class Transaction:
             pending.discard()
 
 
-def keys_table(kind: GraphType, keys: Any) -> pa.Table:
-    """Keys as a table of the key columns: a value or a list of values for nodes, tuples for edges."""
-    if isinstance(keys, pa.Table):
-        missing = [name for name in kind.keys if keys.column_names.count(name) != 1]
-        if missing:
-            raise RowError(kind.table, "a table of keys must have the column once", column=missing[0])
-        return pa.table({name: column_of(kind, kind.by_name[name], keys.column(name)) for name in kind.keys})
-    if isinstance(keys, Mapping):
-        raise RowError(kind.table, f"keys are values, not {keys!r}", hint="pass a key or a list of keys")
-    given = [keys] if isinstance(keys, str | bytes | int | tuple) or not hasattr(keys, "__iter__") else list(keys)
-    rows: list[tuple[Any, ...]] = []
-    for number, key in enumerate(given):
-        parts = key if isinstance(key, tuple) else (key,)
-        if len(parts) != len(kind.keys):
-            raise RowError(kind.table, f"a key has {len(kind.keys)} parts ({', '.join(kind.keys)}), not {key!r}",
-                           row=number)
-        rows.append(parts)
-    columns = zip(*rows, strict=True) if rows else ([] for _ in kind.keys)
-    return pa.table({name: array_of(kind, kind.by_name[name], list(values))
-                     for name, values in zip(kind.keys, columns, strict=True)})
+def begin_transaction(
+    parts: GraphParts, branch: str, actor: str | None = None, metadata: Mapping[str, Any] | None = None
+) -> Transaction:  # fmt: skip
+    """See `Graph.transaction`. Raises `ReadOnlyGraphError`, `RecoveryBlockedError`, `UnknownBranchError`."""
+    parts.require_writable()
+    parts.writer.ready(branch)
+    return Transaction(parts, branch, actor, metadata)

@@ -15,7 +15,7 @@ from ontolake.history.threeway import Disputed, Outcome, decide
 
 if TYPE_CHECKING:
     from ontolake.graph.commit.lineage import Lineage
-    from ontolake.graph.commit.manifest import CommitRecord, Pin
+    from ontolake.graph.commit.records import CommitRecord, Pin
     from ontolake.graph.tables.types import GraphType
 
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import reading
 from ontolake.graph.merge.differences import grew_from, physical_ids
 from ontolake.graph.tables.datasets import Tables

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_keys import codes
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import reading
-from ontolake.graph.read.snapshot import Snapshot, plain_row, row_key
+from ontolake.graph.read.views import SnapshotTables, plain_row, row_key
 from ontolake.graph.tables.datasets import Tables
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Change as RowChange
@@ -186,7 +186,7 @@ def equal(a: Any, b: Any) -> Any:
     return found.to_numpy()
 
 
-def diff_tables(tables: Tables, before: Snapshot, after: Snapshot) -> Iterator[RowChange[str]]:
+def diff_tables(tables: Tables, before: SnapshotTables, after: SnapshotTables) -> Iterator[RowChange[str]]:
     """What turns one snapshot into another, table by table, rows by key."""
     for key in sorted(before.pins.keys() | after.pins.keys()):
         old, new = before.pins.get(key), after.pins.get(key)
@@ -208,7 +208,7 @@ def diff_tables(tables: Tables, before: Snapshot, after: Snapshot) -> Iterator[R
                                row if old is None else None)
 
 
-def _other_columns(before: Snapshot, after: Snapshot, key: str) -> Iterator[RowChange[str]]:
+def _other_columns(before: SnapshotTables, after: SnapshotTables, key: str) -> Iterator[RowChange[str]]:
     """The same for a table whose columns are others: every row is."""
     rows, table = dict(after.rows(key)), after.types[key].table
     for row_key_, row in before.rows(key):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ontolake.graph.commit.evolution import reshape
 from ontolake.graph.commit.lineage import Lineage
-from ontolake.graph.commit.manifest import PASSIVE, CommitRecord, Pin, State
+from ontolake.graph.commit.records import PASSIVE, CommitRecord, Pin, State
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -26,13 +26,11 @@ from ontolake.graph.merge.differences import distinct, positions, rows_at, same,
 from ontolake.graph.merge.results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merge.rows import Strategy, merge_rows, strategies_by_table
 from ontolake.graph.merge.types import RENAMES, alike, check_whole, misfits, renames_since, schema_conflict
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.constraints import Checker
 from ontolake.graph.tables.datasets import Change
 from ontolake.graph.tables.rows import check_values
 from ontolake.graph.tables.types import GraphType
-
-if TYPE_CHECKING:
-    from ontolake.graph.graph import Graph
 
 _TRIES = 5
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
@@ -47,7 +45,7 @@ class _Side(NamedTuple):
 
 
 def merge(
-    graph: Graph, source: str, into: str, *, strategy: Strategy | Mapping[Any, Strategy] | None, dry_run: bool,
+    parts: GraphParts, source: str, into: str, *, strategy: Strategy | Mapping[Any, Strategy] | None, dry_run: bool,
     actor: str | None,
 ) -> MergeResult:  # fmt: skip
     """See `Graph.merge`."""
@@ -55,8 +53,8 @@ def merge(
         raise BranchError(source, "cannot be merged into itself", hint="name two branches")
 
     def run() -> MergeResult:
-        ours, theirs = graph._manifest_state(into), graph._manifest_state(source)
-        return _Merge(graph, ours, theirs, strategy).run(dry_run, actor)
+        ours, theirs = parts.state(into), parts.state(source)
+        return _Merge(parts, ours, theirs, strategy).run(dry_run, actor)
 
     for _ in range(_TRIES - 1):
         with suppress(ExpectedVersionMismatch):  # the target moved on meanwhile: see what it is now
@@ -66,13 +64,13 @@ def merge(
 
 class _Merge:
     def __init__(
-        self, graph: Graph, ours: State, theirs: State, strategy: Strategy | Mapping[Any, Strategy] | None
+        self, parts: GraphParts, ours: State, theirs: State, strategy: Strategy | Mapping[Any, Strategy] | None
     ) -> None:  # fmt: skip
-        self.graph, self.ours, self.theirs = graph, ours, theirs
+        self.parts, self.ours, self.theirs = parts, ours, theirs
         self.strategies = strategies_by_table(strategy, {**theirs.pins, **ours.pins})
-        self.known, self.their_commits = graph._manifest.commits(ours.branch), graph._manifest.commits(theirs.branch)
+        self.known, self.their_commits = parts.manifest.commits(ours.branch), parts.manifest.commits(theirs.branch)
         self.commits = {**self.their_commits, **self.known}
-        self.lineage = Lineage(self.commits, graph._orders)
+        self.lineage = Lineage(self.commits, parts.orders)
         self.history = {**theirs.history, **ours.history}
         self.conflicts: list[MergeConflict] = []
         self.changes: dict[str, Change] = {}
@@ -108,7 +106,7 @@ class _Merge:
             return result
         if self.conflicts:
             raise MergeConflictError(source, into, self.conflicts)
-        self.graph._writable()
+        self.parts.require_writable()
         result.commit = self._publish(actor).head.as_history()
         return result
 
@@ -118,7 +116,7 @@ class _Merge:
                    if id not in self.known]
         lineage = [record.to_json() for record in brought]
         past = self._past(brought)
-        writer, merged = self.graph._writer, self.theirs.head.id
+        writer, merged = self.parts.writer, self.theirs.head.id
         new = {**self.added, **self.reshaped}
         if not new and not self.dropped:
             return writer.commit(self.ours, self.changes, kind="merge", actor=actor, merge_source=self.theirs.branch,
@@ -141,12 +139,12 @@ class _Merge:
 
     def _move(self, key: str, operation: str) -> Pin:
         """Bring a table to what the merge makes of it: its type, then its rows."""
-        tables = self.graph._tables
+        tables = self.parts.tables
         kind = self.added.get(key) or self.reshaped.get(key) or self.ours.types[key]
         if key in self.added:
             pin = Pin(None, tables.create(kind).version, 0, kind.hash)
         elif key in self.reshaped:
-            pin = reshape(self.graph, self.ours, key, kind, self.sources[key], operation)
+            pin = reshape(self.parts, self.ours, key, kind, self.sources[key], operation)
         else:
             pin = self.ours.pins[key]
         return tables.apply(kind, pin, self.ours.line, self.changes[key], operation) if key in self.changes else pin
@@ -187,14 +185,14 @@ class _Merge:
 
     def _all(self, kind: GraphType, pin: Pin) -> pa.Table:
         with reading(kind.table):
-            return self.graph._tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
+            return self.parts.tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
 
     def _differs(self, key: str, base: Pin, pin: Pin, state: State) -> bool:
         """Whether a branch has changed a table since: its type, or any row."""
         kind = state.types[key]
         if base.schema != pin.schema or self._names(state, key) is None:
             return True
-        found = touched(self.graph._tables, kind, base, pin)
+        found = touched(self.parts.tables, kind, base, pin)
         at_base, at_pin = positions(kind, found.keys, found.before), positions(kind, found.keys, found.after)
         return not bool(same(kind, found.before, at_base, found.after, at_pin).all())
 
@@ -227,7 +225,7 @@ class _Merge:
             plain = {name: name for name in our_type.by_name}
             joined: Joined | list[str] = Joined(our_type, plain, plain, plain)
         else:
-            tables, start = self.graph._tables, (base, base_type)
+            tables, start = self.parts.tables, (base, base_type)
             joined = join_types(base_type, their_type, our_type,
                                 sources_since(tables, start, (theirs, their_type), their_names),
                                 sources_since(tables, start, (ours, our_type), our_names))  # fmt: skip
@@ -241,7 +239,7 @@ class _Merge:
 
     def _side(self, side: _Side, kind: GraphType, keys: pa.Table) -> pa.Table:
         """The rows of one side with these keys, in the type that the merge gives the table."""
-        return translated(rows_at(self.graph._tables, side.kind, side.pin, keys), kind, side.columns)
+        return translated(rows_at(self.parts.tables, side.kind, side.pin, keys), kind, side.columns)
 
     def _rows(self, key: str, kind: GraphType, base: _Side | None, theirs: _Side, ours: _Side) -> None:
         keys = self._keys(key, theirs, ours)
@@ -265,7 +263,7 @@ class _Merge:
     def _keys(self, key: str, theirs: _Side, ours: _Side) -> pa.Table:
         """The keys of rows in which the source may differ from any base, or has a column that is new to the target."""
         names, pins = list(theirs.kind.keys), [self.commits[base].pins.get(key) for base in self.bases]
-        found = [touched_keys(self.graph._tables, theirs.kind, pin, theirs.pin) for pin in pins
+        found = [touched_keys(self.parts.tables, theirs.kind, pin, theirs.pin) for pin in pins
                  if pin is not None and self.history[pin.schema].keys == theirs.kind.keys]
         news = [name for name, own in theirs.columns.items() if own is not None and ours.columns[name] is None]
         if news or None in pins:
@@ -286,14 +284,14 @@ class _Merge:
             names = self._names_since(state, key, record.id)
             if names is None:  # dropped since, and made anew
                 return kind.schema.empty_table()
-            found = sources_since(self.graph._tables, (pin, own), (side.pin, side.kind), names)
+            found = sources_since(self.parts.tables, (pin, own), (side.pin, side.kind), names)
             sources |= {name: found[at] for name, at in side.columns.items() if at and found[at]}
         return self._side(_Side(pin, own, sources), kind, keys)
 
     # What neither branch did wrong by itself can be wrong together
 
     def _check(self) -> None:
-        tables, types = self.graph._tables, {**self.ours.types, **self.added}
+        tables, types = self.parts.tables, {**self.ours.types, **self.added}
         for key, kind in self.reshaped.items():
             stored = translated(self._all(self.ours.types[key], self.ours.pins[key]), kind, self.sources[key])
             check_whole(kind, stored, self.changes.get(key), self._problem)
@@ -325,4 +323,4 @@ class _Merge:
                 raise ExpectedVersionMismatch(key, self.ours.pins[key].version, None)
         if any(state.pins.get(key) != self.ours.pins.get(key) for key in self.reads):
             pins = {**self._pins(state), **{key: self.ours.pins[key] for key in self.changes if key in self.ours.pins}}
-            Checker(self.graph._tables, {**state.types, **self.added}, pins, self.changes).between_tables()
+            Checker(self.parts.tables, {**state.types, **self.added}, pins, self.changes).between_tables()

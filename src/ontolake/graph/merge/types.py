@@ -18,7 +18,7 @@ from ontolake.graph.tables.rows import check_values, key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 
 if TYPE_CHECKING:
-    from ontolake.graph.commit.manifest import CommitRecord
+    from ontolake.graph.commit.records import CommitRecord
     from ontolake.graph.tables.constraints import Problem
 
 RENAMES = "renames"

@@ -1,5 +1,5 @@
 """Reading a graph as it was at a commit.
 
-`snapshot` is the way in, `queries` has SQL and search, `traversal` hops along edges, `exports` writes and reads folders
-of files.
+`resolution` finds the commit that is meant, `snapshot` shows it, `views` are its tables. `queries` has SQL and search,
+`traversal` hops along edges, `exports` writes and reads folders of files.
 """

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from ontolake.errors import Invalid
 from ontolake.folders import obstacle
-from ontolake.graph.read.snapshot import Snapshot, TableView
+from ontolake.graph.commit.transaction import begin_transaction
+from ontolake.graph.parts import GraphParts
+from ontolake.graph.read.snapshot import Snapshot
+from ontolake.graph.read.views import TableView
 from ontolake.graph.tables.types import GraphType
 from ontolake.model import scalars
-
-if TYPE_CHECKING:
-    from ontolake.graph.graph import Graph
 
 TYPES = "types.json"
 FORMATS = ("jsonl", "parquet")
@@ -75,11 +75,11 @@ def types_in(folder: str | Path) -> tuple[list[GraphType], str]:
                       "to") from error  # fmt: skip
 
 
-def import_into(graph: Graph, folder: str | Path, branch: str, actor: str | None) -> dict[str, int]:
+def import_into(parts: GraphParts, folder: str | Path, branch: str, actor: str | None) -> dict[str, int]:
     """Load an export as one commit, nodes first."""
     types, format = types_in(folder)
     written: dict[str, int] = {}
-    with graph.transaction(branch=branch, actor=actor) as transaction:
+    with begin_transaction(parts, branch, actor) as transaction:
         for kind in sorted(types, key=lambda one: one.kind, reverse=True):
             path = Path(folder) / f"{kind.table.replace('/', '-')}.{format}"
             written[kind.table] = transaction.load(kind, path)

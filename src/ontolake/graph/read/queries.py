@@ -16,13 +16,13 @@ from ontolake.graph.tables.rows import as_decimals
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.graph.read.snapshot import Snapshot, TableView
+    from ontolake.graph.read.views import SnapshotTables, TableView
 
 _RANK = 60
 """How much the first places count when two rankings are joined: the usual constant of reciprocal rank fusion."""
 
 
-def sql(snapshot: Snapshot, query: str) -> pa.Table:
+def sql(snapshot: SnapshotTables, query: str) -> pa.Table:
     """See `Snapshot.sql`."""
     with needs("graph", "SQL over a graph"):
         import datafusion

@@ -20,7 +20,7 @@ from ontolake.graph.tables.rows import array_of, column_of
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 
 if TYPE_CHECKING:
-    from ontolake.graph.read.snapshot import Snapshot
+    from ontolake.graph.read.views import SnapshotTables
 
 Direction = Literal["out", "in", "both"]
 _WAYS = {"out": [True], "in": [False], "both": [True, False]}
@@ -47,7 +47,7 @@ class Hop(NamedTuple):
 class _Nodes:
     """The nodes of a type by position."""
 
-    def __init__(self, snapshot: Snapshot, key: str) -> None:
+    def __init__(self, snapshot: SnapshotTables, key: str) -> None:
         kind = snapshot.types[key]
         self.kind = kind
         column = snapshot.table(key).to_arrow(columns=[kind.keys[0]]).column(0).combine_chunks()
@@ -87,17 +87,17 @@ class _Adjacency(NamedTuple):
     targets: Any
 
 
-def _nodes(snapshot: Snapshot, key: str) -> _Nodes:
-    found = snapshot._adjacency.get(key)
+def _nodes(snapshot: SnapshotTables, key: str) -> _Nodes:
+    found = snapshot.adjacency.get(key)
     if found is None:
-        found = snapshot._adjacency[key] = _Nodes(snapshot, key)
+        found = snapshot.adjacency[key] = _Nodes(snapshot, key)
     assert isinstance(found, _Nodes)
     return found
 
 
-def _adjacency(snapshot: Snapshot, edge: GraphType, outwards: bool, where: str | None) -> _Adjacency:
+def _adjacency(snapshot: SnapshotTables, edge: GraphType, outwards: bool, where: str | None) -> _Adjacency:
     name = f"{edge.key}:{outwards}:{where or ''}"
-    found = snapshot._adjacency.get(name)
+    found = snapshot.adjacency.get(name)
     if found is None:
         table = snapshot.table(edge).to_arrow(columns=[LEFT, RIGHT], filter=where)
         (_, left), (_, right) = edge.ends
@@ -108,7 +108,7 @@ def _adjacency(snapshot: Snapshot, edge: GraphType, outwards: bool, where: str |
             sources, targets = sources[whole], targets[whole]
         sizes = [len(_nodes(snapshot, key).keys) for key in (left, right)]
         found = _sorted(sources, targets, *sizes) if outwards else _sorted(targets, sources, *sizes[::-1])
-        snapshot._adjacency[name] = found
+        snapshot.adjacency[name] = found
     assert isinstance(found, _Adjacency)
     return found
 
@@ -154,7 +154,7 @@ def as_hop(given: Any) -> Hop:
     return Hop(*given)
 
 
-def _ways(snapshot: Snapshot, hop: Hop, at: str) -> tuple[GraphType, list[bool], str]:
+def _ways(snapshot: SnapshotTables, hop: Hop, at: str) -> tuple[GraphType, list[bool], str]:
     """The edge type of a hop, which ways it goes from a node type, and the type that it ends at."""
     edge = snapshot.table(hop.edge).kind
     if edge.kind != "edge":
@@ -177,7 +177,7 @@ def _ways(snapshot: Snapshot, hop: Hop, at: str) -> tuple[GraphType, list[bool],
     return edge, ways, end
 
 
-def traverse(snapshot: Snapshot, start: Any, roots: Any, hops: Sequence[Any]) -> pa.Table:
+def traverse(snapshot: SnapshotTables, start: Any, roots: Any, hops: Sequence[Any]) -> pa.Table:
     """See `Snapshot.traverse`."""
     kind = snapshot.table(start).kind
     if kind.kind != "node":
@@ -201,7 +201,7 @@ def traverse(snapshot: Snapshot, start: Any, roots: Any, hops: Sequence[Any]) ->
     return pa.table({name: nodes.keys.take(pa.array(current)), "depth": pa.array(depths)})
 
 
-def _start(snapshot: Snapshot, key: str, roots: Any) -> Any:
+def _start(snapshot: SnapshotTables, key: str, roots: Any) -> Any:
     nodes = _nodes(snapshot, key)
     if roots is None:
         return np.arange(len(nodes.keys))
@@ -222,7 +222,7 @@ def _start(snapshot: Snapshot, key: str, roots: Any) -> Any:
 
 
 def _hop(
-    snapshot: Snapshot, edge: GraphType, ways: list[bool], hop: Hop, current: Any, depths: Any
+    snapshot: SnapshotTables, edge: GraphType, ways: list[bool], hop: Hop, current: Any, depths: Any
 ) -> tuple[Any, Any]:  # fmt: skip
     """The nodes that a hop ends at, each with the least number of edges from a root, nearest first.
 
@@ -321,7 +321,7 @@ def _spread_all(parts: list[_Adjacency], front: Any, size: int) -> Any:
     return _distinct(np.concatenate([_spread(part, front) for part in parts]), size)
 
 
-def _ends(snapshot: Snapshot, edge: GraphType, ways: list[bool]) -> Any:
+def _ends(snapshot: SnapshotTables, edge: GraphType, ways: list[bool]) -> Any:
     (_, left), (_, right) = edge.ends
     return _nodes(snapshot, right if ways[0] else left).keys
 
@@ -335,14 +335,14 @@ def _distinct(nodes: Any, size: int) -> Any:
     return np.flatnonzero(marks)
 
 
-def _positions(snapshot: Snapshot, key: str, filter: Any) -> Any:
+def _positions(snapshot: SnapshotTables, key: str, filter: Any) -> Any:
     nodes = _nodes(snapshot, key)
     found = snapshot.table(key).to_arrow(columns=[nodes.kind.keys[0]], filter=filter).column(0).combine_chunks()
     return nodes.positions(found)
 
 
 def shortest_path(
-    snapshot: Snapshot, start: Any, source: Any, target: Any, *, edge: Any, direction: Direction, max_depth: int,
+    snapshot: SnapshotTables, start: Any, source: Any, target: Any, *, edge: Any, direction: Direction, max_depth: int,
     where: Any,
 ) -> list[Any] | None:  # fmt: skip
     """See `Snapshot.shortest_path`."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_keys import KeySet, are_distinct, contains, repeated
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError, reading
 from ontolake.graph.tables import datasets
 from ontolake.graph.tables.datasets import Change, Tables, having

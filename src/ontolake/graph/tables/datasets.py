@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.arrow_keys import KeySet, contains
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, is_contention, reading
 from ontolake.graph.place import Place
 from ontolake.graph.tables.filters import literal

@@ -376,3 +376,25 @@ def refuse_duplicates(kind: GraphType, table: pa.Table) -> None:
     raise DuplicateKeyError(kind.table, f"the key is given twice, in rows {row} and {again}", row=again,
                             key=key_at(kind, table, again), column=kind.keys[0],
                             hint="give every key once in one load")
+
+
+def keys_table(kind: GraphType, keys: Any) -> pa.Table:
+    """Keys as a table of the key columns: a value or a list of values for nodes, tuples for edges."""
+    if isinstance(keys, pa.Table):
+        missing = [name for name in kind.keys if keys.column_names.count(name) != 1]
+        if missing:
+            raise RowError(kind.table, "a table of keys must have the column once", column=missing[0])
+        return pa.table({name: column_of(kind, kind.by_name[name], keys.column(name)) for name in kind.keys})
+    if isinstance(keys, Mapping):
+        raise RowError(kind.table, f"keys are values, not {keys!r}", hint="pass a key or a list of keys")
+    given = [keys] if isinstance(keys, str | bytes | int | tuple) or not hasattr(keys, "__iter__") else list(keys)
+    rows: list[tuple[Any, ...]] = []
+    for number, key in enumerate(given):
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(kind.keys):
+            raise RowError(kind.table, f"a key has {len(kind.keys)} parts ({', '.join(kind.keys)}), not {key!r}",
+                           row=number)
+        rows.append(parts)
+    columns = zip(*rows, strict=True) if rows else ([] for _ in kind.keys)
+    return pa.table({name: array_of(kind, kind.by_name[name], list(values))
+                     for name, values in zip(kind.keys, columns, strict=True)})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.concurrency import begin, in_order
 from ontolake.graph.place import Place
 from ontolake.graph.tables import tiers

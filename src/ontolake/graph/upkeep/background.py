@@ -10,16 +10,14 @@ import atexit
 import logging
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ontolake import faults
-from ontolake.graph.commit.manifest import Pin, State
+from ontolake.graph.commit.records import Pin, State
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables import indexes
 from ontolake.graph.upkeep import table_upkeep
 from ontolake.graph.upkeep.table_upkeep import Upkeep
-
-if TYPE_CHECKING:
-    from ontolake.graph.graph import Graph
 
 EVERY = 32
 """Fragments that a table may gain before it is tended again."""
@@ -34,8 +32,8 @@ log = logging.getLogger(__name__)
 class Background:
     """The thread of one open graph, started when there is something to do."""
 
-    def __init__(self, graph: Graph, every: int | None = None) -> None:
-        self._graph = graph
+    def __init__(self, parts: GraphParts, every: int | None = None) -> None:
+        self._parts = parts
         self._every = every if every is not None else EVERY
         self._tended: dict[tuple[str, str | None], tuple[int, int]] = {}
         """Fragments and rows of tables by key and line, when they were tended last."""
@@ -68,7 +66,7 @@ class Background:
         return _pieces(state.dataset) > _MANIFEST_FRAGMENTS
 
     def _count(self, state: State, key: str, pin: Pin) -> int:
-        return _pieces(self._graph._tables.at(state.types[key], pin))
+        return _pieces(self._parts.tables.at(state.types[key], pin))
 
     def stop(self) -> None:
         """Finish what there is to do, and end."""
@@ -95,29 +93,29 @@ class Background:
             try:
                 self._tend(branch)
             except Exception as error:  # a graph without upkeep is slower, and no worse
-                log.warning("branch %r of %s could not be tended: %s", branch, self._graph.url, error)
+                log.warning("branch %r of %s could not be tended: %s", branch, self._parts.url, error)
             finally:
                 with self._told:
                     self._busy = False
                     self._told.notify_all()
 
     def _tend(self, branch: str) -> None:
-        graph = self._graph
-        state = graph._manifest_state(branch)
+        parts = self._parts
+        state = parts.state(branch)
         work: dict[str, Upkeep] = {}
         for key, kind in state.types.items():
             pin = state.pins[key]
             if pin.branch == state.line:
                 self._tended[key, pin.branch] = (self._count(state, key, pin), pin.rows)
-                work[key] = Upkeep(graph._tables, kind, pin)
+                work[key] = Upkeep(parts.tables, kind, pin)
         work = {key: one for key, one in work.items() if one.is_ready}
-        with graph._turns.alone(branch, _PATIENCE) as mine:
+        with parts.turns.alone(branch, _PATIENCE) as mine:
             if not mine:
                 return
-            now = graph._manifest_state(branch)
+            now = parts.state(branch)
             if now.identity == state.identity:
                 self._take_over(now, {key: one for key, one in work.items() if now.types.get(key) == one.kind})
-            graph._manifest.merge_small(branch)
+            parts.manifest.merge_small(branch)
 
     def _take_over(self, state: State, work: dict[str, Upkeep]) -> None:
         pins: dict[str, Pin] = {}
@@ -127,7 +125,7 @@ class Background:
                 if pin is not None:
                     pins[key] = pin
         if pins:
-            shown = self._graph._manifest.show(state, pins)
+            shown = self._parts.manifest.show(state, pins)
             for key, pin in pins.items() if shown is not None else ():
                 self._tended[key, pin.branch] = (self._count(state, key, pin), pin.rows)
 

@@ -10,9 +10,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ontolake import faults
+from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.lineage import Lineage, first_parents
-from ontolake.graph.commit.manifest import MAIN, CommitRecord, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitRecord, Pin, State
+from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError, reading
+from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables import tiers
 from ontolake.graph.tables.indexes import (
     check_index,
@@ -29,8 +32,6 @@ from ontolake.history import Garbage
 
 if TYPE_CHECKING:
     from lance import LanceDataset
-
-    from ontolake.graph.graph import Graph
 
 TRIES = 8
 """How often an index, a compaction or a repair is tried while others move the table."""
@@ -77,7 +78,7 @@ def compaction() -> dict[str, Any]:
 
 
 def optimize(
-    graph: Graph, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
+    parts: GraphParts, branch: str, actor: str | None, *, compacting: Compacting = compact_here,
     tables: Collection[str] | None = None, tries: int = 1,
 ) -> list[Optimized]:  # fmt: skip
     """See `Graph.optimize`. Other processes may do the `compacting`; where `tables` are named, these are worked on.
@@ -85,24 +86,24 @@ def optimize(
     Tables that others move meanwhile are tried again.
     """
     done: dict[str, Optimized] = {}
-    retried(branch, "optimized", lambda: _optimize_tables(graph, branch, actor, compacting, tables, done), tries)
-    graph._manifest.compact(graph._manifest_state(branch))
+    retried(branch, "optimized", lambda: _optimize_tables(parts, branch, actor, compacting, tables, done), tries)
+    parts.manifest.compact(parts.state(branch))
     return list(done.values())
 
 
 def _optimize_tables(
-    graph: Graph, branch: str, actor: str | None, compacting: Compacting, tables: Collection[str] | None,
+    parts: GraphParts, branch: str, actor: str | None, compacting: Compacting, tables: Collection[str] | None,
     done: dict[str, Optimized],
 ) -> None:  # fmt: skip
     """Work once on each table that needs it, and publish those that nobody else moved.
 
     Raises `PublishContendedError` if somebody moved one.
     """
-    state = graph._manifest_state(branch)
-    graph._writer.ready(branch)
+    state = parts.state(branch)
+    parts.writer.ready(branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
             and (kind.table in tables and kind.table not in done if tables is not None
-                 else worth_it(graph._tables.at(kind, state.pins[key]), kind))}
+                 else worth_it(parts.tables.at(kind, state.pins[key]), kind))}
     lost: list[str] = []
     told: dict[str, Optimized] = {}
 
@@ -115,12 +116,12 @@ def _optimize_tables(
         for key, kind in work.items():
             pin = state.pins[key]
             made: list[str] = []
-            before = len(graph._tables.at(kind, pin).get_fragments())
+            before = len(parts.tables.at(kind, pin).get_fragments())
 
             def act(dataset: LanceDataset, kind: GraphType = kind, made: list[str] = made) -> None:
                 _optimize_one(dataset, kind, made, compacting, forked=state.line is not None)
 
-            moved = graph._tables.rework(kind, pin, state.line, operation, act, UPKEEP)
+            moved = parts.tables.rework(kind, pin, state.line, operation, act, UPKEEP)
             if moved is None:
                 lost.append(key)
             elif moved.version != pin.version:
@@ -131,7 +132,7 @@ def _optimize_tables(
         return pins
 
     if work:
-        graph._writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
+        parts.writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
         done |= told
         check_lost()
 
@@ -158,34 +159,34 @@ def _optimize_one(
     made += refresh_indexes(dataset, kind, before)
 
 
-def create_index(graph: Graph, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
+def create_index(parts: GraphParts, table: Any, column: str, kind: str, branch: str, actor: str | None) -> None:
     """See `Graph.index`."""
     def act(dataset: LanceDataset) -> None:
         make_index(dataset, column, kind)
 
     def once() -> None:
-        state = graph._manifest_state(branch)
+        state = parts.state(branch)
         key = resolve_table(table, state.pins)
         check_index(state.types[key], column, kind)
-        rework_one(graph, state, key, act, UPKEEP, "index", actor)
+        rework_one(parts, state, key, act, UPKEEP, "index", actor)
 
     retried(branch, "indexed", once)
 
 
 def rework_one(
-    graph: Graph, state: State, key: str, act: Any, allowed: frozenset[str], kind: str, actor: str | None
+    parts: GraphParts, state: State, key: str, act: Any, allowed: frozenset[str], kind: str, actor: str | None
 ) -> State:  # fmt: skip
     """One table, reworked by Lance and published."""
     type_, pin = state.types[key], state.pins[key]
 
     def move(operation: str) -> dict[str, Pin | None]:
-        moved = graph._tables.rework(type_, pin, state.line, operation, act, allowed)
+        moved = parts.tables.rework(type_, pin, state.line, operation, act, allowed)
         if moved is None:
             raise PublishContendedError(f"{type_.table} was written to meanwhile",
                                         hint="nothing was published; try again")
         return {key: Pin(state.line, moved.version, pin.rows, pin.schema)}
 
-    return graph._writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
+    return parts.writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
 
 
 # What nothing shows any more
@@ -200,13 +201,13 @@ class Removable(NamedTuple):
 
 
 def cleanup(
-    graph: Graph, keep: timedelta | None, keep_commits: int | None, dry_run: bool
+    parts: GraphParts, keep: timedelta | None, keep_commits: int | None, dry_run: bool
 ) -> tuple[list[Removable], int]:  # fmt: skip
     """See `Graph.cleanup`."""
     limit = datetime.now(UTC) - keep if keep is not None else None
 
     def young(state: State) -> Iterator[CommitRecord]:
-        records = graph._manifest.commits(state.branch)
+        records = parts.manifest.commits(state.branch)
         ages = {record.id: age for age, record in enumerate(first_parents(records, state.head.id))}
         for record in records.values():
             old = limit is not None and datetime.fromisoformat(record.created_at) < limit
@@ -214,23 +215,23 @@ def cleanup(
             if not ((old and (keep_commits is None or many)) or (many and (limit is None or old))):
                 yield record
 
-    return remove_versions(graph, young, dry_run)
+    return remove_versions(parts, young, dry_run)
 
 
 def remove_versions(
-    graph: Graph, wanted: Callable[[State], Iterable[CommitRecord]], dry_run: bool,
+    parts: GraphParts, wanted: Callable[[State], Iterable[CommitRecord]], dry_run: bool,
     tables: Collection[str] | None = None,
 ) -> tuple[list[Removable], int]:  # fmt: skip
     """Remove versions of all tables, or of some, that no commit shows which is `wanted` of any branch.
 
     Heads, tagged commits, what branches were made from and where two of them met last are always kept.
     """
-    manifest = graph._manifest
+    manifest = parts.manifest
     states = [manifest.state(branch) for branch in (MAIN, *manifest.branches())]
     pinned: dict[str, dict[str | None, set[int]]] = {}
     kinds: dict[str, GraphType] = {}
-    tagged = set(graph.tags.list().values())
-    shown = list(_met(graph, states))
+    tagged = set(Tags(parts).list().values())
+    shown = list(_met(parts, states))
     for state in states:
         known = manifest.commits(state.branch)
         always = (tagged | {state.head.id}) & known.keys()  # the head as it was committed, before upkeep, too
@@ -244,7 +245,7 @@ def remove_versions(
     for key, kind in sorted(kinds.items()):
         if tables is not None and kind.table not in tables:
             continue
-        base = graph._tables.base(kind)
+        base = parts.tables.base(kind)
         forks: dict[str, Any] = dict(base.branches.list())
         for fork in forks.values():
             pinned.setdefault(key, {}).setdefault(fork["parent_branch"], set()).add(fork["parent_version"])
@@ -269,21 +270,21 @@ def remove_versions(
         for name in sorted(name for name in forks if name not in living and name not in pinned.get(key, {})):
             found.append(Removable(kind.table, name, []))
             if not dry_run:
-                graph.branches.sweep(kind, name)
+                Branches(parts).sweep(kind, name)
     return found, freed
 
 
-def _met(graph: Graph, states: Sequence[State]) -> Iterator[CommitRecord]:
+def _met(parts: GraphParts, states: Sequence[State]) -> Iterator[CommitRecord]:
     """Where any two branches met last: merging them needs what they had in common, and bases of bases too."""
     known: dict[str, CommitRecord] = {}
     for state in states:
-        known |= graph._manifest.commits(state.branch)
-    lineage = Lineage(known, graph._orders)
+        known |= parts.manifest.commits(state.branch)
+    lineage = Lineage(known, parts.orders)
     for one, other in combinations(states, 2):
         yield from (known[base] for base in lineage.all_bases(one.head.id, other.head.id))
 
 
-def garbage(graph: Graph, dry_run: bool) -> Garbage:
+def garbage(parts: GraphParts, dry_run: bool) -> Garbage:
     """Versions that no commit shows."""
-    found, freed = cleanup(graph, None, None, dry_run)
+    found, freed = cleanup(parts, None, None, dry_run)
     return Garbage(sum(max(1, len(one.versions)) for one in found), freed)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ontolake.graph.commit.manifest import MAIN, Pin
+from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.records import MAIN, Pin
 from ontolake.graph.commit.sidecars import QUARANTINE
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
+from ontolake.graph.parts import GraphParts
+from ontolake.graph.read.resolution import find_snapshot
 from ontolake.graph.tables.indexes import mend_indexes, unreadable_indexes
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.upkeep.maintenance import retried, rework_one
@@ -16,8 +19,6 @@ from ontolake.history import Damage
 
 if TYPE_CHECKING:
     from lance import LanceDataset
-
-    from ontolake.graph.graph import Graph
 
 _DAMAGED = (DamagedGraphError, OSError, ValueError, RuntimeError)
 """What reading raises where files are damaged."""
@@ -33,75 +34,75 @@ class Finding(NamedTuple):
     """What repairing does about it; None if only people can."""
 
 
-def repair(graph: Graph, dry_run: bool) -> list[Finding]:
+def repair(parts: GraphParts, dry_run: bool) -> list[Finding]:
     """See `Graph.repair`. What others move meanwhile is looked at again."""
     found: list[Finding] = []
-    recoverer = graph._recoverer
-    if not graph.read_only:
+    recoverer = parts.recoverer
+    if not parts.read_only:
         recoverer.run()
     for branch, (file, reason) in sorted(recoverer.blocked.items()):
         found.append(Finding("blocked", branch, f"{file}: {reason}", "set the file aside"))
         if not dry_run:
-            graph._sidecars.set_aside(file, graph._place.store.get(file).data)
+            parts.sidecars.set_aside(file, parts.place.store.get(file).data)
     found += [Finding("quarantined", info.key, "a sidecar that could not be read or explained", None)
-              for info in graph._place.store.list(f"{QUARANTINE}/")]
+              for info in parts.place.store.list(f"{QUARANTINE}/")]
     lines: set[str | None] = set()
-    for branch in (MAIN, *graph._manifest.branches()):
+    for branch in (MAIN, *parts.manifest.branches()):
         try:
-            state = graph._manifest_state(branch)
+            state = parts.state(branch)
             lines.add(state.line)
             for look in (_drift, _unreadable_indexes):
                 for key in sorted(state.types):
-                    found += retried(branch, "repaired", partial(look, graph, branch, key, dry_run))
+                    found += retried(branch, "repaired", partial(look, parts, branch, key, dry_run))
         except UnknownBranchError:
             continue
-    needed = graph.branches.lines()
-    for kind in graph._manifest_state(MAIN).types.values():
+    needed = Branches(parts).lines()
+    for kind in parts.state(MAIN).types.values():
         try:
-            forks = graph._tables.base(kind).branches.list()
+            forks = parts.tables.base(kind).branches.list()
         except (OSError, ValueError):
             continue  # told as damage above
         for name in sorted(name for name in forks if (kind.key, name) not in needed and name not in lines):
             found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
             if not dry_run:
-                graph.branches.sweep(kind, name)
+                Branches(parts).sweep(kind, name)
     if not dry_run:
         recoverer.run()
     return found
 
 
-def _drift(graph: Graph, branch: str, key: str, dry_run: bool) -> list[Finding]:
+def _drift(parts: GraphParts, branch: str, key: str, dry_run: bool) -> list[Finding]:
     """A table whose last version is not the one that is shown."""
-    state = graph._manifest_state(branch)
+    state = parts.state(branch)
     if key not in state.types:
         return []
     kind, pin = state.types[key], state.pins[key]
     try:
-        graph._tables.at(kind, pin)
-        latest = graph._tables.latest(kind, state.line) if pin.branch == state.line else None
+        parts.tables.at(kind, pin)
+        latest = parts.tables.latest(kind, state.line) if pin.branch == state.line else None
     except (DamagedGraphError, OSError, ValueError) as error:
         return [Finding("damage", f"{kind.table}@{branch}", in_short(error), None)]
     if latest is None or latest.version == pin.version:
         return []
 
     def move(operation: str) -> dict[str, Pin | None]:
-        restored = graph._tables.restore(kind, pin.branch, pin.version, operation)
+        restored = parts.tables.restore(kind, pin.branch, pin.version, operation)
         return {key: pin._replace(version=restored.version)}
 
     if not dry_run:
-        graph._writer.operate(state, {key: 1}, move, kind="repair", actor=None)
+        parts.writer.operate(state, {key: 1}, move, kind="repair", actor=None)
     what = f"versions {pin.version + 1} to {latest.version} were never published"
     return [Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")]
 
 
-def _unreadable_indexes(graph: Graph, branch: str, key: str, dry_run: bool) -> list[Finding]:
+def _unreadable_indexes(parts: GraphParts, branch: str, key: str, dry_run: bool) -> list[Finding]:
     """Indexes of a table that cannot be opened, or not even listed; a table that cannot be is told by `_drift`."""
-    state = graph._manifest_state(branch)
+    state = parts.state(branch)
     if key not in state.types:
         return []
     table = state.types[key].table
     try:
-        dataset = graph._tables.at(state.types[key], state.pins[key])
+        dataset = parts.tables.at(state.types[key], state.pins[key])
     except (DamagedGraphError, OSError, ValueError):
         return []
     try:
@@ -109,14 +110,14 @@ def _unreadable_indexes(graph: Graph, branch: str, key: str, dry_run: bool) -> l
     except _DAMAGED as error:
         return [Finding("damage", f"{table}@{branch}", _no_indexes(error), None)]
     if broken and not dry_run:
-        rework_one(graph, state, key, lambda dataset: mend_indexes(dataset, table), UPKEEP, "repair", None)
+        rework_one(parts, state, key, lambda dataset: mend_indexes(dataset, table), UPKEEP, "repair", None)
     return [Finding("index", f"{table}@{branch}", one.what, "make it anew") for one in broken]
 
 
-def verify(graph: Graph) -> Iterator[Damage]:
+def verify(parts: GraphParts) -> Iterator[Damage]:
     """Read every row of every branch, and yield what cannot be read or does not hold."""
-    for branch in graph.branches.list():
-        snapshot = graph.snapshot(branch=branch.name)
+    for branch in Branches(parts).list():
+        snapshot = find_snapshot(parts, branch=branch.name)
         for name in snapshot.tables():
             view = snapshot.table(name)
             try:

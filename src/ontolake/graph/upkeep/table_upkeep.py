@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ontolake.graph.commit.manifest import Pin
+from ontolake.graph.commit.records import Pin
 from ontolake.graph.tables import indexes
 from ontolake.graph.tables.datasets import Tables
 from ontolake.graph.tables.indexes import wanted_indexes

@@ -11,7 +11,7 @@ from ontolake.faults import reach
 from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
 from ontolake.graph.place import Place
-from ontolake.graph.read.snapshot import TableView
+from ontolake.graph.read.views import TableView
 from ontolake.graph.tables.indexes import wanted_indexes
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType
@@ -49,7 +49,7 @@ class DatasetVersion(NamedTuple):
 
 def _own(graph: Graph, branch: str, types: Collection[str] | None = None) -> tuple[str | None, dict[str, TableView]]:
     """The line on which a branch writes, and the tables that have versions of their own on it."""
-    snapshot, line = graph.snapshot(branch=branch), graph._manifest_state(branch).line
+    snapshot, line = graph.snapshot(branch=branch), graph.parts.state(branch).line
     views = {name: snapshot.table(name) for name in _named(snapshot.tables(), types)}
     return line, {name: view for name, view in views.items() if view.pin.branch == line}
 
@@ -73,7 +73,7 @@ def compact_graph(
             kind = next(view.kind for view in before.values() if view.kind.location in str(dataset.uri))
             rewrite(dataset, DatasetVersion(url, kind.location, line, dataset.version), workers)
 
-        done = optimize(graph, branch, _ACTOR, compacting=compacting, tables=before)
+        done = optimize(graph.parts, branch, _ACTOR, compacting=compacting, tables=before)
         return [Compaction(one.table, one.fragments_before, one.fragments_after, before[one.table].pin.rows, 0)
                 for one in done]
 
@@ -193,14 +193,14 @@ def reindex_graph(url: str, workers: Workers, *, branch: str) -> list[Reindexed]
 def _build(graph: Graph, branch: str, kind: GraphType, columns: list[str], workers: Workers) -> None:
     """Have workers build indexes of a table, and publish it."""
 
-    state = graph._manifest_state(branch)
+    state = graph.parts.state(branch)
 
     def act(dataset: LanceDataset) -> None:
         at = DatasetVersion(graph.url, kind.location, state.line, dataset.version)
         workers.run(index_part, [(at, column) for column in columns])
         dataset.checkout_latest()  # type: ignore[no-untyped-call]
 
-    rework_one(graph, state, kind.key, act, UPKEEP, "index", _ACTOR)
+    rework_one(graph.parts, state, kind.key, act, UPKEEP, "index", _ACTOR)
 
 
 def _indexes(dataset: LanceDataset) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,129 @@
+"""`CommitWriter`: the one way in which anything is ever published.
+
+The order of a commit: write the sidecar, move the tables, publish, remove the sidecar. Nothing is visible before the
+publish, and everything is after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ontolake.errors import Conflict
+from ontolake.graph.commit.manifest import Manifest
+from ontolake.graph.commit.records import PASSIVE, Pin, State
+from ontolake.graph.commit.recovery import Recoverer
+from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove
+from ontolake.graph.commit.ulid import new_ulid
+from ontolake.graph.concurrency import Turns, together
+from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchError
+from ontolake.graph.tables.datasets import Change, Tables
+from ontolake.graph.tables.types import GraphType
+
+_DEFINITE = (Conflict, RowError, UnknownBranchError)
+"""Errors after which it is certain that nothing was published."""
+
+
+class CommitWriter:
+    """Turns changes of tables into commits."""
+
+    def __init__(
+        self, manifest: Manifest, tables: Tables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns
+    ) -> None:  # fmt: skip
+        self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
+        self.turns = turns
+        self.committed: Callable[[State, Iterable[str]], None] | None = None
+        """Told of every commit that changes rows, with what the branch shows and the tables that it moved."""
+        self._unsettled = False
+
+    def ready(self, branch: str) -> None:
+        """Settle what this process left undone. Raises `RecoveryBlockedError` if the branch takes no writes."""
+        if self._unsettled:
+            self._unsettled = False
+            self.recoverer.run()
+        if branch in self.recoverer.blocked:
+            raise RecoveryBlockedError(branch, *self.recoverer.blocked[branch])
+
+    def commit(
+        self, state: State, changes: Mapping[str, Change], *, kind: str, actor: str | None,
+        merge_source: str | None = None, merged_parent: str | None = None, extra: Mapping[str, Any] | None = None,
+        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
+    ) -> State:  # fmt: skip
+        """Make changes, each from what `state` shows, one commit of its branch."""
+        def move(operation: str) -> dict[str, Pin | None]:
+            pins, problems = together([
+                partial(self.tables.apply, state.types[key], state.pins[key], state.line, change, operation)
+                for key, change in changes.items()])  # fmt: skip
+            if problems:  # first what leaves open how far it got
+                raise min(problems, key=lambda problem: isinstance(problem, _DEFINITE))
+            return dict(zip(changes, pins, strict=True))
+
+        moves = {key: change.steps for key, change in changes.items()}
+        return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
+                            merged_parent=merged_parent, extra=extra, lineage=lineage, past=past,
+                            recheck=recheck)  # fmt: skip
+
+    def operate(
+        self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
+        actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
+        types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
+        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
+        purged: Sequence[str] = (),
+    ) -> State:  # fmt: skip
+        """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them.
+
+        `past` has types that only commits of the `lineage` have, by which these are read.
+        Once it is published, nothing of before is left of the tables that are to be `purged`.
+        """
+        self.ready(state.branch)
+        operation = new_ulid()
+        new = {one.key: one for one in types}
+        sidecar = Sidecar(
+            operation, state.branch, state.identity, actor, kind,
+            [TableMove(key, (new.get(key) or state.types[key]).location,
+                       state.pins[key].version if key in state.pins else 0, operation, steps,
+                       (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
+            merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in (*types, *past)],
+            dropped=list(dropped), lineage=list(lineage), purged=list(purged), extra=dict(extra or {}),
+        )  # fmt: skip
+        expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
+
+        def publish() -> State:
+            pins = move(operation)
+            pins |= dict.fromkeys(dropped)
+            return self.manifest.publish(
+                state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=(*types, *past),
+                merged_parent=merged_parent, extra=extra, identity=state.identity, lineage=lineage,
+                recheck=recheck)  # fmt: skip
+
+        with self.turns.writing(state.branch):
+            self.manifest.state(state.branch).expect(expected)  # before a table moves in vain
+            published = self._under(sidecar, publish)
+        if self.committed is not None and kind not in PASSIVE:
+            self.committed(published, moves)
+        return published
+
+    def _under(self, sidecar: Sidecar, publish: Callable[[], State]) -> State:
+        """Publish under a sidecar, which goes when it is certain what came of it."""
+        operation = sidecar.operation
+        try:
+            self.sidecars.write(sidecar)
+            published = publish()
+        except _DEFINITE:
+            self.sidecars.leave(operation)
+            self.sidecars.remove(operation)
+            raise
+        except BaseException:
+            self._unsettled = True  # it may or may not have been published
+            self.sidecars.leave(operation)
+            raise
+        try:
+            self.recoverer.purge(sidecar)
+            self.sidecars.leave(operation)
+            self.sidecars.remove(operation, published=True)
+        except BaseException:
+            self._unsettled = True
+            self.sidecars.leave(operation)
+            raise
+        return published

@@ -1,0 +1,64 @@
+"""`GraphParts`: what the modules of a graph share, and what the public `Graph` is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ontolake.graph.arguments import check_text
+from ontolake.graph.commit.manifest import Manifest
+from ontolake.graph.commit.records import State
+from ontolake.graph.commit.recovery import Recoverer
+from ontolake.graph.commit.sidecars import Sidecars
+from ontolake.graph.commit.writer import CommitWriter
+from ontolake.graph.concurrency import Turns
+from ontolake.graph.errors import ReadOnlyGraphError
+from ontolake.graph.place import Place
+from ontolake.graph.read.snapshot import Snapshot
+from ontolake.graph.tables.datasets import Tables
+
+
+@dataclass(eq=False)
+class GraphParts:
+    """The parts of one open graph."""
+
+    place: Place
+    read_only: bool
+    manifest: Manifest
+    tables: Tables
+    sidecars: Sidecars
+    recoverer: Recoverer
+    turns: Turns
+    writer: CommitWriter
+    orders: dict[str, int] = field(default_factory=dict)
+    """The order of commits in the DAG, as far as it was worked out; see `Lineage`."""
+    identities: dict[str, str] = field(default_factory=dict)
+    """Which branch of its name each branch is: one that is made anew is another."""
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    """The last snapshots that were asked for, by commit."""
+
+    @classmethod
+    def open(cls, place: Place, *, read_only: bool) -> GraphParts:
+        """Raises `NoGraphError`, `GraphFormatError`, `DamagedGraphError`."""
+        manifest, tables, sidecars, turns = Manifest(place), Tables(place), Sidecars(place), Turns()
+        recoverer = Recoverer(place, manifest, tables, sidecars)
+        writer = CommitWriter(manifest, tables, sidecars, recoverer, turns)
+        return cls(place, read_only, manifest, tables, sidecars, recoverer, turns, writer)
+
+    @property
+    def url(self) -> str:
+        return self.place.url
+
+    def state(self, branch: str) -> State:
+        """What a branch shows now. Raises `UnknownBranchError`."""
+        check_text(branch=branch)
+        state = self.manifest.state(branch)
+        if self.identities.setdefault(branch, state.identity) != state.identity:
+            self.identities[branch] = state.identity
+            self.tables.forget(branch)
+            self.snapshots.clear()
+        return state
+
+    def require_writable(self) -> None:
+        """Raises `ReadOnlyGraphError`."""
+        if self.read_only:
+            raise ReadOnlyGraphError(self.url)
