@@ -21,10 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
 MODULES = sorted((ROOT / "src" / "ontolake").rglob("*.py"))
 
-SHARED_PARTS = ("graph/", "spark/jobs/graphs.py")
-"""Modules that may use private attributes of a `Graph` until the parts that they share are one object."""
 NAMED_TUPLE = frozenset({"_asdict", "_fields", "_make", "_replace"})
-FOREIGN = frozenset({"_annotate_binary", "_exit", "_getframe", "_pandas_api", "_set_type"})
+FOREIGN = frozenset({"_annotate_binary", "_exit", "_getframe", "_pandas_api", "_set_type", "_take_rows"})
 """Attributes of Python and other libraries that have no public counterpart."""
 MANY_PARAMETERS = frozenset({"spark/frames.py: table"})
 """Published functions whose parameters stay."""
@@ -110,9 +108,8 @@ def reaches(tree: ast.AST) -> list[str]:
 
 @cache
 def trees() -> list[tuple[str, ast.AST]]:
-    """The modules that do not share the parts of a graph, parsed, by path in the package."""
-    named = [(path.relative_to(ROOT / "src" / "ontolake").as_posix(), path) for path in MODULES]
-    return [(name, ast.parse(path.read_text())) for name, path in named if not name.startswith(SHARED_PARTS)]
+    """All modules, parsed, by path in the package."""
+    return [(path.relative_to(ROOT / "src" / "ontolake").as_posix(), ast.parse(path.read_text())) for path in MODULES]
 
 
 @pytest.mark.slow

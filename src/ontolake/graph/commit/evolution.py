@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ontolake.graph.commit.records import MAIN, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitDetails, Pin, State
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.merge.columns import Sources, renamed, rules_of, with_ids
@@ -157,8 +157,8 @@ def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None)
     renames = {key: made.renames[kind.name] for key, kind in changed.items() if made.renames.get(kind.name)}
     told = {"schema": [str(step) for step in made.steps], **({RENAMES: renames} if renames else {})}
     return parts.writer.operate(
-        state, dict.fromkeys((*changed, *added), 1), move, kind="schema", actor=actor,
-        types=(*changed.values(), *added.values()), dropped=dropped, extra=told,
+        state, dict.fromkeys((*changed, *added), 1), move,
+        CommitDetails("schema", actor, types=(*changed.values(), *added.values()), extra=told), dropped=dropped,
         purged=(*dropped, *narrowed) if hard else ())  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake import faults
 from ontolake.errors import MissingExtra
 from ontolake.graph.commit.heads import address_of, commit_conflict, move_head
-from ontolake.graph.commit.records import MAIN, CommitRecord, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, Pin, State
 from ontolake.graph.errors import (
     DamagedGraphError,
     ExpectedVersionMismatch,
@@ -303,17 +303,13 @@ class Manifest:
     # Writing
 
     def publish(
-        self, branch: str, id: str, *, expected: Mapping[str, int | None], pins: Mapping[str, Pin | None],
-        kind: str, actor: str | None, merged_parent: str | None = None, types: Iterable[GraphType] = (),
-        extra: Mapping[str, Any] | None = None, identity: str | None = None, lineage: Iterable[str] = (),
-        recheck: Callable[[State], None] | None = None,
+        self, branch: str, id: str, details: CommitDetails, *, expected: Mapping[str, int | None],
+        pins: Mapping[str, Pin | None], identity: str,
     ) -> State:  # fmt: skip
         """Make new versions of tables visible as one commit, and return what the branch shows at that commit.
 
         `expected` has the version at which each touched table must still be, `pins` what it is to be (None drops it).
-        `lineage` has commits of a merged branch, which this one is to know from now on. `types` are the new ones, and
-        those that only commits of the lineage have.
-        `recheck` sees the state that is built on and may refuse. Publishing an id again does nothing.
+        `identity` tells the branch from others of its name. Publishing an id again does nothing.
         Raises `ExpectedVersionMismatch`, `PublishContendedError`, `UnknownBranchError`.
         """
         self.place.pay(id)
@@ -321,7 +317,7 @@ class Manifest:
             if attempt:
                 time.sleep(random.uniform(0.2, 1) * min(0.002 * 2 ** min(attempt, 7), 0.25))
             state = self.state(branch)
-            if identity is not None and state.identity != identity:
+            if state.identity != identity:
                 raise UnknownBranchError(branch)
             if attempt and (done := self.find(state.dataset, id)) is not None:
                 return state.at(done)
@@ -331,25 +327,25 @@ class Manifest:
                 if (done := self.find(state.dataset, id)) is not None:
                     return state.at(done)
                 raise
-            if recheck is not None:
-                recheck(state)
-            published = self._attempt(state, id, pins, kind, actor, merged_parent, list(types), extra or {},
-                                      [CommitRecord.from_json(text) for text in lineage])
+            if details.recheck is not None:
+                details.recheck(state)
+            published = self._attempt(state, id, details, pins)
             if published is not None:
                 return published
         raise PublishContendedError(f"branch {branch!r} is too busy: a publish lost {_ATTEMPTS} times",
                                     hint="nothing was published; try again")
 
     def _attempt(
-        self, state: State, id: str, pins: Mapping[str, Pin | None], kind: str, actor: str | None,
-        merged_parent: str | None, types: list[GraphType], extra: Mapping[str, Any], lineage: list[CommitRecord],
+        self, state: State, id: str, details: CommitDetails, pins: Mapping[str, Pin | None]
     ) -> State | None:  # fmt: skip
+        types, lineage = [*details.types, *details.past], [CommitRecord.from_json(text) for text in details.lineage]
         shown = {**state.pins, **{key: pin for key, pin in pins.items() if pin is not None}}
         for key, pin in pins.items():
             if pin is None:
                 shown.pop(key, None)
-        commit = CommitRecord(id, state.head.id, merged_parent, state.branch, state.head.seq + 1, actor,
-                              datetime.now(UTC).isoformat(timespec="microseconds"), kind, shown, dict(extra))
+        commit = CommitRecord(id, state.head.id, details.merged_parent, state.branch, state.head.seq + 1, details.actor,
+                              datetime.now(UTC).isoformat(timespec="microseconds"), details.kind, shown,
+                              dict(details.extra))
         history = {**state.history, **{one.hash: one for one in types}}
         current = {one.key: history[shown[one.key].schema] if one.key in shown else one for one in types}
         rows = [table_row(one, history) for one in current.values()]

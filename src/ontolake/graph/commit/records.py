@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -111,3 +111,23 @@ def line_of(branch: str, identity: str) -> str | None:
     if branch == MAIN:
         return None
     return f"{branch}.{hashlib.blake2s(identity.encode(), digest_size=4).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class CommitDetails:
+    """What is to be said of a commit beside the tables that it moves."""
+
+    kind: str
+    actor: str | None
+    merge_source: str | None = None
+    """The branch that is merged, and its head."""
+    merged_parent: str | None = None
+    types: Sequence[GraphType] = ()
+    """New types."""
+    past: Sequence[GraphType] = ()
+    """Types that only commits of the `lineage` have, by which these are read."""
+    lineage: Sequence[str] = ()
+    """Commits of a merged branch, as JSON, which the branch is to know from now on."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    recheck: Callable[[State], None] | None = None
+    """Sees the state that is built on, and may refuse."""

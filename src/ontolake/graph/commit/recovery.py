@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.graph.commit.manifest import Manifest
-from ontolake.graph.commit.records import MAIN, RECOVERY_ACTOR, Pin, line_of
+from ontolake.graph.commit.records import MAIN, RECOVERY_ACTOR, CommitDetails, Pin, line_of
 from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove, at_work
 from ontolake.graph.commit.ulid import derived_ulid, is_ulid
 from ontolake.graph.errors import (
@@ -189,12 +189,13 @@ class Recoverer:
         pins |= dict.fromkeys(sidecar.dropped)
         expected = {move.key: move.expected or None for move in sidecar.tables}
         faults.reach("graph: before rolling forward")
+        details = CommitDetails(
+            sidecar.kind, RECOVERY_ACTOR, merged_parent=sidecar.merged_parent, lineage=sidecar.lineage,
+            types=[GraphType.from_json(data) for data in sidecar.types],
+            extra={**sidecar.extra, "recovered": "rolled_forward", "original_actor": sidecar.actor})  # fmt: skip
         try:
-            self.manifest.publish(
-                sidecar.branch, sidecar.operation, expected=expected, pins=pins, kind=sidecar.kind,
-                actor=RECOVERY_ACTOR, merged_parent=sidecar.merged_parent, identity=sidecar.identity,
-                types=[GraphType.from_json(data) for data in sidecar.types], lineage=sidecar.lineage,
-                extra={**sidecar.extra, "recovered": "rolled_forward", "original_actor": sidecar.actor})  # fmt: skip
+            self.manifest.publish(sidecar.branch, sidecar.operation, details, expected=expected, pins=pins,
+                                  identity=sidecar.identity)
         except ExpectedVersionMismatch as error:
             return self._end(sidecar, "discarded", None, f"{error.table_key} was published by somebody else since")
         self.purge(sidecar)
@@ -212,11 +213,10 @@ class Recoverer:
             pins[move.key] = Pin(state.line, restored.version, pin.rows, pin.schema)
         faults.reach("graph: before rolling back")
         expected: dict[str, int | None] = {move.key: move.expected for move in moves if move.key in pins}
+        extra = {"recovered": "rolled_back", "operation": sidecar.operation, "original_actor": sidecar.actor}
         try:
-            self.manifest.publish(sidecar.branch, id, expected=expected, pins=pins, kind="rollback",
-                                  actor=RECOVERY_ACTOR, identity=sidecar.identity,
-                                  extra={"recovered": "rolled_back", "operation": sidecar.operation,
-                                         "original_actor": sidecar.actor})  # fmt: skip
+            self.manifest.publish(sidecar.branch, id, CommitDetails("rollback", RECOVERY_ACTOR, extra=extra),
+                                  expected=expected, pins=pins, identity=sidecar.identity)
         except ExpectedVersionMismatch as error:
             return self._end(sidecar, "discarded", None, f"{error.table_key} was published by somebody else since")
         names = ", ".join(move.key for move in moves)

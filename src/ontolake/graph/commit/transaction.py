@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ontolake.arrow_keys import contains
 from ontolake.errors import Conflict, Invalid
 from ontolake.graph.arguments import check_flag, check_text
-from ontolake.graph.commit.records import CommitRecord, Pin, State
+from ontolake.graph.commit.records import CommitDetails, CommitRecord, Pin, State
 from ontolake.graph.errors import (
     DuplicateKeyError,
     ExpectedVersionMismatch,
@@ -288,9 +288,8 @@ class Transaction:
                 Checker(self._tables, state.types, pins, changes).between_tables()
 
         modes = sorted({"delete" if change.puts is None else "load" for change in changes.values()})
-        published = self._parts.writer.commit(self._state, changes, kind=kind or "+".join(modes),
-                                               actor=self._actor, extra=self._extra, recheck=recheck,
-                                               merged_parent=merged_parent)
+        published = self._parts.writer.commit(self._state, changes, CommitDetails(
+            kind or "+".join(modes), self._actor, extra=self._extra, recheck=recheck, merged_parent=merged_parent))
         self.commit = published.head.as_history()
         return self.commit
 

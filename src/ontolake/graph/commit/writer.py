@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from ontolake.errors import Conflict
 from ontolake.graph.commit.manifest import Manifest
-from ontolake.graph.commit.records import PASSIVE, Pin, State
+from ontolake.graph.commit.records import PASSIVE, CommitDetails, Pin, State
 from ontolake.graph.commit.recovery import Recoverer
 from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove
 from ontolake.graph.commit.ulid import new_ulid
 from ontolake.graph.concurrency import Turns, together
 from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchError
 from ontolake.graph.tables.datasets import Change, Tables
-from ontolake.graph.tables.types import GraphType
 
 _DEFINITE = (Conflict, RowError, UnknownBranchError)
 """Errors after which it is certain that nothing was published."""
@@ -45,11 +43,7 @@ class CommitWriter:
         if branch in self.recoverer.blocked:
             raise RecoveryBlockedError(branch, *self.recoverer.blocked[branch])
 
-    def commit(
-        self, state: State, changes: Mapping[str, Change], *, kind: str, actor: str | None,
-        merge_source: str | None = None, merged_parent: str | None = None, extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
-    ) -> State:  # fmt: skip
+    def commit(self, state: State, changes: Mapping[str, Change], details: CommitDetails) -> State:
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
             pins, problems = together([
@@ -60,47 +54,41 @@ class CommitWriter:
             return dict(zip(changes, pins, strict=True))
 
         moves = {key: change.steps for key, change in changes.items()}
-        return self.operate(state, moves, move, kind=kind, actor=actor, merge_source=merge_source,
-                            merged_parent=merged_parent, extra=extra, lineage=lineage, past=past,
-                            recheck=recheck)  # fmt: skip
+        return self.operate(state, moves, move, details)
 
     def operate(
-        self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]], *, kind: str,
-        actor: str | None, merge_source: str | None = None, merged_parent: str | None = None,
-        types: tuple[GraphType, ...] = (), dropped: tuple[str, ...] = (), extra: Mapping[str, Any] | None = None,
-        lineage: Sequence[str] = (), past: Sequence[GraphType] = (), recheck: Callable[[State], None] | None = None,
-        purged: Sequence[str] = (),
+        self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]],
+        details: CommitDetails, *, dropped: Sequence[str] = (), purged: Sequence[str] = (),
     ) -> State:  # fmt: skip
         """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them.
 
-        `past` has types that only commits of the `lineage` have, by which these are read.
-        Once it is published, nothing of before is left of the tables that are to be `purged`.
+        Once it is published, tables that are `dropped` are no longer shown, and nothing of before is left of those that
+        are to be `purged`.
         """
         self.ready(state.branch)
         operation = new_ulid()
-        new = {one.key: one for one in types}
+        new = {one.key: one for one in details.types}
         sidecar = Sidecar(
-            operation, state.branch, state.identity, actor, kind,
+            operation, state.branch, state.identity, details.actor, details.kind,
             [TableMove(key, (new.get(key) or state.types[key]).location,
                        state.pins[key].version if key in state.pins else 0, operation, steps,
                        (new.get(key) or state.types[key]).hash) for key, steps in moves.items()],
-            merge_source=merge_source, merged_parent=merged_parent, types=[one.to_json() for one in (*types, *past)],
-            dropped=list(dropped), lineage=list(lineage), purged=list(purged), extra=dict(extra or {}),
+            merge_source=details.merge_source, merged_parent=details.merged_parent,
+            types=[one.to_json() for one in (*details.types, *details.past)], dropped=list(dropped),
+            lineage=list(details.lineage), purged=list(purged), extra=dict(details.extra),
         )  # fmt: skip
         expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
 
         def publish() -> State:
             pins = move(operation)
             pins |= dict.fromkeys(dropped)
-            return self.manifest.publish(
-                state.branch, operation, expected=expected, pins=pins, kind=kind, actor=actor, types=(*types, *past),
-                merged_parent=merged_parent, extra=extra, identity=state.identity, lineage=lineage,
-                recheck=recheck)  # fmt: skip
+            return self.manifest.publish(state.branch, operation, details, expected=expected, pins=pins,
+                                         identity=state.identity)
 
         with self.turns.writing(state.branch):
             self.manifest.state(state.branch).expect(expected)  # before a table moves in vain
             published = self._under(sidecar, publish)
-        if self.committed is not None and kind not in PASSIVE:
+        if self.committed is not None and details.kind not in PASSIVE:
             self.committed(published, moves)
         return published
 

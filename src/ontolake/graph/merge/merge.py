@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from ontolake.graph.commit.evolution import reshape
 from ontolake.graph.commit.lineage import Lineage
-from ontolake.graph.commit.records import PASSIVE, CommitRecord, Pin, State
+from ontolake.graph.commit.records import PASSIVE, CommitDetails, CommitRecord, Pin, State
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -114,22 +115,21 @@ class _Merge:
         told: dict[str, Any] = {"merged_branch": self.theirs.branch}
         brought = [self.commits[id] for id in self.lineage.since(self.theirs.head.id, self.ours.head.id)
                    if id not in self.known]
-        lineage = [record.to_json() for record in brought]
-        past = self._past(brought)
-        writer, merged = self.parts.writer, self.theirs.head.id
         new = {**self.added, **self.reshaped}
+        details = CommitDetails(
+            "merge", actor, merge_source=self.theirs.branch, merged_parent=self.theirs.head.id,
+            types=tuple(new.values()), past=self._past(brought), lineage=[record.to_json() for record in brought],
+            extra=told, recheck=self._recheck)  # fmt: skip
         if not new and not self.dropped:
-            return writer.commit(self.ours, self.changes, kind="merge", actor=actor, merge_source=self.theirs.branch,
-                                 merged_parent=merged, extra=told, recheck=self._recheck, lineage=lineage,
-                                 past=past)  # fmt: skip
+            return self.parts.writer.commit(self.ours, self.changes, details)
         renames = {key: found for key in self.reshaped
                    if (found := {old: new for new, old in self.sources[key].items() if old not in (None, new)})}
         moves = {key: self.changes[key].steps if key in self.changes else 1 for key in (*new, *self.changes)}
-        return writer.operate(
-            self.ours, moves, lambda operation: {key: self._move(key, operation) for key in moves}, kind="merge",
-            actor=actor, merge_source=self.theirs.branch, merged_parent=merged, types=tuple(new.values()),
-            dropped=tuple(self.dropped), extra={**told, **({RENAMES: renames} if renames else {})}, lineage=lineage,
-            past=past, recheck=self._recheck)  # fmt: skip
+        if renames:
+            details = replace(details, extra={**told, RENAMES: renames})
+        return self.parts.writer.operate(
+            self.ours, moves, lambda operation: {key: self._move(key, operation) for key in moves}, details,
+            dropped=self.dropped)  # fmt: skip
 
     def _past(self, brought: Sequence[CommitRecord]) -> list[GraphType]:
         """The types of commits that the merge brings, unless the target has them or gets them."""

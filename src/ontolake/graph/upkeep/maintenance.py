@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ontolake import faults
 from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.lineage import Lineage, first_parents
-from ontolake.graph.commit.records import MAIN, CommitRecord, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, Pin, State
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError, reading
 from ontolake.graph.parts import GraphParts
@@ -132,7 +132,7 @@ def _optimize_tables(
         return pins
 
     if work:
-        parts.writer.operate(state, dict.fromkeys(work, 1), move, kind="optimize", actor=actor)
+        parts.writer.operate(state, dict.fromkeys(work, 1), move, CommitDetails("optimize", actor))
         done |= told
         check_lost()
 
@@ -186,7 +186,7 @@ def rework_one(
                                         hint="nothing was published; try again")
         return {key: Pin(state.line, moved.version, pin.rows, pin.schema)}
 
-    return parts.writer.operate(state, {key: 1}, move, kind=kind, actor=actor)
+    return parts.writer.operate(state, {key: 1}, move, CommitDetails(kind, actor))
 
 
 # What nothing shows any more

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ontolake.graph.commit.branches import Branches
-from ontolake.graph.commit.records import MAIN, Pin
+from ontolake.graph.commit.records import MAIN, CommitDetails, Pin
 from ontolake.graph.commit.sidecars import QUARANTINE
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
 from ontolake.graph.parts import GraphParts
@@ -90,7 +90,7 @@ def _drift(parts: GraphParts, branch: str, key: str, dry_run: bool) -> list[Find
         return {key: pin._replace(version=restored.version)}
 
     if not dry_run:
-        parts.writer.operate(state, {key: 1}, move, kind="repair", actor=None)
+        parts.writer.operate(state, {key: 1}, move, CommitDetails("repair", None))
     what = f"versions {pin.version + 1} to {latest.version} were never published"
     return [Finding("drift", f"{kind.table}@{branch}", what, f"go back to version {pin.version}")]
 
