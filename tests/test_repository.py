@@ -171,6 +171,46 @@ def test_types_and_modules_have_names_that_say_what_they_are() -> None:
     assert [(path, name) for path, name in called if name not in STILL_PARTICIPLES] == []
 
 
+def imports(package: str) -> dict[str, set[str]]:
+    """What each module of a package imports of it, for types alone and inside functions too."""
+    modules = {"ontolake." + name.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): tree
+               for name, tree in trees() if name.startswith(f"{package}/")}
+    found: dict[str, set[str]] = {}
+    for module, tree in modules.items():
+        nodes = list(ast.walk(tree))
+        assert not any(isinstance(node, ast.ImportFrom) and node.level for node in nodes), f"{module}: write it out"
+        named = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                inside = {f"{node.module}.{one.name}" for one in node.names}
+                named |= inside & modules.keys() if inside <= modules.keys() else {*inside, node.module}
+        found[module] = named & modules.keys()
+    return found
+
+
+def cycles(imported: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that import each other by some way round: the strongly connected components of more than one."""
+    reached: dict[str, set[str]] = {}
+    for module in imported:
+        waiting, seen = [module], set[str]()
+        while waiting:
+            new = imported[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        reached[module] = seen
+    components = {frozenset(other for other in seen if module in reached[other]) for module, seen in reached.items()}
+    return sorted(sorted(component) for component in components if component)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["graph"])
+def test_no_two_modules_import_each_other(package: str) -> None:
+    """Types count as well: what two modules need of each other is in one below both."""
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}) == [["b", "c"]]
+    assert len(imports(package)) > 10
+    assert cycles(imports(package)) == []
+
+
 def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
     unbounded = [str(r) for r in declared() if not {">=", "<"} <= {s.operator for s in r.specifier}]
     assert unbounded == []

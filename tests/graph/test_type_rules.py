@@ -10,7 +10,7 @@ import pytest
 from ontolake.graph.commit.records import CommitRecord, Pin
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.merge.types import alike, check_whole, misfits, renames_since
-from ontolake.graph.tables.datasets import Change
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.types import GraphField, GraphType
 
 TABLE = "node:T"
@@ -141,7 +141,7 @@ STORED = pa.Table.from_pylist([
     {"id": "d", "mail": None, "n": 1}], NODE.schema)  # fmt: skip
 
 
-def problems(kind: GraphType, stored: pa.Table, change: Change | None = None) -> list[tuple[str, Any]]:
+def problems(kind: GraphType, stored: pa.Table, change: TableChange | None = None) -> list[tuple[str, Any]]:
     found: list[ConstraintError] = []
     check_whole(kind, stored, change, found.append)
     assert all(error.table == kind.table and error.reason for error in found)
@@ -158,24 +158,24 @@ def keys(*names: str) -> pa.Table:
 
 def test_rows_that_keep_the_rules_are_no_problem() -> None:
     assert problems(NODE, STORED) == []
-    assert problems(NODE, STORED, Change(row("e", "new"), keys("a"))) == []
-    assert problems(NODE, NODE.schema.empty_table(), Change(row("e", "new"), keys("a"))) == []
+    assert problems(NODE, STORED, TableChange(row("e", "new"), keys("a"))) == []
+    assert problems(NODE, NODE.schema.empty_table(), TableChange(row("e", "new"), keys("a"))) == []
 
 
 def test_stored_rows_and_those_to_put_are_checked_together() -> None:
     assert problems(NODE, pa.concat_tables([STORED, row("e", "same")])) == [("unique", "e")]
-    assert problems(NODE, STORED, Change(row("e", "same"))) == [("unique", "e")]
-    assert problems(NODE, STORED, Change(row("e", "new", -1))) == [("range", "e")]
-    assert problems(NODE, NODE.schema.empty_table(), Change(row("e", "new", -1))) == [("range", "e")]
+    assert problems(NODE, STORED, TableChange(row("e", "same"))) == [("unique", "e")]
+    assert problems(NODE, STORED, TableChange(row("e", "new", -1))) == [("range", "e")]
+    assert problems(NODE, NODE.schema.empty_table(), TableChange(row("e", "new", -1))) == [("range", "e")]
     assert problems(NODE, pa.concat_tables([STORED, row("e", "same", -1)])) == [("range", "e"), ("unique", "e")]
 
 
 def test_rows_that_go_or_are_put_anew_do_not_count_as_they_were() -> None:
     twice = pa.concat_tables([STORED, row("e", "same")])
-    assert problems(NODE, twice, Change(deletes=keys("a"))) == []
-    assert problems(NODE, twice, Change(row("a", "new"))) == []
-    assert problems(NODE, twice, Change(row("b", "same"), keys("a"))) == [("unique", "b")]
-    assert problems(NODE, twice, Change(row("f", "new"), keys("b"))) == [("unique", "e")]
+    assert problems(NODE, twice, TableChange(deletes=keys("a"))) == []
+    assert problems(NODE, twice, TableChange(row("a", "new"))) == []
+    assert problems(NODE, twice, TableChange(row("b", "same"), keys("a"))) == [("unique", "b")]
+    assert problems(NODE, twice, TableChange(row("f", "new"), keys("b"))) == [("unique", "e")]
 
 
 @pytest.mark.parametrize(("cardinality", "again"), [

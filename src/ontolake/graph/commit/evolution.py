@@ -17,7 +17,7 @@ from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.merge.columns import Sources, renamed, rules_of, with_ids
 from ontolake.graph.merge.types import RENAMES
 from ontolake.graph.parts import GraphParts
-from ontolake.graph.tables.datasets import Change
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.rows import check_values, defaults, refuse_duplicates
 from ontolake.graph.tables.types import GraphField, GraphType, check_types, graph_type
 
@@ -257,4 +257,4 @@ def _anew(parts: GraphParts, state: State, kind: GraphType, pin: Pin, operation:
     """Write every row of a table anew: a column that is dropped stays in the files that it is in."""
     with reading(kind.table):
         rows = parts.tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
-    return parts.tables.apply(kind, pin, state.line, Change(rows), operation)
+    return parts.tables.apply(kind, pin, state.line, TableChange(rows), operation)

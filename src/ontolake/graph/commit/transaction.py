@@ -24,12 +24,13 @@ from ontolake.graph.errors import (
     reading,
 )
 from ontolake.graph.parts import GraphParts
-from ontolake.graph.tables import staging
+from ontolake.graph.tables import staged_rows
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.constraints import Checker
-from ontolake.graph.tables.datasets import Change, Tables
+from ontolake.graph.tables.datasets import Tables
 from ontolake.graph.tables.filters import filtering, to_sql
 from ontolake.graph.tables.rows import key_at, keys_table, refuse_duplicates, to_table
-from ontolake.graph.tables.staging import Staged
+from ontolake.graph.tables.staged_rows import StagedRows
 from ontolake.graph.tables.types import GraphType, declared, resolve_table
 from ontolake.history import Commit
 
@@ -44,7 +45,7 @@ class _Pending:
         self.deletes: pa.Table | None = None
         self.fresh = True
         self.replace = False
-        self.staged: Staged | None = None
+        self.staged: StagedRows | None = None
 
     def discard(self) -> None:
         """Let go of rows that were written ahead."""
@@ -52,7 +53,7 @@ class _Pending:
             self.staged.discard()
             self.staged = None
 
-    def change(self, empty: bool) -> Change | None:
+    def change(self, empty: bool) -> TableChange | None:
         puts = self.puts if self.puts is not None and self.puts.num_rows else None
         deletes = self.deletes if self.deletes is not None and self.deletes.num_rows and not empty else None
         if self.replace and not empty and puts is None:
@@ -61,7 +62,7 @@ class _Pending:
             return None
         fresh = self.fresh or empty
         staged = self.staged if self.staged is not None and fresh and puts is self.staged.rows else None
-        return Change(puts, deletes, fresh=fresh, replace=self.replace and not empty, staged=staged)
+        return TableChange(puts, deletes, fresh=fresh, replace=self.replace and not empty, staged=staged)
 
 
 class Transaction:
@@ -117,9 +118,9 @@ class Transaction:
         """Begin to write many rows that are all new, if they are fit for it, while they are checked."""
         pin = self._state.pins[kind.key]
         pending.discard()
-        if (rows.num_rows >= staging.STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
+        if (rows.num_rows >= staged_rows.STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
                 and pin.branch == self._state.line):  # fmt: skip
-            pending.staged = Staged(self._tables, kind, pin, rows)
+            pending.staged = StagedRows(self._tables, kind, pin, rows)
 
     def _load(self, kind: GraphType, pending: _Pending, rows: pa.Table, mode: Mode) -> int:
         refuse_duplicates(kind, rows)
@@ -208,20 +209,20 @@ class Transaction:
             keys = pa.concat_tables([pending.deletes, keys])
         pending.deletes = keys
 
-    def _known(self) -> dict[str, Change]:
+    def _known(self) -> dict[str, TableChange]:
         """What is to be done so far, as checks see it; a table of which every row goes included."""
-        return {key: Change(p.puts if p.puts is not None and p.puts.num_rows else None,
+        return {key: TableChange(p.puts if p.puts is not None and p.puts.num_rows else None,
                             p.deletes if p.deletes is not None and p.deletes.num_rows else None, p.fresh, p.replace)
                 for key, p in self._pending.items()}  # fmt: skip
 
-    def _changes(self) -> dict[str, Change]:
-        found: dict[str, Change] = {}
+    def _changes(self) -> dict[str, TableChange]:
+        found: dict[str, TableChange] = {}
         for key, pending in self._pending.items():
             kind, pin = self._state.types[key], self._state.pins[key]
             if pending.replace and pin.rows and (pending.puts is None or not pending.puts.num_rows):
                 with reading(kind.table):
                     keys = self._tables.at(kind, pin).to_table(columns=list(kind.keys))
-                found[key] = Change(None, keys)
+                found[key] = TableChange(None, keys)
                 continue
             change = pending.change(pin.rows == 0)
             if change is not None:

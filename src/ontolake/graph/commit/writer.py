@@ -17,7 +17,8 @@ from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove
 from ontolake.graph.commit.ulid import new_ulid
 from ontolake.graph.concurrency import Turns, together
 from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchError
-from ontolake.graph.tables.datasets import Change, Tables
+from ontolake.graph.tables.changes import TableChange
+from ontolake.graph.tables.datasets import Tables
 
 _DEFINITE = (Conflict, RowError, UnknownBranchError)
 """Errors after which it is certain that nothing was published."""
@@ -43,7 +44,7 @@ class CommitWriter:
         if branch in self.recoverer.blocked:
             raise RecoveryBlockedError(branch, *self.recoverer.blocked[branch])
 
-    def commit(self, state: State, changes: Mapping[str, Change], details: CommitDetails) -> State:
+    def commit(self, state: State, changes: Mapping[str, TableChange], details: CommitDetails) -> State:
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
             pins, problems = together([

@@ -28,8 +28,8 @@ from ontolake.graph.merge.results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merge.rows import Strategy, merge_rows, strategies_by_table
 from ontolake.graph.merge.types import RENAMES, alike, check_whole, misfits, renames_since, schema_conflict
 from ontolake.graph.parts import GraphParts
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.constraints import Checker
-from ontolake.graph.tables.datasets import Change
 from ontolake.graph.tables.rows import check_values
 from ontolake.graph.tables.types import GraphType
 
@@ -74,7 +74,7 @@ class _Merge:
         self.lineage = Lineage(self.commits, parts.orders)
         self.history = {**theirs.history, **ours.history}
         self.conflicts: list[MergeConflict] = []
-        self.changes: dict[str, Change] = {}
+        self.changes: dict[str, TableChange] = {}
         self.counts: dict[str, Counts] = {}
         self.added: dict[str, GraphType] = {}
         self.reshaped: dict[str, GraphType] = {}
@@ -181,7 +181,7 @@ class _Merge:
         self.added[key] = kind
         self.counts[kind.table] = Counts(rows.num_rows, 0, 0)
         if rows.num_rows:
-            self.changes[key] = Change(rows.cast(kind.schema), fresh=True)
+            self.changes[key] = TableChange(rows.cast(kind.schema), fresh=True)
 
     def _all(self, kind: GraphType, pin: Pin) -> pa.Table:
         with reading(kind.table):

@@ -16,7 +16,7 @@ from ontolake.errors import Invalid
 from ontolake.graph.merge.columns import Sources
 from ontolake.graph.merge.differences import equal, positions, same
 from ontolake.graph.merge.results import Counts, MergeConflict
-from ontolake.graph.tables.datasets import Change
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.rows import key_at
 from ontolake.graph.tables.types import GraphType, resolve_table
 
@@ -51,7 +51,7 @@ class Located(NamedTuple):
 class MergedRows(NamedTuple):
     """What a merge changes in a table of the target, and what it cannot decide."""
 
-    change: Change | None
+    change: TableChange | None
     counts: Counts
     conflicts: list[MergeConflict]
 
@@ -81,7 +81,7 @@ def merge_rows(
     deletes = keys.filter(pa.array(take & ~in_theirs))
     inserted = int((take & ~in_ours).sum())
     counts = Counts(inserted, puts.num_rows - inserted, deletes.num_rows)
-    change = Change(puts if puts.num_rows else None, deletes if deletes.num_rows else None,
+    change = TableChange(puts if puts.num_rows else None, deletes if deletes.num_rows else None,
                     fresh=counts == (puts.num_rows, 0, 0)) if any(counts) else None  # fmt: skip
     return MergedRows(change, counts, conflicts)
 

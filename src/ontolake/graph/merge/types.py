@@ -13,7 +13,7 @@ from ontolake.arrow_keys import are_distinct, contains, repeated
 from ontolake.graph.commit.lineage import first_parents
 from ontolake.graph.errors import ConstraintError
 from ontolake.graph.merge.results import MergeConflict
-from ontolake.graph.tables.datasets import Change
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.rows import check_values, key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 
@@ -71,7 +71,7 @@ def schema_conflict(key: str, detail: str) -> MergeConflict:
     return MergeConflict("schema", key.replace(":", "/"), None, detail)
 
 
-def check_whole(kind: GraphType, stored: pa.Table, change: Change | None, report: Problem) -> None:
+def check_whole(kind: GraphType, stored: pa.Table, change: TableChange | None, report: Problem) -> None:
     """That all rows of a table keep the rules of a type after a change; for tables that get another type."""
     rows = stored
     for keys in (change.puts, change.deletes) if change is not None else ():

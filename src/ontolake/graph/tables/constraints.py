@@ -16,7 +16,8 @@ from ontolake.arrow_keys import KeySet, are_distinct, contains, repeated
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError, reading
 from ontolake.graph.tables import datasets
-from ontolake.graph.tables.datasets import Change, Tables, having
+from ontolake.graph.tables.changes import TableChange
+from ontolake.graph.tables.datasets import Tables, having
 from ontolake.graph.tables.rows import key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 
@@ -34,8 +35,8 @@ class Checker:
     """Checks changes against the tables that are pinned. `report` takes what is wrong; by default it is raised."""
 
     def __init__(
-        self, tables: Tables, types: Mapping[str, GraphType], pins: Mapping[str, Pin], changes: Mapping[str, Change],
-        report: Problem = _raise,
+        self, tables: Tables, types: Mapping[str, GraphType], pins: Mapping[str, Pin],
+        changes: Mapping[str, TableChange], report: Problem = _raise,
     ) -> None:  # fmt: skip
         self.tables, self.types, self.pins, self.changes, self.report = tables, types, pins, changes, report
 
@@ -62,7 +63,7 @@ class Checker:
                 self._unique(kind, change, LEFT, "cardinality",
                              f"a {kind.left} has at most one {kind.name} (cardinality {kind.cardinality})")
 
-    def _unique(self, kind: GraphType, change: Change, column: str, rule: str, reason: str) -> None:
+    def _unique(self, kind: GraphType, change: TableChange, column: str, rule: str, reason: str) -> None:
         puts = change.puts
         assert puts is not None
         valid = pc.is_valid(puts.column(column))
@@ -164,7 +165,7 @@ class Checker:
                                       key=key_at(kind, puts, row), column=column,
                                       hint=f"load the {node.name} first, or in the same transaction"))
 
-    def _stranded(self, node: GraphType, change: Change) -> None:
+    def _stranded(self, node: GraphType, change: TableChange) -> None:
         gone = self.removed(node, change)
         if gone is None or gone.num_rows == 0:
             return
@@ -181,7 +182,7 @@ class Checker:
                         "which goes", key=key, column=column,
                         hint="delete the edges too: cascade=True, or --cascade"))  # fmt: skip
 
-    def removed(self, kind: GraphType, change: Change) -> pa.Table | None:
+    def removed(self, kind: GraphType, change: TableChange) -> pa.Table | None:
         """The keys of the rows that a change takes away."""
         if not change.replace:
             return change.deletes

@@ -11,19 +11,20 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ontolake import faults
 from ontolake.arrow_keys import KeySet, contains
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, is_contention, reading
 from ontolake.graph.place import Place
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.filters import literal
 from ontolake.graph.tables.known_keys import KnownKeys
 from ontolake.graph.tables.origins import UPKEEP, is_one_of, transaction_at
 from ontolake.graph.tables.positions import Finder
 from ontolake.graph.tables.replacement import replace_rows
-from ontolake.graph.tables.staging import Staged, append
+from ontolake.graph.tables.staged_rows import append
 from ontolake.graph.tables.types import GraphType
 from ontolake.model.scalars.base import sql_literal
 
@@ -37,22 +38,6 @@ _TRIES = 12
 _BATCH = 131_072
 FEW_KEYS = 2000
 """Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
-
-
-class Change(NamedTuple):
-    """What is to become of a table: rows to put (by key, unless all are `fresh`), keys to take away."""
-
-    puts: pa.Table | None = None
-    deletes: pa.Table | None = None
-    fresh: bool = False
-    replace: bool = False
-    """Whether rows that are not among `puts` go."""
-    staged: Staged | None = None
-    """`puts`, written already."""
-
-    @property
-    def steps(self) -> int:
-        return int(self.puts is not None) + int(self.deletes is not None)
 
 
 class Tables:
@@ -156,7 +141,7 @@ class Tables:
         self.place.settle_reference(kind.location, line, forked)
         return forked
 
-    def apply(self, kind: GraphType, pin: Pin, line: str | None, change: Change, operation: str) -> Pin:
+    def apply(self, kind: GraphType, pin: Pin, line: str | None, change: TableChange, operation: str) -> Pin:
         """Make a version with the change. Returns where it is; nobody sees it yet.
 
         Raises `PublishContendedError` when others move the same table all the time.
@@ -181,7 +166,7 @@ class Tables:
                                     hint="nothing was published; try again")
 
     def _steps(
-        self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change, operation: str
+        self, kind: GraphType, pin: Pin, base: LanceDataset, change: TableChange, operation: str
     ) -> LanceDataset | None:  # fmt: skip
         total = change.steps
         step = 0
@@ -200,7 +185,7 @@ class Tables:
             current = moved
         return current
 
-    def _put(self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change) -> Any:
+    def _put(self, kind: GraphType, pin: Pin, base: LanceDataset, change: TableChange) -> Any:
         puts = change.puts
         assert puts is not None
         staged = change.staged.transaction(base) if change.staged is not None else None
@@ -216,7 +201,7 @@ class Tables:
             merge = merge.when_not_matched_by_source_delete()
         return merge.execute_uncommitted(puts)[0]
 
-    def _take(self, kind: GraphType, pin: Pin, base: LanceDataset, change: Change) -> Any:
+    def _take(self, kind: GraphType, pin: Pin, base: LanceDataset, change: TableChange) -> Any:
         assert change.deletes is not None
         if change.deletes.num_rows <= FEW_KEYS:
             return replace_rows(self.place, base, self._addresses(kind, base, change.deletes), None)
@@ -294,7 +279,7 @@ class Tables:
             if version < latest.version:
                 self.place.settle(latest.checkout_version((line, version)), line=line)
         self.place.settle(latest, line=line)
-        self._known.moved(kind, pin, Change(), latest.version, line)
+        self._known.moved(kind, pin, TableChange(), latest.version, line)
         return latest
 
     def same_rows(self, kind: GraphType, old: Pin, new: Pin) -> bool:

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from ontolake.graph.commit.records import Pin
+from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.membership import Asked, KeyBlock, values_of
 from ontolake.graph.tables.types import GraphType
 
 if TYPE_CHECKING:
     from lance import LanceDataset
     from numpy.typing import NDArray
-
-    from ontolake.graph.tables.datasets import Change
 
 READ_ROWS = 20_000
 """Tables of up to so many rows have their keys read at once; those of bigger ones when they are asked for again."""
@@ -131,7 +130,7 @@ class KnownKeys:
         blocks = {id(block): block.rows for view in self._views.values() for block in view.blocks}
         return sum(blocks.values())
 
-    def moved(self, kind: GraphType, before: Pin, change: Change, version: int, line: str | None) -> None:
+    def moved(self, kind: GraphType, before: Pin, change: TableChange, version: int, line: str | None) -> None:
         """A change has made a version of a line from what a pin shows, which may be on the line that it forked from."""
         new = change.puts.num_rows if change.puts is not None else 0
         lost = change.deletes.num_rows if change.deletes is not None else 0

@@ -28,13 +28,13 @@ class _Tables(Protocol):
     def at(self, kind: GraphType, pin: Pin) -> LanceDataset: ...
 
 
-Told = Callable[[Sequence[Any]], None]
+OnWritten = Callable[[Sequence[Any]], None]
 
 
-def append(place: Place, base: LanceDataset, rows: pa.Table, told: Told | None = None) -> Any:
+def append(place: Place, base: LanceDataset, rows: pa.Table, on_written: OnWritten | None = None) -> Any:
     """Files with new rows, and the transaction that would make them part of a dataset.
 
-    `told` hears of fragments whose files are whole while others are still being written.
+    `on_written` is given fragments whose files are whole while others are still being written.
     """
     from lance.dataset import LanceOperation, Transaction
     from lance.fragment import write_fragments
@@ -45,13 +45,13 @@ def append(place: Place, base: LanceDataset, rows: pa.Table, told: Told | None =
 
     fragments: list[Any] = []
     for written in in_order([partial(write, start) for start in range(0, rows.num_rows, STEP_ROWS)]):
-        if told is not None:
-            told(written)
+        if on_written is not None:
+            on_written(written)
         fragments += written
     return Transaction(base.version, LanceOperation.Append(fragments))
 
 
-class Staged:
+class StagedRows:
     """New rows of a table, on their way into files as soon as this is made."""
 
     def __init__(self, tables: _Tables, kind: GraphType, pin: Pin, rows: pa.Table) -> None:
