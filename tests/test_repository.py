@@ -36,8 +36,8 @@ HISTORY = frozenset({
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
 STILL_TWICE = frozenset({
-    "Access", "Asked", "Catalog", "Change", "Condition", "ConstraintError", "Entity", "LayoutError", "Part", "Place",
-    "Plan", "Range", "Ranges", "Session", "Source", "Span", "Statement", "Transaction", "Writer",
+    "Access", "Catalog", "Condition", "ConstraintError", "Entity", "LayoutError", "Part", "Plan", "Range", "Ranges",
+    "Session", "Source", "Span", "Statement",
 })
 """Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})

@@ -35,7 +35,7 @@ from ontolake.graph import (
 )
 from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.tags import Tags
-from ontolake.graph.commit.transaction import Transaction
+from ontolake.graph.commit.transaction import GraphTransaction
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.read.traversal import Hop
 from ontolake.graph.read.views import TableView
@@ -365,14 +365,14 @@ def raised_by(method: Callable[..., Any], arguments: dict[str, Any]) -> Exceptio
 
 def public_arguments() -> Iterator[tuple[str, str]]:
     """Every argument of every public method, by its name."""
-    for owner in (Graph, Branches, Tags, Snapshot, TableView, Transaction):
+    for owner in (Graph, Branches, Tags, Snapshot, TableView, GraphTransaction):
         for name, method in inspect.getmembers(owner, inspect.isroutine):
             if not name.startswith("_") and method.__qualname__ not in _OWN:
                 yield from ((method.__qualname__, one) for one in inspect.signature(method).parameters if one != "self")
 
 
-_OWN = {"Branches.sweep", "TableView.row", "TableView.plain", "TableView.key_of", "Transaction.pin",
-        "Transaction.finish"}  # fmt: skip
+_OWN = {"Branches.sweep", "TableView.row", "TableView.plain", "TableView.key_of", "GraphTransaction.pin",
+        "GraphTransaction.finish"}  # fmt: skip
 """Methods that take what others of them return."""
 
 

@@ -13,9 +13,9 @@ from graph_support import Customer, Order, Placed, entity
 
 from ontolake.graph import Graph
 from ontolake.graph.commit.records import Pin
-from ontolake.graph.merge.columns import Joined, join_types, rules_of, sources_since, translated, with_ids
-from ontolake.graph.place import Place
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.merge.columns import JoinedType, join_types, rules_of, sources_since, translated, with_ids
+from ontolake.graph.place import GraphPlace
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphField, GraphType
 
 KEY = GraphField("id", "str")
@@ -52,15 +52,15 @@ def test_the_rules_of_a_column_are_all_but_its_name_and_id() -> None:
 
 
 @pytest.fixture
-def unread(tmp_path: Path) -> Tables:
+def unread(tmp_path: Path) -> GraphTables:
     """Tables that are not there: whoever reads them fails."""
-    return Tables(Place(f"{tmp_path}/nowhere/"))
+    return GraphTables(GraphPlace(f"{tmp_path}/nowhere/"))
 
 
 OLDER, NEWER = Pin(None, 3, 0, "old"), Pin(None, 5, 0, "new")
 
 
-def test_columns_with_ids_are_found_by_them(unread: Tables) -> None:
+def test_columns_with_ids_are_found_by_them(unread: GraphTables) -> None:
     """No file is read: the ids tell."""
     old = node(A, GraphField("b", "int", id="#b"), GraphField("c", "int", id="#c,#d"))
     new = GraphType("node", "T", ("id",), (
@@ -70,7 +70,7 @@ def test_columns_with_ids_are_found_by_them(unread: Tables) -> None:
         "id": "id", "x": "a", "a": None, "y": "b", "z": "c"}
 
 
-def test_columns_without_ids_are_found_by_the_renames_that_commits_tell(unread: Tables) -> None:
+def test_columns_without_ids_are_found_by_the_renames_that_commits_tell(unread: GraphTables) -> None:
     """The base is no ancestor of the side here, so the numbers of columns in files tell nothing."""
     old = node(A, GraphField("b", "int"), GraphField("c", "int", id="#c"))
     new = node(GraphField("x", "int"), GraphField("a", "int"), GraphField("b", "int"), GraphField("c", "int"))
@@ -78,7 +78,7 @@ def test_columns_without_ids_are_found_by_the_renames_that_commits_tell(unread: 
         "id": "id", "x": "a", "a": None, "b": "b", "c": None}
 
 
-def test_nothing_is_read_of_a_side_that_has_not_moved(unread: Tables) -> None:
+def test_nothing_is_read_of_a_side_that_has_not_moved(unread: GraphTables) -> None:
     kind = node(A)
     assert sources_since(unread, (OLDER, kind), (OLDER, kind), {}) == {"id": "id", "a": "a"}
 
@@ -123,7 +123,7 @@ def test_rows_follow_their_columns() -> None:
 def join(
     base: GraphType, theirs: GraphType, ours: GraphType, theirs_from: Mapping[str, str | None] | None = None,
     ours_from: Mapping[str, str | None] | None = None,
-) -> Joined | list[str]:  # fmt: skip
+) -> JoinedType | list[str]:  # fmt: skip
     """The types joined, with the columns of a side from those of the same name unless told otherwise."""
 
     def sources(kind: GraphType, given: Mapping[str, str | None] | None) -> dict[str, str | None]:
@@ -133,9 +133,9 @@ def join(
     return join_types(base, theirs, ours, sources(theirs, theirs_from), sources(ours, ours_from))
 
 
-def joined(*arguments: Any) -> Joined:
+def joined(*arguments: Any) -> JoinedType:
     found = join(*arguments)
-    assert isinstance(found, Joined), found
+    assert isinstance(found, JoinedType), found
     return found
 
 
@@ -147,22 +147,22 @@ RENAMED = GraphField("x", "int", id="a")
 
 def test_a_column_that_nobody_changed_stays() -> None:
     same = {"id": "id", "a": "a"}
-    assert joined(node(A), node(A), node(A)) == Joined(node(A), same, same, same)
+    assert joined(node(A), node(A), node(A)) == JoinedType(node(A), same, same, same)
 
 
 def test_a_column_that_one_side_added_is_new_to_the_other() -> None:
     added = GraphField("n", "int", id="#n")
     with_it, without = {"id": "id", "n": "n"}, {"id": "id", "n": None}
-    assert joined(node(), node(added), node()) == Joined(node(added), without, with_it, without)
-    assert joined(node(), node(), node(added)) == Joined(node(added), without, without, with_it)
+    assert joined(node(), node(added), node()) == JoinedType(node(added), without, with_it, without)
+    assert joined(node(), node(), node(added)) == JoinedType(node(added), without, without, with_it)
 
 
 def test_a_column_that_both_added_alike_is_one_with_the_ids_of_both() -> None:
     there, none = {"id": "id", "n": "n"}, {"id": "id", "n": None}
     found = joined(node(), node(GraphField("n", "int", id="#2,#3")), node(GraphField("n", "int", id="#1,#2")))
-    assert found == Joined(node(GraphField("n", "int", id="#1,#2,#3")), none, there, there)
+    assert found == JoinedType(node(GraphField("n", "int", id="#1,#2,#3")), none, there, there)
     older = joined(node(), node(GraphField("n", "int", id="#2")), node(GraphField("n", "int")))
-    assert older == Joined(node(GraphField("n", "int")), none, there, there)
+    assert older == JoinedType(node(GraphField("n", "int")), none, there, there)
 
 
 def test_columns_that_both_added_differently_conflict() -> None:
@@ -172,9 +172,9 @@ def test_columns_that_both_added_differently_conflict() -> None:
 
 def test_a_column_that_one_side_dropped_goes_unless_the_other_changed_it() -> None:
     nothing = {"id": "id"}
-    assert joined(node(A), node(), node(A)) == Joined(node(), nothing, nothing, nothing)
-    assert joined(node(A), node(A), node()) == Joined(node(), nothing, nothing, nothing)
-    assert joined(node(A), node(), node()) == Joined(node(), nothing, nothing, nothing)
+    assert joined(node(A), node(), node(A)) == JoinedType(node(), nothing, nothing, nothing)
+    assert joined(node(A), node(A), node()) == JoinedType(node(), nothing, nothing, nothing)
+    assert joined(node(A), node(), node()) == JoinedType(node(), nothing, nothing, nothing)
     assert join(node(A), node(), node(STRICT)) == ["a"]
     assert join(node(A), node(STRICT), node()) == ["a"]
     assert join(node(A), node(), node(RENAMED), None, {"x": "a"}) == ["x"]
@@ -183,9 +183,9 @@ def test_a_column_that_one_side_dropped_goes_unless_the_other_changed_it() -> No
 
 def test_a_column_has_the_name_of_the_side_that_renamed_it() -> None:
     a, x = {"id": "id", "x": "a"}, {"id": "id", "x": "x"}
-    assert joined(node(A), node(RENAMED), node(A), {"x": "a"}) == Joined(node(RENAMED), a, x, a)
-    assert joined(node(A), node(A), node(RENAMED), None, {"x": "a"}) == Joined(node(RENAMED), a, a, x)
-    assert joined(node(A), node(RENAMED), node(RENAMED), {"x": "a"}, {"x": "a"}) == Joined(node(RENAMED), a, x, x)
+    assert joined(node(A), node(RENAMED), node(A), {"x": "a"}) == JoinedType(node(RENAMED), a, x, a)
+    assert joined(node(A), node(A), node(RENAMED), None, {"x": "a"}) == JoinedType(node(RENAMED), a, a, x)
+    assert joined(node(A), node(RENAMED), node(RENAMED), {"x": "a"}, {"x": "a"}) == JoinedType(node(RENAMED), a, x, x)
     other = GraphField("y", "int", id="a")
     assert join(node(A), node(RENAMED), node(other), {"x": "a"}, {"y": "a"}) == ["y"]
 
@@ -199,7 +199,7 @@ def test_a_column_has_the_rules_of_the_side_that_changed_them() -> None:
 
 def test_a_column_may_have_its_name_from_one_side_and_its_rules_from_the_other() -> None:
     both = node(replace(RENAMED, ge=0))
-    assert joined(node(A), node(RENAMED), node(STRICT), {"x": "a"}) == Joined(
+    assert joined(node(A), node(RENAMED), node(STRICT), {"x": "a"}) == JoinedType(
         both, {"id": "id", "x": "a"}, {"id": "id", "x": "x"}, {"id": "id", "x": "a"})  # fmt: skip
     assert joined(node(A), node(STRICT), node(RENAMED), None, {"x": "a"}).kind == both
 
@@ -209,8 +209,8 @@ def test_a_new_column_may_take_the_name_of_a_renamed_one() -> None:
     kind, moved = node(RENAMED, new), {"x": "a", "a": None}
     base, here, other = {"id": "id", "x": "a", "a": None}, {"id": "id", "x": "x", "a": "a"}, {
         "id": "id", "x": "a", "a": None}  # fmt: skip
-    assert joined(node(A), kind, node(A), moved) == Joined(kind, base, here, other)
-    assert joined(node(A), node(A), kind, None, moved) == Joined(kind, base, other, here)
+    assert joined(node(A), kind, node(A), moved) == JoinedType(kind, base, here, other)
+    assert joined(node(A), node(A), kind, None, moved) == JoinedType(kind, base, other, here)
 
 
 def test_two_columns_of_one_name_conflict() -> None:

@@ -14,7 +14,7 @@ from graph_support import TYPES, Customer, Order, Placed, customers, held
 
 from ontolake import faults
 from ontolake.graph import DuplicateKeyError, EndpointError, Graph
-from ontolake.graph.tables.staged_rows import STAGED_ROWS, STEP_ROWS
+from ontolake.graph.tables.appends import STAGED_ROWS, STEP_ROWS
 from ontolake.graph.tables.tiers import FRAGMENT_ROWS
 
 HINT = "latest_version_hint.json"  # Lance does without it, or with a wrong one

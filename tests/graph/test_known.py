@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ontolake.graph import DuplicateKeyError, EndpointError, Graph
 from ontolake.graph.tables import known_keys
-from ontolake.graph.tables.membership import Asked, KeyBlock
+from ontolake.graph.tables.membership import KeyBlock, KeyLookup
 
 numbers = (st.integers(-20, 20) | st.sampled_from([2**63 - 1, -(2**63), 2**61 - 1, 2**61, 0])
            | st.integers(-(2**63), 2**63 - 1))
@@ -31,7 +31,7 @@ def test_a_block_has_exactly_its_keys(drawn: tuple[Any, list[tuple[Any, ...]], l
                 for place, kind in enumerate(kinds)]
 
     asked = stored[::2] + others
-    assert KeyBlock(arrays(stored)).has(Asked(arrays(asked))).tolist() == [key in stored for key in asked]
+    assert KeyBlock(arrays(stored)).has(KeyLookup(arrays(asked))).tolist() == [key in stored for key in asked]
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from marking import slow_after
 from ontolake import faults
 from ontolake.graph import Graph, RecoveryBlockedError, RemovedCommitError
 from ontolake.graph.commit.sidecars import Sidecar, TableMove
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 
 Ready = tuple[Path, Any, Any, list[str]]
 
@@ -414,4 +414,4 @@ def test_a_version_with_somebody_elses_rows_in_it_is_never_rolled_forward(graph:
 def test_sidecars_can_be_read_back(graph: Graph) -> None:
     sidecar = Sidecar("01ARZ3NDEKTSV4RRFFQ69G5FAV", "main", "main", "me", "load", [], "2024-05-06T07:08:09+00:00")
     assert Sidecar.from_bytes(sidecar.to_bytes()) == sidecar
-    assert isinstance(graph.parts.tables, Tables)
+    assert isinstance(graph.parts.tables, GraphTables)

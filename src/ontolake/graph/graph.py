@@ -29,7 +29,7 @@ from ontolake.graph.commit.records import MAIN, CommitRecord, Pin
 from ontolake.graph.commit.recovery import Recovery
 from ontolake.graph.commit.retention import require, still_there
 from ontolake.graph.commit.tags import Tags
-from ontolake.graph.commit.transaction import Mode, Transaction, begin_transaction
+from ontolake.graph.commit.transaction import GraphTransaction, Mode, begin_transaction
 from ontolake.graph.commit.ulid import is_ulid, new_ulid
 from ontolake.graph.errors import GraphExistsError, UnknownCommitError
 from ontolake.graph.merge.differences import diff_tables
@@ -37,11 +37,11 @@ from ontolake.graph.merge.merge import merge
 from ontolake.graph.merge.results import MergeResult
 from ontolake.graph.merge.rows import Strategy
 from ontolake.graph.parts import GraphParts
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 from ontolake.graph.read.exports import export, import_into, types_in
 from ontolake.graph.read.resolution import find_snapshot, snapshot_of
 from ontolake.graph.read.snapshot import Snapshot
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType, check_types, graph_type
 from ontolake.graph.upkeep.background import EVERY, Background
 from ontolake.graph.upkeep.maintenance import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 class Graph:
     """A graph at a URL. Make one with `Graph.init`, open it with `Graph.open`."""
 
-    def __init__(self, place: Place, *, read_only: bool) -> None:
+    def __init__(self, place: GraphPlace, *, read_only: bool) -> None:
         self.url = place.url
         self.read_only = read_only
         self.parts = GraphParts.open(place, read_only=read_only)
@@ -87,10 +87,10 @@ class Graph:
         check_iterable(types=types)
         check_optional_text(actor=actor)
         found = check_types(graph_type(one) for one in types)
-        place = Place(url)
+        place = GraphPlace(url)
         if any(True for _ in place.store.list(f"{MANIFEST}/")):
             raise GraphExistsError(f"there is a graph at {url} already", hint="open it, or choose another place")
-        tables = Tables(place)
+        tables = GraphTables(place)
         pins: dict[str, Pin] = {}
         for key, kind in found.items():
             pins[key] = Pin(None, tables.create(kind).version, 0, kind.hash)
@@ -113,7 +113,7 @@ class Graph:
         """
         check_text(url=url)
         check_flag(read_only=read_only)
-        return cls(Place(url), read_only=read_only)
+        return cls(GraphPlace(url), read_only=read_only)
 
     # Reading
 
@@ -208,7 +208,7 @@ class Graph:
 
     def transaction(
         self, *, branch: str = MAIN, actor: str | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> Transaction:  # fmt: skip
+    ) -> GraphTransaction:  # fmt: skip
         """Several loads and deletions as one commit: `with graph.transaction() as tx: tx.load(…); tx.delete(…)`."""
         check_text(branch=branch)
         check_optional_text(actor=actor)
@@ -218,7 +218,7 @@ class Graph:
     def load(
         self, table: Any, data: Any, *, mode: Mode = "merge", branch: str = MAIN, actor: str | None = None
     ) -> Commit[str] | None:  # fmt: skip
-        """Load rows into one table as one commit; None if there were none. See `Transaction.load`."""
+        """Load rows into one table as one commit; None if there were none. See `GraphTransaction.load`."""
         with self.transaction(branch=branch, actor=actor) as transaction:
             transaction.load(table, data, mode=mode)
         return transaction.commit
@@ -227,7 +227,7 @@ class Graph:
         self, table: Any, keys: Any = None, *, where: Any = None, cascade: bool = False, branch: str = MAIN,
         actor: str | None = None,
     ) -> int:  # fmt: skip
-        """Delete rows by key or filter as one commit. Returns how many. See `Transaction.delete`."""
+        """Delete rows by key or filter as one commit. Returns how many. See `GraphTransaction.delete`."""
         with self.transaction(branch=branch, actor=actor) as transaction:
             return transaction.delete(table, keys, where=where, cascade=cascade)
 

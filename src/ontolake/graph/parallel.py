@@ -17,7 +17,7 @@ from ontolake.graph.commit.lineage import first_parents
 from ontolake.graph.commit.records import MAIN, CommitRecord
 from ontolake.graph.errors import ExpectedVersionMismatch, UnknownCommitError
 from ontolake.graph.graph import Graph
-from ontolake.graph.splits import CommitRange, FragmentRows, condition, public_schema
+from ontolake.graph.splits import CommitSteps, FragmentRows, condition, public_schema
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
 from ontolake.model import scalars
@@ -40,7 +40,7 @@ from ontolake.parallel import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.graph.commit.transaction import Transaction
+    from ontolake.graph.commit.transaction import GraphTransaction
 
 _TRIES = 5
 _LEAST = 65_536
@@ -169,7 +169,7 @@ class GraphParallel:
 
     def _commit_ranges(
         self, kind: GraphType, told: str, view: View, wanted: tuple[str, ...], parts: int
-    ) -> Sequence[CommitRange]:  # fmt: skip
+    ) -> Sequence[CommitSteps]:  # fmt: skip
         since = view.since if view.mode == "changes" else -1
         steps = []
         before = self._at(since).pins.get(kind.key) if since >= 0 else None
@@ -179,7 +179,7 @@ class GraphParallel:
                 steps.append((number, before, after))
             before = after
         share = max(1, -(-len(steps) // parts))
-        return [CommitRange(self.url, told, tuple(some), view.mode, wanted, 0)
+        return [CommitSteps(self.url, told, tuple(some), view.mode, wanted, 0)
                 for some in (steps[start : start + share] for start in range(0, len(steps), share))]
 
     # writing
@@ -216,7 +216,7 @@ class GraphParallel:
         made = self._parts.manifest.commit(done.id, self.branch)
         return Published(made.seq, written)
 
-    def _reconciled(self, transaction: Transaction, kind: GraphType, data: pa.Table) -> int:
+    def _reconciled(self, transaction: GraphTransaction, kind: GraphType, data: pa.Table) -> int:
         """Load what differs from what the transaction sees. Returns how many rows that is."""
         import numpy as np
         import pyarrow as pa

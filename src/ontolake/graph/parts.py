@@ -6,25 +6,25 @@ from dataclasses import dataclass, field
 
 from ontolake.graph.arguments import check_text
 from ontolake.graph.commit.manifest import Manifest
-from ontolake.graph.commit.records import State
+from ontolake.graph.commit.records import GraphState
 from ontolake.graph.commit.recovery import Recoverer
 from ontolake.graph.commit.sidecars import Sidecars
 from ontolake.graph.commit.writer import CommitWriter
 from ontolake.graph.concurrency import Turns
 from ontolake.graph.errors import ReadOnlyGraphError
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 from ontolake.graph.read.snapshot import Snapshot
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 
 
 @dataclass(eq=False)
 class GraphParts:
     """The parts of one open graph."""
 
-    place: Place
+    place: GraphPlace
     read_only: bool
     manifest: Manifest
-    tables: Tables
+    tables: GraphTables
     sidecars: Sidecars
     recoverer: Recoverer
     turns: Turns
@@ -37,9 +37,9 @@ class GraphParts:
     """The last snapshots that were asked for, by commit."""
 
     @classmethod
-    def open(cls, place: Place, *, read_only: bool) -> GraphParts:
+    def open(cls, place: GraphPlace, *, read_only: bool) -> GraphParts:
         """Raises `NoGraphError`, `GraphFormatError`, `DamagedGraphError`."""
-        manifest, tables, sidecars, turns = Manifest(place), Tables(place), Sidecars(place), Turns()
+        manifest, tables, sidecars, turns = Manifest(place), GraphTables(place), Sidecars(place), Turns()
         recoverer = Recoverer(place, manifest, tables, sidecars)
         writer = CommitWriter(manifest, tables, sidecars, recoverer, turns)
         return cls(place, read_only, manifest, tables, sidecars, recoverer, turns, writer)
@@ -48,7 +48,7 @@ class GraphParts:
     def url(self) -> str:
         return self.place.url
 
-    def state(self, branch: str) -> State:
+    def state(self, branch: str) -> GraphState:
         """What a branch shows now. Raises `UnknownBranchError`."""
         check_text(branch=branch)
         state = self.manifest.state(branch)

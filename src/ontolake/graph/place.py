@@ -31,7 +31,7 @@ def _directory(url: str) -> str:
     return f"{url}/" if plain and not url.endswith(urls.SQLITE_SUFFIXES) and not os.path.isfile(url) else url
 
 
-class Place:
+class GraphPlace:
     """A directory or a bucket. `root` is the address in Lance's words, `store` our own access to the same."""
 
     def __init__(self, url: str) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from ontolake.errors import NotFound
 from ontolake.graph.commit.records import Pin
-from ontolake.graph.place import Place
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.place import GraphPlace
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.filters import literal
 from ontolake.graph.tables.types import GraphField, GraphType
 from ontolake.model.scalars import Scalar
@@ -50,9 +50,9 @@ class FragmentRows:
         import pyarrow as pa
 
         kind = GraphType.from_json(json.loads(self.kind))
-        place = Place(self.url)
+        place = GraphPlace(self.url)
         try:
-            dataset = Tables(place).at(kind, self.pin)
+            dataset = GraphTables(place).at(kind, self.pin)
             fragments = [dataset.get_fragment(number) for number in self.fragments]
             if None in fragments:
                 raise NotFound(f"a fragment of {dataset.uri!r} is gone since this read was planned",
@@ -141,7 +141,7 @@ def _literal(field: GraphField, value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class CommitRange:
+class CommitSteps:
     """What some commits did to a table: the number of each, and where the rows were before and are after it."""
 
     url: str
@@ -154,9 +154,9 @@ class CommitRange:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         kind = GraphType.from_json(json.loads(self.kind))
-        place = Place(self.url)
+        place = GraphPlace(self.url)
         try:
-            tables, schema = Tables(place), public_schema(kind, "latest")
+            tables, schema = GraphTables(place), public_schema(kind, "latest")
             for number, before, after in self.steps:
                 rows, kinds = _changed(tables, kind, before, after)
                 yield from with_past(rows.cast(schema), kinds, number, self.mode, self.columns)
@@ -164,7 +164,7 @@ class CommitRange:
             place.store.close()
 
 
-def _changed(tables: Tables, kind: GraphType, before: Pin | None, after: Pin | None) -> tuple[pa.Table, Any]:
+def _changed(tables: GraphTables, kind: GraphType, before: Pin | None, after: Pin | None) -> tuple[pa.Table, Any]:
     """The rows that differ, in the columns of `kind`, and what became of each. Of a row that is gone only the key."""
     import numpy as np
     import pyarrow as pa

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ontolake.graph.commit.records import MAIN, CommitDetails, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitDetails, GraphState, Pin
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.merge.columns import Sources, renamed, rules_of, with_ids
@@ -124,7 +124,7 @@ def _told(old: GraphField, new: GraphField) -> str:
     return ", ".join(f"{name} {before.get(name)!r} becomes {after.get(name)!r}" for name in names)
 
 
-def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None) -> State:
+def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None) -> GraphState:
     """See `Graph.schema_apply`."""
     current = plan(parts, made.types, made.renames, made.branch)
     if current.token != made.token:
@@ -162,7 +162,7 @@ def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None)
         purged=(*dropped, *narrowed) if hard else ())  # fmt: skip
 
 
-def _refuse_shared(parts: GraphParts, state: State, keys: set[str]) -> None:
+def _refuse_shared(parts: GraphParts, state: GraphState, keys: set[str]) -> None:
     """Raise `GraphSchemaError` if another branch or a tag shows what is to be removed for good."""
     manifest = parts.manifest
     shown = {f"branch {name!r}": manifest.state(name).pins for name in (MAIN, *manifest.branches())
@@ -175,7 +175,7 @@ def _refuse_shared(parts: GraphParts, state: State, keys: set[str]) -> None:
                                    hint="delete that first, or drop without hard")
 
 
-def _check_rows(parts: GraphParts, state: State, key: str, kind: GraphType, renames: Mapping[str, str]) -> None:
+def _check_rows(parts: GraphParts, state: GraphState, key: str, kind: GraphType, renames: Mapping[str, str]) -> None:
     """That the rows of today keep the rules of tomorrow."""
     pin, old = state.pins[key], state.types[key]
     if pin.rows == 0:
@@ -197,7 +197,7 @@ def _check_rows(parts: GraphParts, state: State, key: str, kind: GraphType, rena
                                hint="change the rows first") from error
 
 
-def reshape(parts: GraphParts, state: State, key: str, kind: GraphType, sources: Sources, operation: str) -> Pin:
+def reshape(parts: GraphParts, state: GraphState, key: str, kind: GraphType, sources: Sources, operation: str) -> Pin:
     """Give a table of a branch another type, whose columns come from those of today. Returns where it is then; nobody
     sees it yet."""
     old, pin = state.types[key], state.pins[key]
@@ -253,7 +253,7 @@ def _add(dataset: LanceDataset, kind: GraphType, fields: list[GraphField]) -> No
         dataset.add_columns(fill, read_columns=[kind.keys[0]])
 
 
-def _anew(parts: GraphParts, state: State, kind: GraphType, pin: Pin, operation: str) -> Pin:
+def _anew(parts: GraphParts, state: GraphState, kind: GraphType, pin: Pin, operation: str) -> Pin:
     """Write every row of a table anew: a column that is dropped stays in the files that it is in."""
     with reading(kind.table):
         rows = parts.tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])

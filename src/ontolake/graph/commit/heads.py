@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def commit_conflict() -> type[Exception]:
 
 
 def move_head(
-    place: Place, dataset: LanceDataset, head: Address, rows: pa.Table
+    place: GraphPlace, dataset: LanceDataset, head: Address, rows: pa.Table
 ) -> tuple[LanceDataset, Address, Any]:  # fmt: skip
     """Commit rows of which none is there yet but the last, the head, which is at an address so far.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake import faults
 from ontolake.errors import MissingExtra
 from ontolake.graph.commit.heads import address_of, commit_conflict, move_head
-from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, GraphState, Pin
 from ontolake.graph.errors import (
     DamagedGraphError,
     ExpectedVersionMismatch,
@@ -29,7 +29,7 @@ from ontolake.graph.errors import (
     UnknownCommitError,
     in_short,
 )
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 from ontolake.graph.tables.origins import UPKEEP, is_one_of
 from ontolake.graph.tables.tiers import rows_to_merge
 from ontolake.graph.tables.types import GraphType
@@ -111,7 +111,7 @@ def _moves_on(before: Pin | None, after: Pin | None) -> bool:
         before.branch != after.branch or before.version < after.version)
 
 
-def create_manifest(place: Place, types: Mapping[str, GraphType], first: CommitRecord) -> None:
+def create_manifest(place: GraphPlace, types: Mapping[str, GraphType], first: CommitRecord) -> None:
     """Write the manifest of a new graph, which makes it one. Raises `OSError` from Lance if there is one."""
     rows = [table_row(kind, {}) for kind in types.values()]
     rows += [version_row(key, pin, first) for key, pin in first.pins.items()]
@@ -131,7 +131,7 @@ def read_stamp(dataset: LanceDataset) -> int:
 class Manifest:
     """The manifest of one graph: states of branches, commits, publishes."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: GraphPlace) -> None:
         self.place = place
         try:
             self._main = place.open(MANIFEST, block=_BLOCK)
@@ -148,7 +148,7 @@ class Manifest:
         stamp = read_stamp(self._main)
         if stamp != INTERNAL_SCHEMA_VERSION:
             raise GraphFormatError(place.url, stamp, INTERNAL_SCHEMA_VERSION)
-        self._known: dict[str, State] = {}
+        self._known: dict[str, GraphState] = {}
         self._durable: dict[str, int] = {}
         self._commits: dict[str, tuple[dict[str, CommitRecord], int, str]] = {}
 
@@ -183,7 +183,7 @@ class Manifest:
         a handle while another thread uses it."""
         return self._main.checkout_version((None if branch == MAIN else branch, version))
 
-    def state(self, branch: str = MAIN) -> State:
+    def state(self, branch: str = MAIN) -> GraphState:
         """What a branch shows now. Costs no reading of rows when nothing was published since the last time."""
         identity = self.identity(branch)
         known = self._known.get(branch)
@@ -199,7 +199,7 @@ class Manifest:
         self._known[branch] = state
         return state
 
-    def _is_newest(self, state: State) -> bool:
+    def _is_newest(self, state: GraphState) -> bool:
         """Whether nothing was published after a state. Versions follow each other without a gap, so on a local disk it
         is enough to look for the next one; Lance would list them all."""
         line = None if state.branch == MAIN else state.branch
@@ -207,7 +207,7 @@ class Manifest:
             return not self.place.has_version(MANIFEST, line, state.version + 1)
         return bool(state.dataset.latest_version == state.version)
 
-    def _read(self, branch: str, identity: str, dataset: LanceDataset) -> State:
+    def _read(self, branch: str, identity: str, dataset: LanceDataset) -> GraphState:
         rows = dataset.to_table(
             columns=["object_id", "object_type", "metadata"], with_row_address=True,
             filter=f"object_type = 'table' OR object_id = 'graph_head:{branch}'").to_pylist()
@@ -227,7 +227,7 @@ class Manifest:
             head = self._inherited(branch, dataset)
         for key, pin in head.pins.items():
             types[key] = history[pin.schema]
-        return State(branch, identity, dataset.version, head, types, history, dataset, address)
+        return GraphState(branch, identity, dataset.version, head, types, history, dataset, address)
 
     def _inherited(self, branch: str, dataset: LanceDataset) -> CommitRecord:
         """The head of a branch on which nothing was published yet: that of where it was made."""
@@ -255,7 +255,7 @@ class Manifest:
             self._commits[branch] = (known, state.version, state.identity)
         return dict(known)
 
-    def version_of(self, state: State, commit: str) -> int | None:
+    def version_of(self, state: GraphState, commit: str) -> int | None:
         """The version of the manifest that a commit made; None if there is no such commit."""
         quoted = commit.replace("'", "''")
         rows = state.dataset.to_table(columns=["object_id", "_row_created_at_version"], filter=(
@@ -305,7 +305,7 @@ class Manifest:
     def publish(
         self, branch: str, id: str, details: CommitDetails, *, expected: Mapping[str, int | None],
         pins: Mapping[str, Pin | None], identity: str,
-    ) -> State:  # fmt: skip
+    ) -> GraphState:  # fmt: skip
         """Make new versions of tables visible as one commit, and return what the branch shows at that commit.
 
         `expected` has the version at which each touched table must still be, `pins` what it is to be (None drops it).
@@ -336,8 +336,8 @@ class Manifest:
                                     hint="nothing was published; try again")
 
     def _attempt(
-        self, state: State, id: str, details: CommitDetails, pins: Mapping[str, Pin | None]
-    ) -> State | None:  # fmt: skip
+        self, state: GraphState, id: str, details: CommitDetails, pins: Mapping[str, Pin | None]
+    ) -> GraphState | None:  # fmt: skip
         types, lineage = [*details.types, *details.past], [CommitRecord.from_json(text) for text in details.lineage]
         shown = {**state.pins, **{key: pin for key, pin in pins.items() if pin is not None}}
         for key, pin in pins.items():
@@ -373,14 +373,14 @@ class Manifest:
             return None
         faults.reach("graph: published")
         self._settle(state, dataset, transaction)
-        new = State(state.branch, state.identity, dataset.version, commit,
+        new = GraphState(state.branch, state.identity, dataset.version, commit,
                     {key: history[pin.schema] for key, pin in shown.items()}, history, dataset, address)
         self._known[state.branch] = new
         if dataset.stats.dataset_stats()["num_fragments"] > COMPACT_AFTER:
             self.merge_small(new.branch)
         return new
 
-    def show(self, state: State, pins: Mapping[str, Pin]) -> State | None:
+    def show(self, state: GraphState, pins: Mapping[str, Pin]) -> GraphState | None:
         """Show the same rows of tables from other versions, under the commit that shows them now.
 
         None if somebody has published meanwhile. It is no commit: history and heads stay as they are.
@@ -405,7 +405,7 @@ class Manifest:
         self._known[now.branch] = new
         return new
 
-    def _address(self, state: State) -> tuple[tuple[int, int] | None, list[dict[str, Any]]]:
+    def _address(self, state: GraphState) -> tuple[tuple[int, int] | None, list[dict[str, Any]]]:
         """Where the row of the head is. A branch without one writes the row anew that it has inherited its head from,
         so that its first publishes meet there too; that row is returned with its address."""
         if state.address is not None:
@@ -424,7 +424,7 @@ class Manifest:
                 return address_of(row), [{name: row[name] for name in row if name != "_rowaddr"}]
         return None, []
 
-    def _settle(self, before: State, dataset: LanceDataset, transaction: Any) -> None:
+    def _settle(self, before: GraphState, dataset: LanceDataset, transaction: Any) -> None:
         """Make a publish durable, and what others published just before: it builds on that. Buckets need nothing."""
         if not self.place.local:
             return
@@ -444,7 +444,7 @@ class Manifest:
         if target is not None:
             self.compact(state, target_rows_per_fragment=target)
 
-    def compact(self, state: State, **options: Any) -> None:
+    def compact(self, state: GraphState, **options: Any) -> None:
         """One fragment instead of many. Changes no row. Failing at that harms nobody: somebody else is at it."""
         line = None if state.branch == MAIN else state.branch
         dataset = self._main.checkout_version((line, None))

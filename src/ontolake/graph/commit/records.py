@@ -68,7 +68,7 @@ class CommitRecord:
 
 
 @dataclass(frozen=True)
-class State:
+class GraphState:
     """What a branch shows, and the version of the manifest that says so."""
 
     branch: str
@@ -91,7 +91,7 @@ class State:
         """The line of versions on which the branch writes to tables."""
         return line_of(self.branch, self.identity)
 
-    def at(self, commit: CommitRecord) -> State:
+    def at(self, commit: CommitRecord) -> GraphState:
         """The same with an earlier commit as the head: others may have made more since."""
         return replace(self, head=commit, types={key: self.history[pin.schema] for key, pin in commit.pins.items()})
 
@@ -129,5 +129,5 @@ class CommitDetails:
     lineage: Sequence[str] = ()
     """Commits of a merged branch, as JSON, which the branch is to know from now on."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    recheck: Callable[[State], None] | None = None
+    recheck: Callable[[GraphState], None] | None = None
     """Sees the state that is built on, and may refuse."""

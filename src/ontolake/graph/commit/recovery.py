@@ -24,8 +24,8 @@ from ontolake.graph.errors import (
     UnknownBranchError,
     in_short,
 )
-from ontolake.graph.place import Place
-from ontolake.graph.tables.datasets import STEP, Tables, own_versions
+from ontolake.graph.place import GraphPlace
+from ontolake.graph.tables.datasets import STEP, GraphTables, own_versions
 from ontolake.graph.tables.origins import transaction_at
 from ontolake.graph.tables.types import GraphType
 
@@ -57,7 +57,7 @@ class Unexplained(Exception):
 class Recoverer:
     """Goes through the sidecars of a graph."""
 
-    def __init__(self, place: Place, manifest: Manifest, tables: Tables, sidecars: Sidecars) -> None:
+    def __init__(self, place: GraphPlace, manifest: Manifest, tables: GraphTables, sidecars: Sidecars) -> None:
         self.place, self.manifest, self.tables, self.sidecars = place, manifest, tables, sidecars
         self.blocked: dict[str, tuple[str, str]] = {}
         """Branches that take no writes, with the file and the reason."""

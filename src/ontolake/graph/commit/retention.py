@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ontolake.graph.commit.records import MAIN, CommitRecord, State
+from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.errors import BranchError, DamagedGraphError, RemovedCommitError, UnknownBranchError
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.types import GraphType
 
 
-def require(parts: GraphParts, record: CommitRecord, state: State, *, whole: bool = True) -> None:
+def require(parts: GraphParts, record: CommitRecord, state: GraphState, *, whole: bool = True) -> None:
     """Raise `RemovedCommitError` if a commit that a branch knows cannot be read any more.
 
     Unless the `whole` commit is needed, it is enough that some of it is left: a table that was dropped for good takes
@@ -30,7 +30,7 @@ def require(parts: GraphParts, record: CommitRecord, state: State, *, whole: boo
         raise RemovedCommitError(record.id, state.branch)
 
 
-def types_of(parts: GraphParts, record: CommitRecord, state: State) -> Mapping[str, GraphType]:
+def types_of(parts: GraphParts, record: CommitRecord, state: GraphState) -> Mapping[str, GraphType]:
     """Types by hash, with all those of a commit that the branch knows.
 
     Merges of older releases did not bring the types that only commits in the midst of the source had; these are on the
@@ -67,7 +67,7 @@ def still_there(parts: GraphParts, *shown: tuple[str, CommitRecord]) -> Iterator
         raise
 
 
-def head_version(parts: GraphParts, state: State, commit: str) -> tuple[str, int] | None:
+def head_version(parts: GraphParts, state: GraphState, commit: str) -> tuple[str, int] | None:
     """The branch and the version of the manifest at which a commit was the head; None if the branch does not know it.
 
     Commits of before a branch was made are on the one that it was made from, and those that a merge brought on another.

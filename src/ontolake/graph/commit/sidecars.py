@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake import faults
 from ontolake.errors import NotFound
 from ontolake.graph.commit.records import CommitRecord
-from ontolake.graph.place import UNFINISHED, Place
+from ontolake.graph.place import UNFINISHED, GraphPlace
 from ontolake.graph.tables.types import GraphType
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _reader() -> TypeAdapter[Sidecar]:
 class Sidecars:
     """The sidecars of a graph."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: GraphPlace) -> None:
         self._place = place
         self._store = place.store
 

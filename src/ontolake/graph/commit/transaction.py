@@ -1,4 +1,4 @@
-"""`Transaction`: loads and deletions over many tables that become one commit, or nothing.
+"""`GraphTransaction`: loads and deletions over many tables that become one commit, or nothing.
 
 The order of a commit: check, write the sidecar, move the tables, publish, remove the sidecar. Nothing is visible
 before the publish, and everything is after it.
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ontolake.arrow_keys import contains
 from ontolake.errors import Conflict, Invalid
 from ontolake.graph.arguments import check_flag, check_text
-from ontolake.graph.commit.records import CommitDetails, CommitRecord, Pin, State
+from ontolake.graph.commit.records import CommitDetails, CommitRecord, GraphState, Pin
 from ontolake.graph.errors import (
     DuplicateKeyError,
     ExpectedVersionMismatch,
@@ -24,13 +24,13 @@ from ontolake.graph.errors import (
     reading,
 )
 from ontolake.graph.parts import GraphParts
-from ontolake.graph.tables import staged_rows
+from ontolake.graph.tables import appends
+from ontolake.graph.tables.appends import StagedAppend
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.constraints import Checker
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.filters import filtering, to_sql
 from ontolake.graph.tables.rows import key_at, keys_table, refuse_duplicates, to_table
-from ontolake.graph.tables.staged_rows import StagedRows
 from ontolake.graph.tables.types import GraphType, declared, resolve_table
 from ontolake.history import Commit
 
@@ -45,7 +45,7 @@ class _Pending:
         self.deletes: pa.Table | None = None
         self.fresh = True
         self.replace = False
-        self.staged: StagedRows | None = None
+        self.staged: StagedAppend | None = None
 
     def discard(self) -> None:
         """Let go of rows that were written ahead."""
@@ -65,7 +65,7 @@ class _Pending:
         return TableChange(puts, deletes, fresh=fresh, replace=self.replace and not empty, staged=staged)
 
 
-class Transaction:
+class GraphTransaction:
     """Collects loads and deletions on one branch; leaving the block commits them, an exception drops them."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Transaction:
         return self._state.pins[kind.key]
 
     @property
-    def _tables(self) -> Tables:
+    def _tables(self) -> GraphTables:
         return self._parts.tables
 
     def _of(self, table: Any) -> tuple[GraphType, _Pending]:
@@ -118,9 +118,9 @@ class Transaction:
         """Begin to write many rows that are all new, if they are fit for it, while they are checked."""
         pin = self._state.pins[kind.key]
         pending.discard()
-        if (rows.num_rows >= staged_rows.STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
+        if (rows.num_rows >= appends.STAGED_ROWS and pending.puts is None and (mode == "append" or pin.rows == 0)
                 and pin.branch == self._state.line):  # fmt: skip
-            pending.staged = StagedRows(self._tables, kind, pin, rows)
+            pending.staged = StagedAppend(self._tables, kind, pin, rows)
 
     def _load(self, kind: GraphType, pending: _Pending, rows: pa.Table, mode: Mode) -> int:
         refuse_duplicates(kind, rows)
@@ -279,7 +279,7 @@ class Transaction:
             return None
         reads = checker.reads()
 
-        def recheck(state: State) -> None:
+        def recheck(state: GraphState) -> None:
             """Others may have published meanwhile what the endpoints depend on."""
             if only and state.head.id != self.base.id:
                 raise Conflict(f"commit {state.head.seq} came after commit {self.base.seq}, which was read",
@@ -313,8 +313,8 @@ class Transaction:
 
 def begin_transaction(
     parts: GraphParts, branch: str, actor: str | None = None, metadata: Mapping[str, Any] | None = None
-) -> Transaction:  # fmt: skip
+) -> GraphTransaction:  # fmt: skip
     """See `Graph.transaction`. Raises `ReadOnlyGraphError`, `RecoveryBlockedError`, `UnknownBranchError`."""
     parts.require_writable()
     parts.writer.ready(branch)
-    return Transaction(parts, branch, actor, metadata)
+    return GraphTransaction(parts, branch, actor, metadata)

@@ -11,14 +11,14 @@ from functools import partial
 
 from ontolake.errors import Conflict
 from ontolake.graph.commit.manifest import Manifest
-from ontolake.graph.commit.records import PASSIVE, CommitDetails, Pin, State
+from ontolake.graph.commit.records import PASSIVE, CommitDetails, GraphState, Pin
 from ontolake.graph.commit.recovery import Recoverer
 from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove
 from ontolake.graph.commit.ulid import new_ulid
 from ontolake.graph.concurrency import Turns, together
 from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchError
 from ontolake.graph.tables.changes import TableChange
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 
 _DEFINITE = (Conflict, RowError, UnknownBranchError)
 """Errors after which it is certain that nothing was published."""
@@ -28,11 +28,11 @@ class CommitWriter:
     """Turns changes of tables into commits."""
 
     def __init__(
-        self, manifest: Manifest, tables: Tables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns
+        self, manifest: Manifest, tables: GraphTables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns
     ) -> None:  # fmt: skip
         self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
         self.turns = turns
-        self.committed: Callable[[State, Iterable[str]], None] | None = None
+        self.committed: Callable[[GraphState, Iterable[str]], None] | None = None
         """Told of every commit that changes rows, with what the branch shows and the tables that it moved."""
         self._unsettled = False
 
@@ -44,7 +44,7 @@ class CommitWriter:
         if branch in self.recoverer.blocked:
             raise RecoveryBlockedError(branch, *self.recoverer.blocked[branch])
 
-    def commit(self, state: State, changes: Mapping[str, TableChange], details: CommitDetails) -> State:
+    def commit(self, state: GraphState, changes: Mapping[str, TableChange], details: CommitDetails) -> GraphState:
         """Make changes, each from what `state` shows, one commit of its branch."""
         def move(operation: str) -> dict[str, Pin | None]:
             pins, problems = together([
@@ -58,9 +58,9 @@ class CommitWriter:
         return self.operate(state, moves, move, details)
 
     def operate(
-        self, state: State, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]],
+        self, state: GraphState, moves: Mapping[str, int], move: Callable[[str], dict[str, Pin | None]],
         details: CommitDetails, *, dropped: Sequence[str] = (), purged: Sequence[str] = (),
-    ) -> State:  # fmt: skip
+    ) -> GraphState:  # fmt: skip
         """Run one operation under a sidecar: `moves` says how many steps each table takes, `move` takes them.
 
         Once it is published, tables that are `dropped` are no longer shown, and nothing of before is left of those that
@@ -80,7 +80,7 @@ class CommitWriter:
         )  # fmt: skip
         expected = {key: state.pins[key].version if key in state.pins else None for key in (*moves, *dropped)}
 
-        def publish() -> State:
+        def publish() -> GraphState:
             pins = move(operation)
             pins |= dict.fromkeys(dropped)
             return self.manifest.publish(state.branch, operation, details, expected=expected, pins=pins,
@@ -93,7 +93,7 @@ class CommitWriter:
             self.committed(published, moves)
         return published
 
-    def _under(self, sidecar: Sidecar, publish: Callable[[], State]) -> State:
+    def _under(self, sidecar: Sidecar, publish: Callable[[], GraphState]) -> GraphState:
         """Publish under a sidecar, which goes when it is certain what came of it."""
         operation = sidecar.operation
         try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import reading
 from ontolake.graph.merge.differences import grew_from, physical_ids
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.rows import defaults
 from ontolake.graph.tables.types import GraphField, GraphType
 
@@ -50,7 +50,7 @@ def with_ids(old: GraphType, new: GraphType, renames: Mapping[str, str], where: 
 
 
 def sources_since(
-    tables: Tables, base: tuple[Pin, GraphType], side: tuple[Pin, GraphType], renames: Mapping[str, str]
+    tables: GraphTables, base: tuple[Pin, GraphType], side: tuple[Pin, GraphType], renames: Mapping[str, str]
 ) -> dict[str, str | None]:  # fmt: skip
     """Where the columns of a side come from since the base; `renames` are those that commits tell of."""
     (base_pin, old), (pin, new) = base, side
@@ -72,7 +72,7 @@ def sources_since(
 
 
 def _added_again(
-    tables: Tables, base: tuple[Pin, GraphType], side: tuple[Pin, GraphType], sources: Sources
+    tables: GraphTables, base: tuple[Pin, GraphType], side: tuple[Pin, GraphType], sources: Sources
 ) -> Iterator[str]:  # fmt: skip
     (base_pin, old), (pin, new) = base, side
     doubtful = {name: before for name, before in sources.items() if before is not None and new.by_name[name].id is None
@@ -92,7 +92,7 @@ def translated(table: pa.Table, new: GraphType, sources: Sources) -> pa.Table:
     return pa.table(columns, schema=new.schema)
 
 
-class Joined(NamedTuple):
+class JoinedType(NamedTuple):
     """The type that a merge gives a table, and where its columns are on each side."""
 
     kind: GraphType
@@ -103,7 +103,7 @@ class Joined(NamedTuple):
 
 def join_types(
     base: GraphType, theirs: GraphType, ours: GraphType, theirs_from: Sources, ours_from: Sources
-) -> Joined | list[str]:  # fmt: skip
+) -> JoinedType | list[str]:  # fmt: skip
     """What two types that grew from one are together; or the columns that both have changed, differently.
 
     `theirs_from` and `ours_from` tell where the columns of a side come from.
@@ -142,7 +142,7 @@ def join_types(
     if wrong or cardinality is None:
         return sorted({*wrong}) or ["its rules"]
     kind = replace(ours, fields=tuple(field for field, *_ in fields), cardinality=cardinality)
-    return Joined(kind, *({field.name: places[side] for field, *places in fields} for side in (2, 0, 1)))
+    return JoinedType(kind, *({field.name: places[side] for field, *places in fields} for side in (2, 0, 1)))
 
 
 def _one(base: GraphField, theirs: GraphField, ours: GraphField) -> GraphField | None:

@@ -18,7 +18,7 @@ from ontolake.arrow_keys import codes
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import reading
 from ontolake.graph.read.views import SnapshotTables, plain_row, row_key
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Change as RowChange
 
@@ -36,7 +36,7 @@ class Touched(NamedTuple):
     after: pa.Table
 
 
-def _lines(tables: Tables, kind: GraphType, pin: Pin) -> list[tuple[str | None, int]]:
+def _lines(tables: GraphTables, kind: GraphType, pin: Pin) -> list[tuple[str | None, int]]:
     """The versions that a pin goes back to: its own, then where each line left its parent."""
     found: list[tuple[str | None, int]] = [(pin.branch, pin.version)]
     if pin.branch is not None:
@@ -49,7 +49,7 @@ def _lines(tables: Tables, kind: GraphType, pin: Pin) -> list[tuple[str | None, 
     return found
 
 
-def _parted(tables: Tables, kind: GraphType, a: Pin, b: Pin) -> tuple[str | None, int]:
+def _parted(tables: GraphTables, kind: GraphType, a: Pin, b: Pin) -> tuple[str | None, int]:
     """The newest version that two pins have both grown from."""
     if a.branch == b.branch:
         return a.branch, min(a.version, b.version)
@@ -60,17 +60,17 @@ def _parted(tables: Tables, kind: GraphType, a: Pin, b: Pin) -> tuple[str | None
     raise AssertionError("every line goes back to the first")
 
 
-def grew_from(tables: Tables, kind: GraphType, base: Pin, pin: Pin) -> bool:
+def grew_from(tables: GraphTables, kind: GraphType, base: Pin, pin: Pin) -> bool:
     """Whether a version of a table is another or one that followed it, on its line or on one that left it."""
     return _parted(tables, kind, base, pin) == (base.branch, base.version)
 
 
-def physical_ids(tables: Tables, kind: GraphType, pin: Pin) -> dict[str, int]:
+def physical_ids(tables: GraphTables, kind: GraphType, pin: Pin) -> dict[str, int]:
     """The number that each column has in the files of a version. One that is added again gets another."""
     return {field.name(): field.id() for field in tables.at(kind, pin).lance_schema.fields()}
 
 
-def _same_columns(tables: Tables, before: tuple[Pin, GraphType], after: tuple[Pin, GraphType]) -> bool:
+def _same_columns(tables: GraphTables, before: tuple[Pin, GraphType], after: tuple[Pin, GraphType]) -> bool:
     """Whether two versions have the same columns, so that rows differ only where they were written."""
     (old, old_type), (new, new_type) = before, after
     if old_type.schema != new_type.schema:
@@ -82,7 +82,7 @@ def _same_columns(tables: Tables, before: tuple[Pin, GraphType], after: tuple[Pi
     return physical_ids(tables, new_type, Pin(branch, version, -1, new.schema)) == now
 
 
-def _touched_keys(tables: Tables, kind: GraphType, old: Pin, new: Pin) -> pa.Table:
+def _touched_keys(tables: GraphTables, kind: GraphType, old: Pin, new: Pin) -> pa.Table:
     """The keys of rows that were written or went between a version and one that grew from it."""
     names = list(kind.keys)
     schema = pa.schema([kind.schema.field(name) for name in names])
@@ -120,7 +120,7 @@ def _files(fragment: Any) -> tuple[str, ...]:
     return tuple(file.path for file in fragment.metadata.files)
 
 
-def touched_keys(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> pa.Table:
+def touched_keys(tables: GraphTables, kind: GraphType, before: Pin, after: Pin) -> pa.Table:
     """The keys of rows that may differ between any two versions of a table. Raises `DamagedGraphError`."""
     with reading(kind.table):
         branch, version = _parted(tables, kind, before, after)
@@ -137,13 +137,13 @@ def distinct(kind: GraphType, keys: pa.Table) -> pa.Table:
     return keys.take(pa.array(np.sort(first)))
 
 
-def touched(tables: Tables, kind: GraphType, before: Pin, after: Pin) -> Touched:
+def touched(tables: GraphTables, kind: GraphType, before: Pin, after: Pin) -> Touched:
     """The rows that may differ between any two versions of a table with the same columns."""
     keys = touched_keys(tables, kind, before, after)
     return Touched(keys, rows_at(tables, kind, before, keys), rows_at(tables, kind, after, keys))
 
 
-def rows_at(tables: Tables, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Table:
+def rows_at(tables: GraphTables, kind: GraphType, pin: Pin, keys: pa.Table) -> pa.Table:
     """The rows of a version with these keys."""
     return tables.lookup(kind, tables.at(kind, pin), keys).cast(kind.schema)
 
@@ -186,7 +186,7 @@ def equal(a: Any, b: Any) -> Any:
     return found.to_numpy()
 
 
-def diff_tables(tables: Tables, before: SnapshotTables, after: SnapshotTables) -> Iterator[RowChange[str]]:
+def diff_tables(tables: GraphTables, before: SnapshotTables, after: SnapshotTables) -> Iterator[RowChange[str]]:
     """What turns one snapshot into another, table by table, rows by key."""
     for key in sorted(before.pins.keys() | after.pins.keys()):
         old, new = before.pins.get(key), after.pins.get(key)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ontolake.graph.commit.evolution import reshape
 from ontolake.graph.commit.lineage import Lineage
-from ontolake.graph.commit.records import PASSIVE, CommitDetails, CommitRecord, Pin, State
+from ontolake.graph.commit.records import PASSIVE, CommitDetails, CommitRecord, GraphState, Pin
 from ontolake.graph.errors import (
     BranchError,
     ConstraintError,
@@ -22,7 +22,7 @@ from ontolake.graph.errors import (
     reading,
 )
 from ontolake.graph.merge.bases import base_pins, base_rows
-from ontolake.graph.merge.columns import Joined, Sources, join_types, sources_since, translated
+from ontolake.graph.merge.columns import JoinedType, Sources, join_types, sources_since, translated
 from ontolake.graph.merge.differences import distinct, positions, rows_at, same, touched, touched_keys
 from ontolake.graph.merge.results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merge.rows import Strategy, merge_rows, strategies_by_table
@@ -65,7 +65,8 @@ def merge(
 
 class _Merge:
     def __init__(
-        self, parts: GraphParts, ours: State, theirs: State, strategy: Strategy | Mapping[Any, Strategy] | None
+        self, parts: GraphParts, ours: GraphState, theirs: GraphState,
+        strategy: Strategy | Mapping[Any, Strategy] | None,
     ) -> None:  # fmt: skip
         self.parts, self.ours, self.theirs = parts, ours, theirs
         self.strategies = strategies_by_table(strategy, {**theirs.pins, **ours.pins})
@@ -111,7 +112,7 @@ class _Merge:
         result.commit = self._publish(actor).head.as_history()
         return result
 
-    def _publish(self, actor: str | None) -> State:
+    def _publish(self, actor: str | None) -> GraphState:
         told: dict[str, Any] = {"merged_branch": self.theirs.branch}
         brought = [self.commits[id] for id in self.lineage.since(self.theirs.head.id, self.ours.head.id)
                    if id not in self.known]
@@ -187,7 +188,7 @@ class _Merge:
         with reading(kind.table):
             return self.parts.tables.at(kind, pin).to_table(columns=[field.name for field in kind.fields])
 
-    def _differs(self, key: str, base: Pin, pin: Pin, state: State) -> bool:
+    def _differs(self, key: str, base: Pin, pin: Pin, state: GraphState) -> bool:
         """Whether a branch has changed a table since: its type, or any row."""
         kind = state.types[key]
         if base.schema != pin.schema or self._names(state, key) is None:
@@ -196,10 +197,10 @@ class _Merge:
         at_base, at_pin = positions(kind, found.keys, found.before), positions(kind, found.keys, found.after)
         return not bool(same(kind, found.before, at_base, found.after, at_pin).all())
 
-    def _names(self, state: State, key: str) -> dict[str, str] | None:
+    def _names(self, state: GraphState, key: str) -> dict[str, str] | None:
         return self._names_since(state, key, self.origins[key])
 
-    def _names_since(self, state: State, key: str, base: str) -> dict[str, str] | None:
+    def _names_since(self, state: GraphState, key: str, base: str) -> dict[str, str] | None:
         return renames_since(self.commits, state.head, key, self.lineage.since(state.head.id, base))
 
     def _both(self, key: str, base: Pin | None, theirs: Pin, ours: Pin) -> None:
@@ -223,7 +224,7 @@ class _Merge:
             return
         if sum(kind.key == key for kind in self.history.values()) == 1:
             plain = {name: name for name in our_type.by_name}
-            joined: Joined | list[str] = Joined(our_type, plain, plain, plain)
+            joined: JoinedType | list[str] = JoinedType(our_type, plain, plain, plain)
         else:
             tables, start = self.parts.tables, (base, base_type)
             joined = join_types(base_type, their_type, our_type,
@@ -308,7 +309,7 @@ class _Merge:
         checker.between_tables()
         self.reads = checker.reads()
 
-    def _pins(self, state: State) -> dict[str, Pin]:
+    def _pins(self, state: GraphState) -> dict[str, Pin]:
         """What is shown, and new tables as empty ones."""
         return {**{key: Pin(None, 0, 0, kind.hash) for key, kind in self.added.items()}, **state.pins}
 
@@ -316,7 +317,7 @@ class _Merge:
         self.conflicts.append(MergeConflict(_KINDS.get(error.constraint, "value"), error.table, error.key,
                                             error.reason))
 
-    def _recheck(self, state: State) -> None:
+    def _recheck(self, state: GraphState) -> None:
         for key in self.dropped:  # whoever came meanwhile may have made edges to what goes
             left = [kind for one, kind in state.types.items() if one not in self.dropped]
             if any(key == end for kind in left for _, end in kind.ends):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ontolake.graph.commit.records import MAIN, CommitRecord, State
+from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.commit.retention import require, still_there, types_of
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.commit.ulid import is_ulid
@@ -40,7 +40,7 @@ def find_snapshot(parts: GraphParts, commit: str | None = None, branch: str = MA
     return kept
 
 
-def snapshot_of(parts: GraphParts, record: CommitRecord, state: State) -> Snapshot:
+def snapshot_of(parts: GraphParts, record: CommitRecord, state: GraphState) -> Snapshot:
     """The graph at a commit that a branch knows."""
     return Snapshot(parts.tables, state.branch, record, types_of(parts, record, state),
                     partial(still_there, parts, (state.branch, record)))

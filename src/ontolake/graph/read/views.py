@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake.errors import Invalid
 from ontolake.graph.arguments import check_names, check_optional_number
 from ontolake.graph.commit.records import CommitRecord, Pin
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.filters import filtering, to_sql
 from ontolake.graph.tables.rows import keys_table
 from ontolake.graph.tables.types import GraphType, resolve_table
@@ -26,7 +26,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 class TableView:
     """One table of a snapshot."""
 
-    def __init__(self, tables: Tables, kind: GraphType, pin: Pin, guard: Guard = nullcontext) -> None:
+    def __init__(self, tables: GraphTables, kind: GraphType, pin: Pin, guard: Guard = nullcontext) -> None:
         self.kind = kind
         self.pin = pin
         self._tables = tables
@@ -111,7 +111,7 @@ class SnapshotTables:
     """The tables that a branch showed at a commit."""
 
     def __init__(
-        self, tables: Tables, branch: str, record: CommitRecord, history: Mapping[str, GraphType],
+        self, tables: GraphTables, branch: str, record: CommitRecord, history: Mapping[str, GraphType],
         guard: Guard = nullcontext,
     ) -> None:  # fmt: skip
         self._guard = guard

@@ -1,7 +1,7 @@
 """The tables of node and edge types, one Lance dataset each.
 
-`types` says what a type is as stored, `rows` brings rows in, `keys`, `membership`, `known_keys` and `positions` answer
+`types` says what a type is as stored, `rows` brings rows in, `membership`, `known_keys` and `positions` answer
 which keys there are and where, `constraints` has the rules between rows. `datasets` opens tables at a pinned version
-and moves them on by `changes`, with `staged_rows`, `replacement`, `indexes`, `tiers` and `origins`; `filters` are
+and moves them on by `changes`, with `appends`, `replacement`, `indexes`, `tiers` and `origins`; `filters` are
 conditions in Lance's words.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ontolake.graph.tables.staged_rows import StagedRows
+from ontolake.graph.tables.appends import StagedAppend
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ class TableChange(NamedTuple):
     fresh: bool = False
     replace: bool = False
     """Whether rows that are not among `puts` go."""
-    staged: StagedRows | None = None
+    staged: StagedAppend | None = None
     """`puts`, written already."""
 
     @property

@@ -17,7 +17,7 @@ from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import ConstraintError, DuplicateKeyError, EndpointError, reading
 from ontolake.graph.tables import datasets
 from ontolake.graph.tables.changes import TableChange
-from ontolake.graph.tables.datasets import Tables, having
+from ontolake.graph.tables.datasets import GraphTables, having
 from ontolake.graph.tables.rows import key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
 
@@ -35,7 +35,7 @@ class Checker:
     """Checks changes against the tables that are pinned. `report` takes what is wrong; by default it is raised."""
 
     def __init__(
-        self, tables: Tables, types: Mapping[str, GraphType], pins: Mapping[str, Pin],
+        self, tables: GraphTables, types: Mapping[str, GraphType], pins: Mapping[str, Pin],
         changes: Mapping[str, TableChange], report: Problem = _raise,
     ) -> None:  # fmt: skip
         self.tables, self.types, self.pins, self.changes, self.report = tables, types, pins, changes, report

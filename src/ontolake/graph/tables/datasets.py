@@ -17,14 +17,14 @@ from ontolake import faults
 from ontolake.arrow_keys import KeySet, contains
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.errors import DamagedGraphError, PublishContendedError, in_short, is_contention, reading
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
+from ontolake.graph.tables.appends import append
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.filters import literal
 from ontolake.graph.tables.known_keys import KnownKeys
 from ontolake.graph.tables.origins import UPKEEP, is_one_of, transaction_at
 from ontolake.graph.tables.positions import Finder
 from ontolake.graph.tables.replacement import replace_rows
-from ontolake.graph.tables.staged_rows import append
 from ontolake.graph.tables.types import GraphType
 from ontolake.model.scalars.base import sql_literal
 
@@ -40,10 +40,10 @@ FEW_KEYS = 2000
 """Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
 
 
-class Tables:
+class GraphTables:
     """Access to the datasets of a graph. Handles of pinned versions are kept."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: GraphPlace) -> None:
         self.place = place
         self._open: OrderedDict[tuple[str, str | None, int], LanceDataset] = OrderedDict()
         self._lock = threading.Lock()
@@ -390,7 +390,7 @@ def having(dataset: LanceDataset, names: Sequence[str], column: str, values: Any
     return table.filter(pa.array(wanted.has(table.column(column))))
 
 
-def _remove_tree(place: Place, kind: GraphType, line: str) -> None:
+def _remove_tree(place: GraphPlace, kind: GraphType, line: str) -> None:
     prefix = f"{kind.location}/tree/{line}/"
     place.store.delete([info.key for info in place.store.list(prefix)])
 

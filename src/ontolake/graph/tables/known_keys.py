@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.tables.changes import TableChange
-from ontolake.graph.tables.membership import Asked, KeyBlock, values_of
+from ontolake.graph.tables.membership import KeyBlock, KeyLookup, values_of
 from ontolake.graph.tables.types import GraphType
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class _View:
         made.gone = set(self.gone)
         return made
 
-    def has(self, asked: Asked) -> NDArray[Any]:
-        found = np.zeros(len(asked.columns[0]), dtype=bool)
+    def has(self, wanted: KeyLookup) -> NDArray[Any]:
+        found = np.zeros(len(wanted.columns[0]), dtype=bool)
         for block in self.blocks:
-            found |= block.has(asked)
-        for number, value in enumerate(asked.values):
+            found |= block.has(wanted)
+        for number, value in enumerate(wanted.values):
             found[number] = value in self.single or (found[number] and value not in self.gone)
         return found
 
@@ -80,17 +80,17 @@ class KnownKeys:
         columns = [keys.column(name) for name in kind.keys]
         if pin.rows > MOST_ROWS or any(column.null_count or not _plain(column.type) for column in columns):
             return None
-        where, asked = (kind.location, pin.branch), Asked(columns)
+        where, wanted = (kind.location, pin.branch), KeyLookup(columns)
         with self._lock:
             view = self._views.get(where)
             if view is not None and view.version == pin.version:
                 self._views.move_to_end(where)
-                return view.has(asked)
+                return view.has(wanted)
         read = self._read(kind, pin, dataset())
         if read is None:
             return None
         with self._lock:
-            found = read.has(asked)
+            found = read.has(wanted)
             self._keep(where, read)
         return found
 

@@ -18,7 +18,7 @@ _SPREAD = 16
 """Integers are marked in a table as long as this has at most so many places for each of them."""
 
 
-class Asked:
+class KeyLookup:
     """Keys to look for, as columns of the types that the stored ones have. None of them is null."""
 
     def __init__(self, columns: Sequence[Any]) -> None:
@@ -74,20 +74,20 @@ class KeyBlock:
         self._hashes, self._order = hashes[order], order.astype(np.int32)
         self._columns = [column if found is None else found for column, found in zip(columns, numbers, strict=True)]
 
-    def has(self, asked: Asked) -> NDArray[Any]:
+    def has(self, wanted: KeyLookup) -> NDArray[Any]:
         """For each key whether it is among these."""
         if self._marks is not None:
-            places = asked.hashes - self._low
-            inside = (asked.hashes >= self._low) & (places >= 0) & (places < len(self._marks))
+            places = wanted.hashes - self._low
+            inside = (wanted.hashes >= self._low) & (places >= 0) & (places < len(self._marks))
             inside[inside] = self._marks[places[inside]]
             return inside
-        first = np.searchsorted(self._hashes, asked.hashes, "left")
-        last = np.searchsorted(self._hashes, asked.hashes, "right")
+        first = np.searchsorted(self._hashes, wanted.hashes, "left")
+        last = np.searchsorted(self._hashes, wanted.hashes, "right")
         found = last > first
         if not self._exact:
             for number in np.flatnonzero(found):
                 places = self._order[first[number] : last[number]]
-                found[number] = any(self._at(int(place)) == asked.values[number] for place in places)
+                found[number] = any(self._at(int(place)) == wanted.values[number] for place in places)
         return found
 
     def _at(self, place: int) -> Any:

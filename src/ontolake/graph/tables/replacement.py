@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
 
-def replace_rows(place: Place, dataset: LanceDataset, addresses: Any, rows: pa.Table | None) -> Any:
+def replace_rows(place: GraphPlace, dataset: LanceDataset, addresses: Any, rows: pa.Table | None) -> Any:
     """The transaction that deletes the rows at these addresses and appends others."""
     from lance.dataset import LanceOperation, Transaction
     from lance.fragment import write_fragments

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from ontolake import faults
-from ontolake.graph.commit.records import Pin, State
+from ontolake.graph.commit.records import GraphState, Pin
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables import indexes
 from ontolake.graph.upkeep import table_upkeep
@@ -43,7 +43,7 @@ class Background:
         self._busy = False
         self._thread: threading.Thread | None = None
 
-    def committed(self, state: State, keys: Any) -> None:
+    def committed(self, state: GraphState, keys: Any) -> None:
         """Look at what a commit has made of its tables, and begin if there is something to do."""
         if faults.armed() or self._stopped or not self._wants(state, keys):
             return
@@ -55,7 +55,7 @@ class Background:
                 _running.add(self)
             self._told.notify_all()
 
-    def _wants(self, state: State, keys: Any) -> bool:
+    def _wants(self, state: GraphState, keys: Any) -> bool:
         for key in keys:
             pin = state.pins.get(key)
             if pin is not None and pin.branch == state.line:
@@ -65,7 +65,7 @@ class Background:
                     return True
         return _pieces(state.dataset) > _MANIFEST_FRAGMENTS
 
-    def _count(self, state: State, key: str, pin: Pin) -> int:
+    def _count(self, state: GraphState, key: str, pin: Pin) -> int:
         return _pieces(self._parts.tables.at(state.types[key], pin))
 
     def stop(self) -> None:
@@ -117,7 +117,7 @@ class Background:
                 self._take_over(now, {key: one for key, one in work.items() if now.types.get(key) == one.kind})
             parts.manifest.merge_small(branch)
 
-    def _take_over(self, state: State, work: dict[str, Upkeep]) -> None:
+    def _take_over(self, state: GraphState, work: dict[str, Upkeep]) -> None:
         pins: dict[str, Pin] = {}
         for key, one in work.items():
             if state.pins[key].branch == state.line:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ontolake import faults
 from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.lineage import Lineage, first_parents
-from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, Pin, State
+from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, GraphState, Pin
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError, reading
 from ontolake.graph.parts import GraphParts
@@ -174,8 +174,8 @@ def create_index(parts: GraphParts, table: Any, column: str, kind: str, branch: 
 
 
 def rework_one(
-    parts: GraphParts, state: State, key: str, act: Any, allowed: frozenset[str], kind: str, actor: str | None
-) -> State:  # fmt: skip
+    parts: GraphParts, state: GraphState, key: str, act: Any, allowed: frozenset[str], kind: str, actor: str | None
+) -> GraphState:  # fmt: skip
     """One table, reworked by Lance and published."""
     type_, pin = state.types[key], state.pins[key]
 
@@ -206,7 +206,7 @@ def cleanup(
     """See `Graph.cleanup`."""
     limit = datetime.now(UTC) - keep if keep is not None else None
 
-    def young(state: State) -> Iterator[CommitRecord]:
+    def young(state: GraphState) -> Iterator[CommitRecord]:
         records = parts.manifest.commits(state.branch)
         ages = {record.id: age for age, record in enumerate(first_parents(records, state.head.id))}
         for record in records.values():
@@ -219,7 +219,7 @@ def cleanup(
 
 
 def remove_versions(
-    parts: GraphParts, wanted: Callable[[State], Iterable[CommitRecord]], dry_run: bool,
+    parts: GraphParts, wanted: Callable[[GraphState], Iterable[CommitRecord]], dry_run: bool,
     tables: Collection[str] | None = None,
 ) -> tuple[list[Removable], int]:  # fmt: skip
     """Remove versions of all tables, or of some, that no commit shows which is `wanted` of any branch.
@@ -274,7 +274,7 @@ def remove_versions(
     return found, freed
 
 
-def _met(parts: GraphParts, states: Sequence[State]) -> Iterator[CommitRecord]:
+def _met(parts: GraphParts, states: Sequence[GraphState]) -> Iterator[CommitRecord]:
     """Where any two branches met last: merging them needs what they had in common, and bases of bases too."""
     known: dict[str, CommitRecord] = {}
     for state in states:

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from ontolake import faults
 from ontolake.graph.commit.lineage import first_parents
-from ontolake.graph.commit.records import MAIN, CommitRecord, State
+from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.commit.sidecars import Sidecar
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import PublishContendedError
@@ -41,7 +41,7 @@ def purge(parts: GraphParts, sidecar: Sidecar) -> None:
         remove_versions(parts, partial(_since, parts, sidecar), False, left)
 
 
-def _since(parts: GraphParts, sidecar: Sidecar, state: State) -> Iterable[CommitRecord]:
+def _since(parts: GraphParts, sidecar: Sidecar, state: GraphState) -> Iterable[CommitRecord]:
     """What a branch has shown since the operation; nothing of others."""
     if state.branch != sidecar.branch:
         return []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.tables import indexes
-from ontolake.graph.tables.datasets import Tables
+from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.indexes import wanted_indexes
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.tiers import rows_to_merge
@@ -30,7 +30,7 @@ AT_ONCE_ROWS = 50_000
 class Upkeep:
     """What there is to do for a table, prepared as far as that can be done beside writers."""
 
-    def __init__(self, tables: Tables, kind: GraphType, pin: Pin) -> None:
+    def __init__(self, tables: GraphTables, kind: GraphType, pin: Pin) -> None:
         self.kind = kind
         self._tables = tables
         dataset = tables.own(kind, pin)

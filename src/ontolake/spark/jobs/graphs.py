@@ -10,7 +10,7 @@ from ontolake.errors import Corruption
 from ontolake.faults import reach
 from ontolake.graph import Graph
 from ontolake.graph.errors import DamagedGraphError, UnknownTableError
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 from ontolake.graph.read.views import TableView
 from ontolake.graph.tables.indexes import wanted_indexes
 from ontolake.graph.tables.origins import UPKEEP
@@ -40,7 +40,7 @@ class DatasetVersion(NamedTuple):
     version: int
 
     def open(self) -> LanceDataset:
-        place = Place(self.url)
+        place = GraphPlace(self.url)
         with contextlib.closing(place.store):
             base = place.open(self.location)
             found: Any = base.checkout_version((self.line, self.version) if self.line else self.version)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ontolake.graph.commit.records import Pin
 from ontolake.graph.concurrency import begin, in_order
-from ontolake.graph.place import Place
+from ontolake.graph.place import GraphPlace
 from ontolake.graph.tables import tiers
 from ontolake.graph.tables.types import GraphType
 
@@ -23,7 +23,7 @@ STAGED_ROWS = 50_000
 
 
 class _Tables(Protocol):
-    place: Place
+    place: GraphPlace
 
     def at(self, kind: GraphType, pin: Pin) -> LanceDataset: ...
 
@@ -31,7 +31,7 @@ class _Tables(Protocol):
 OnWritten = Callable[[Sequence[Any]], None]
 
 
-def append(place: Place, base: LanceDataset, rows: pa.Table, on_written: OnWritten | None = None) -> Any:
+def append(place: GraphPlace, base: LanceDataset, rows: pa.Table, on_written: OnWritten | None = None) -> Any:
     """Files with new rows, and the transaction that would make them part of a dataset.
 
     `on_written` is given fragments whose files are whole while others are still being written.
@@ -51,7 +51,7 @@ def append(place: Place, base: LanceDataset, rows: pa.Table, on_written: OnWritt
     return Transaction(base.version, LanceOperation.Append(fragments))
 
 
-class StagedRows:
+class StagedAppend:
     """New rows of a table, on their way into files as soon as this is made."""
 
     def __init__(self, tables: _Tables, kind: GraphType, pin: Pin, rows: pa.Table) -> None:
