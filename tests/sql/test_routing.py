@@ -11,11 +11,11 @@ import pytest
 from ontolake.sql import Database
 from ontolake.sql.keyspace import ranges
 from ontolake.sql.keyspace.layout import TABLES
-from ontolake.sql.keyspace.ranges import Part, Range, Routed
-from ontolake.sql.keyspace.versions import BATCH, Keyspace, Span
+from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
+from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 
 TABLE = b"\x20" + (100).to_bytes(8, "big")
-ALL = Span(TABLE, b"\x20" + (101).to_bytes(8, "big"))
+ALL = KeySpan(TABLE, b"\x20" + (101).to_bytes(8, "big"))
 
 
 def key(number: int) -> bytes:
@@ -40,8 +40,8 @@ class Places(NamedTuple):
     """Keys 0 to 9 and from 40 on are in `main`, 10 to 19 and 30 to 39 in `one`, 20 to 29 in `two`."""
 
     main: apsw.Connection
-    one: Part
-    two: Part
+    one: RangeKeyspace
+    two: RangeKeyspace
     keyspace: Routed
 
     def kept(self, table: str = "latest") -> list[list[int]]:
@@ -59,10 +59,10 @@ class Places(NamedTuple):
 
 @pytest.fixture
 def places() -> Iterator[Places]:
-    main, one, two = connection(), Part(connection()), Part(connection())
+    main, one, two = connection(), RangeKeyspace(connection()), RangeKeyspace(connection())
     keyspace = Routed(main)
-    table = [Range(b"", key(10), ""), Range(key(10), key(20), "1"), Range(key(20), key(30), "2"),
-             Range(key(30), key(40), "1"), Range(key(40), b"", "")]  # fmt: skip
+    table = [RoutedRange(b"", key(10), ""), RoutedRange(key(10), key(20), "1"), RoutedRange(key(20), key(30), "2"),
+             RoutedRange(key(30), key(40), "1"), RoutedRange(key(40), b"", "")]  # fmt: skip
     keyspace.route(table, {"1": one, "2": two})
     yield Places(main, one, two, keyspace)
     for each in (main, one.connection, two.connection):
@@ -93,7 +93,7 @@ def as_text(found: dict[bytes, bytes]) -> dict[int, str]:
     return {at[-1]: value.decode() for at, value in found.items()}
 
 
-def scanned(keyspace: Keyspace, span: Span = ALL, at: int | None = None, **options: Any) -> list[tuple[int, str]]:
+def scanned(keyspace: Keyspace, span: KeySpan = ALL, at: int | None = None, **options: Any) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for batch in keyspace.scan(span, at, keys=True, **options):
         assert batch.keys is not None
@@ -142,9 +142,9 @@ def test_a_scan_goes_through_the_ranges_in_their_order(filled: Places) -> None:
     assert scanned(keyspace) == list(NOW.items())
     assert sorted(scanned(keyspace, at=1)) == sorted(THEN.items())
     assert scanned(keyspace, at=2) == list(NOW.items())
-    assert scanned(keyspace, Span(key(19), key(39))) == [(19, "w19"), (29, "w29")]
-    assert scanned(keyspace, Span(key(20), key(30))) == [(29, "w29")]
-    assert scanned(keyspace, Span(key(10), key(10))) == []
+    assert scanned(keyspace, KeySpan(key(19), key(39))) == [(19, "w19"), (29, "w29")]
+    assert scanned(keyspace, KeySpan(key(20), key(30))) == [(29, "w29")]
+    assert scanned(keyspace, KeySpan(key(10), key(10))) == []
     assert scanned(keyspace, ahead=True) == list(NOW.items())
     values = [value for batch in keyspace.scan(ALL) for value in batch.values.to_list()]
     assert values == [text.encode() for text in NOW.values()]
@@ -171,8 +171,8 @@ def test_nothing_is_read_beyond_a_limit(filled: Places) -> None:
 
 def test_keys_are_counted_in_the_ranges_of_a_span(filled: Places) -> None:
     assert filled.keyspace.count(ALL, 100) == 5
-    assert filled.keyspace.count(Span(key(19), key(39)), 100) == 2
-    assert filled.keyspace.count(Span(key(19), key(40)), 100) == 3
+    assert filled.keyspace.count(KeySpan(key(19), key(39)), 100) == 2
+    assert filled.keyspace.count(KeySpan(key(19), key(40)), 100) == 3
 
 
 def test_steps_come_range_by_range_from_either_end(filled: Places) -> None:
@@ -184,7 +184,7 @@ def test_steps_come_range_by_range_from_either_end(filled: Places) -> None:
     back = [(span.start, span.end) for span in filled.keyspace.steps(ALL, None, 2, descending=True)]
     assert back == [(key(40), ALL.end), (key(30), key(40)), (key(20), key(30)), (key(13), key(20)),
                     (key(10), key(13)), (ALL.start, key(10))]  # fmt: skip
-    past = [(span.start, span.end) for span in filled.keyspace.steps(Span(key(10), key(30)), 1, 1)]
+    past = [(span.start, span.end) for span in filled.keyspace.steps(KeySpan(key(10), key(30)), 1, 1)]
     assert past == [(key(10), key(19)), (key(19), key(20)), (key(20), key(29)), (key(29), key(30))]
 
 
@@ -198,8 +198,8 @@ def test_what_a_range_has_beyond_its_limit_is_not_read(filled: Places) -> None:
     assert as_text(keyspace.get_many(wanted)) == expected
     assert sorted(map(bytes.decode, keyspace.values_of(wanted).to_list())) == sorted(expected.values())
     assert sorted(scanned(keyspace)) == sorted(expected.items())
-    steps = list(keyspace.steps(Span(key(20), key(30)), None, 1))
-    assert steps == [Span(key(20), key(29)), Span(key(29), key(30))]
+    steps = list(keyspace.steps(KeySpan(key(20), key(30)), None, 1))
+    assert steps == [KeySpan(key(20), key(29)), KeySpan(key(29), key(30))]
     filled.two.limit = 2
     assert as_text(keyspace.get_many(wanted, 1)) == THEN, "a moment that is asked for goes before the limit"
 
@@ -215,7 +215,7 @@ def test_a_range_is_never_settled_since_its_newest_version_may_be_undone(filled:
 
 def test_routes_that_change_forget_since_when_all_rows_are_newer(places: Places) -> None:
     places.keyspace.all_newer[TABLE] = 7
-    places.keyspace.route([Range(b"", b"", "")], {})
+    places.keyspace.route([RoutedRange(b"", b"", "")], {})
     assert places.keyspace.all_newer == {}
     assert places.keyspace.parts == []
     assert not places.keyspace.is_elsewhere(key(10))
@@ -274,7 +274,7 @@ def test_a_home_of_ranges_is_known_by_its_mark() -> None:
 
 def test_undoing_leaves_what_was_published() -> None:
     home = connection()
-    keyspace = Part(home)
+    keyspace = RangeKeyspace(home)
     keyspace.insert(1, entries([1, 2, 3, 4]))
     keyspace.put(2, entries([1], "w"))
     keyspace.delete(2, [key(4)])

@@ -17,16 +17,16 @@ from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot, che
 from ontolake.history import Commit as HistoryCommit
 from ontolake.sql import maintenance
 from ontolake.sql.catalog.column_cache import ROOM
-from ontolake.sql.catalog.records import Catalog, Table
+from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
 from ontolake.sql.history import commits, differences
 from ontolake.sql.history.branches import MAIN, Branches
-from ontolake.sql.history.snapshots import Moment
-from ontolake.sql.keyspace.ranges import Ranges
-from ontolake.sql.plan.queries import Plan, find_in
+from ontolake.sql.history.snapshots import SqlSnapshot
+from ontolake.sql.keyspace.ranges import KeyRanges
+from ontolake.sql.plan.queries import QueryPlan, find_in
 from ontolake.sql.results import Result
-from ontolake.sql.syntax.statements import Parameters, Statement, constant, name_of, parse, parse_one
-from ontolake.sql.transactions import Session
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, constant, name_of, parse, parse_one
+from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write import bulk, index_builds
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.write.dml import Changer
@@ -67,10 +67,10 @@ class Database:
         self.branch = branch
         self.database = database
         self.schema = schema
-        self._session = Session(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous,
-                                cache=cache)  # fmt: skip
+        self._session = SqlSession(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous,
+                                   cache=cache)  # fmt: skip
         self.branches = Branches(url)
-        self.ranges = Ranges(self._session)
+        self.ranges = KeyRanges(self._session)
         if not readonly:
             index_builds.clean_up(self._session)
 
@@ -133,7 +133,7 @@ class Database:
     def in_transaction(self) -> bool:
         return self._session.transaction is not None
 
-    def _execute(self, statement: Statement, params: Parameters, as_of: Version | None = None) -> Result:
+    def _execute(self, statement: ParsedStatement, params: Parameters, as_of: Version | None = None) -> Result:
         statement.check_parameters(params)
         kind = statement.kind
         if kind == "select":
@@ -154,7 +154,7 @@ class Database:
             return self._define(statement)
         return self._control(statement)
 
-    def _select(self, statement: Statement, params: Parameters, as_of: Version | None) -> Result:
+    def _select(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
         if as_of is None and statement.prepared is not None:
             found = self._point(statement.prepared, params)
             if found is not None:
@@ -163,7 +163,7 @@ class Database:
             at = None if as_of is None else self._version(as_of)
             return self._plan(statement, at).run(self._session, params, keep=True)
 
-    def _point(self, prepared: tuple[Any, Plan], params: Parameters) -> Result | None:
+    def _point(self, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
         (catalog, database, schema), plan = prepared
         if database != self.database or schema != self.schema or (key := plan.point(params)) is None:
@@ -171,19 +171,19 @@ class Database:
         found = self._session.get(key, catalog)
         return None if found is None else plan.found(found[0])
 
-    def _plan(self, statement: Statement, at: int | None) -> Plan:
+    def _plan(self, statement: ParsedStatement, at: int | None) -> QueryPlan:
         catalog = self._session.catalog(at)
         where = (catalog, self.database, self.schema)
         if at is None and statement.prepared is not None and statement.prepared[0] == where:
-            plan: Plan = statement.prepared[1]
+            plan: QueryPlan = statement.prepared[1]
             return plan
         assert statement.tree is not None
-        plan = Plan(statement, statement.tree, self._finder(statement, catalog, at))
+        plan = QueryPlan(statement, statement.tree, self._finder(statement, catalog, at))
         if all(source.at is None for source in plan.sources):
             statement.prepared = (where, plan)
         return plan
 
-    def _finder(self, statement: Statement, catalog: Catalog, at: int | None) -> Any:
+    def _finder(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> Any:
         def find(node: exp.Table) -> tuple[Table, int | None]:
             version = node.args.get("version")
             if version is None:
@@ -214,7 +214,9 @@ class Database:
         assert isinstance(stored, int)
         return self._session.check_version(self._session.version_at(stored // 1000))
 
-    def _explain(self, statement: Statement, params: Parameters, analyze: bool, as_of: Version | None) -> list[str]:
+    def _explain(
+        self, statement: ParsedStatement, params: Parameters, analyze: bool, as_of: Version | None
+    ) -> list[str]:
         if statement.kind == "explain":
             assert statement.inner is not None
             analyze, statement = analyze or statement.analyze, statement.inner
@@ -231,7 +233,7 @@ class Database:
                 lines.append(f"{result.count} row{'' if result.count == 1 else 's'} in {took:.2f} ms")
         return lines
 
-    def _define(self, statement: Statement) -> Result:
+    def _define(self, statement: ParsedStatement) -> Result:
         tree = statement.tree
         if isinstance(tree, exp.Create) and str(tree.kind).upper() == "INDEX":
             index_builds.create(self._session, statement, self.database, self.schema)
@@ -242,7 +244,7 @@ class Database:
         assert tree is not None
         return Result(f"{statement.kind.upper()} {str(tree.args.get('kind') or '').upper()}".strip(), 0)
 
-    def _control(self, statement: Statement) -> Result:
+    def _control(self, statement: ParsedStatement) -> Result:
         session, name = self._session, statement.names[0] if statement.names else ""
         if statement.kind == "use":
             with session.reading():
@@ -274,7 +276,7 @@ class Database:
             found = self.find_table(table, self._session.fresh_catalog(transaction))
             return bulk.load(self._session, transaction, found, data)
 
-    def find_table(self, table: str, catalog: Catalog) -> Table:
+    def find_table(self, table: str, catalog: SqlCatalog) -> Table:
         """The table of a catalog that a name, as SQL writes it, means here.
 
         Raises `UnknownNameError`, and `SqlSyntaxError` if it is not the name of a table.
@@ -292,7 +294,7 @@ class Database:
 
     # what there is
 
-    def catalog(self, as_of: Version | None = None) -> Catalog:
+    def catalog(self, as_of: Version | None = None) -> SqlCatalog:
         """All tables with their columns and indexes, now or as they were."""
         with self._session.reading():
             return self._session.catalog(None if as_of is None else self._version(as_of))
@@ -317,13 +319,13 @@ class Database:
             for version in commits.versions(session, since, until):
                 yield from commits.changes(session, version)
 
-    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> Moment:
+    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> SqlSnapshot:
         """All tables as they were at a commit, or are now. Raises `NotFound`."""
         with self._on(branch) as session, session.reading():
             found = session.state()[0] if commit is None else session.check_version(commit)
-        return Moment(self._on, self.url, branch or self.branch, found)
+        return SqlSnapshot(self._on, self.url, branch or self.branch, found)
 
-    def at(self, ref: Ref) -> Moment:
+    def at(self, ref: Ref) -> SqlSnapshot:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
         return self.snapshot(commits.number(ref), branch=ref.branch)
 
@@ -332,7 +334,7 @@ class Database:
 
         Raises `NotFound` for a version that is no longer kept.
         """
-        if not all(isinstance(each, Moment) and each.url == self.url for each in (before, after)):
+        if not all(isinstance(each, SqlSnapshot) and each.url == self.url for each in (before, after)):
             check_snapshots(before, after)
             return differences.compared(before, after)
         same = before.branch == after.branch
@@ -352,12 +354,12 @@ class Database:
         return maintenance.gc(self._session, dry_run=dry_run)
 
     @contextmanager
-    def _on(self, branch: str | None) -> Iterator[Session]:
+    def _on(self, branch: str | None) -> Iterator[SqlSession]:
         """A session on a branch: this one, or a read-only one of its own."""
         if branch is None or branch == self.branch:
             yield self._session
             return
-        other = Session(self.url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
+        other = SqlSession(self.url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
         try:
             yield other
         finally:

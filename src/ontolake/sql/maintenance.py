@@ -11,17 +11,17 @@ from ontolake.history import Damage, Garbage
 from ontolake.sql.catalog.records import PUBLIC, IndexMeta, Table
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import split_row
-from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.write.rows import Rows, decoded
 
 if TYPE_CHECKING:
-    from ontolake.sql.transactions import Session
+    from ontolake.sql.transactions import SqlSession
 
 _SHOWN = 20
 """How many rows a report names at most."""
 
 
-def verify(session: Session) -> Iterator[Damage]:
+def verify(session: SqlSession) -> Iterator[Damage]:
     """Read all rows, and compare every index with the rows that it should point to."""
     with session.reading():
         found: list[Damage] = []
@@ -38,7 +38,7 @@ def verify(session: Session) -> Iterator[Damage]:
     yield from found
 
 
-def _verify_table(session: Session, table: Table) -> list[Damage]:
+def _verify_table(session: SqlSession, table: Table) -> list[Damage]:
     found: list[Damage] = []
     expected: dict[int, dict[bytes, bytes]] = {index.index_id: {} for index in table.indexes if index.state == PUBLIC}
     for batch in session.keyspace.scan(table.span, keys=True):
@@ -82,7 +82,7 @@ def _short(table: Table, rows: Rows, values: list[bytes]) -> list[Damage]:
     return found
 
 
-def _verify_index(session: Session, table: Table, index: IndexMeta, expected: dict[bytes, bytes]) -> list[Damage]:
+def _verify_index(session: SqlSession, table: Table, index: IndexMeta, expected: dict[bytes, bytes]) -> list[Damage]:
     there: dict[bytes, bytes] = {}
     for batch in session.keyspace.scan(_entries(table.id, index.index_id), keys=True):
         assert batch.keys is not None
@@ -94,12 +94,12 @@ def _verify_index(session: Session, table: Table, index: IndexMeta, expected: di
                    f"{len(missing)} entries are missing, {len(more)} lead to no row")]  # fmt: skip
 
 
-def _entries(table: int, index: int) -> Span:
+def _entries(table: int, index: int) -> KeySpan:
     prefix = keys.entry_prefix(table, index)
-    return Span(prefix, keys.after(prefix))
+    return KeySpan(prefix, keys.after(prefix))
 
 
-def retain(session: Session, version: int) -> None:
+def retain(session: SqlSession, version: int) -> None:
     """Raise the floor. Raises `NotFound` for a version that is to come."""
     with session.writing("-- retain"):
         newest, _, floor = session.state()
@@ -109,7 +109,7 @@ def retain(session: Session, version: int) -> None:
         session.keep()
 
 
-def gc(session: Session, *, dry_run: bool) -> Garbage:
+def gc(session: SqlSession, *, dry_run: bool) -> Garbage:
     """Remove, or count, what lies below the floor: superseded versions, tombstones, and what was dropped."""
     if dry_run:
         with session.reading():
@@ -124,7 +124,7 @@ def gc(session: Session, *, dry_run: bool) -> Garbage:
     return found
 
 
-def _sweep(session: Session, *, remove: bool) -> Garbage:
+def _sweep(session: SqlSession, *, remove: bool) -> Garbage:
     floor = session.state()[2]
     connections = [session.connection, *(part.connection for part in session.parts.values())]
     parts = [(table, "key >= ? AND key < ?", tuple(span)) for span in _unreachable(session, floor)
@@ -141,7 +141,7 @@ def _sweep(session: Session, *, remove: bool) -> Garbage:
     return Garbage(items, size)
 
 
-def _unreachable(session: Session, floor: int) -> Iterator[Span]:
+def _unreachable(session: SqlSession, floor: int) -> Iterator[KeySpan]:
     """The keys of tables and indexes that were dropped before the floor. Ids are never used again."""
     tombstones: Any = session.connection.execute(
         "SELECT key FROM gone WHERE key >= ? AND key < ? AND version <= ?",
@@ -150,7 +150,7 @@ def _unreachable(session: Session, floor: int) -> Iterator[Span]:
         id = int.from_bytes(key[-8:], "big")
         for family in (keys.ROW, keys.ENTRY):
             prefix = keys.meta_key(family, id)
-            yield Span(prefix, keys.after(prefix))
+            yield KeySpan(prefix, keys.after(prefix))
     for table in session.catalog(floor).by_id.values():
         for index in table.dropped_indexes:
             yield _entries(table.id, index.index_id)

@@ -35,10 +35,10 @@ from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import nearest
 from ontolake.sql.history.branches import MAIN
 from ontolake.sql.history.commits import newest_first
-from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan.access import choose
 from ontolake.sql.splits import KeySpans, VersionRange, conditions, cuts, public_schema
-from ontolake.sql.transactions import Session
+from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write.bulk import upsert
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SqlParallel:
     def __init__(self, url: str, *, branch: str | None = None, write: bool = False) -> None:
         self.url = url
         self.branch = branch or MAIN
-        self._session = Session(url, branch=self.branch, readonly=not write, takeover=False, synchronous="FULL")
+        self._session = SqlSession(url, branch=self.branch, readonly=not write, takeover=False, synchronous="FULL")
 
     def head(self) -> int:
         with self._session.reading():
@@ -175,9 +175,9 @@ class SqlParallel:
         self.close()
 
 
-def _parts(connection: apsw.Connection, span: Span, parts: int) -> list[Span]:
+def _parts(connection: apsw.Connection, span: KeySpan, parts: int) -> list[KeySpan]:
     """A span, cut if it is worth it."""
     more = "SELECT 1 FROM latest WHERE key >= ? AND key < ? LIMIT 1 OFFSET ?"
     if parts < 2 or not connection.execute(more, (*span, LEAST)).fetchone():
         return [span]
-    return [Span(*edges) for edges in itertools.pairwise([span.start, *cuts(connection, span, parts), span.end])]
+    return [KeySpan(*edges) for edges in itertools.pairwise([span.start, *cuts(connection, span, parts), span.end])]

@@ -15,11 +15,11 @@ from ontolake.parallel import Filter, FilterOp, Mode, View, past_schema, with_pa
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import vectors
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import scans
-from ontolake.sql.plan.access import Access
-from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, Condition
-from ontolake.sql.transactions import Session, unpacked
+from ontolake.sql.plan.access import AccessPath
+from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, ColumnCondition
+from ontolake.sql.transactions import SqlSession, unpacked
 from ontolake.sql.types import Kind
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def shown(batch: pa.RecordBatch | pa.Table) -> Any:
     return batch
 
 
-def conditions(table: Table, filters: Sequence[Filter]) -> list[Condition]:
+def conditions(table: Table, filters: Sequence[Filter]) -> list[ColumnCondition]:
     """What filters say of columns, as far as keys can answer it. Numbers that Spark compares otherwise stay out."""
     found = []
     for number, one in enumerate(filters):
@@ -55,7 +55,7 @@ def conditions(table: Table, filters: Sequence[Filter]) -> list[Condition]:
             continue
         if column.type.kind == Kind.TIMESTAMP_NS and one.op not in (">=", ">", "<"):
             continue  # what is cut off makes a row later than it looks
-        found.append(Condition(column, operator, _given(one.values), number))
+        found.append(ColumnCondition(column, operator, _given(one.values), number))
     return found
 
 
@@ -82,8 +82,8 @@ def _given(values: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
     return lambda parameters: values
 
 
-def opened(url: str, branch: str) -> Session:
-    return Session(url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
+def opened(url: str, branch: str) -> SqlSession:
+    return SqlSession(url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class KeySpans:
     view: View
     columns: tuple[str, ...]
     kind: str
-    spans: tuple[Span, ...]
+    spans: tuple[KeySpan, ...]
     keys: tuple[bytes, ...] | None
     index: str | None
     rows: int
@@ -107,7 +107,7 @@ class KeySpans:
             with session.reading():
                 table = checked(session, self.table, self.view)
                 by = None if self.index is None else table.index(self.index)
-                access = Access(self.kind, table, self.keys, self.spans, frozenset(), by)
+                access = AccessPath(self.kind, table, self.keys, self.spans, frozenset(), by)
                 columns = [table.by_name[name] for name in self.columns]
                 at = None if session.state()[0] == self.view.commit else self.view.commit
                 for batch in scans.read(session.keyspace, access, columns or table.primary_key, at):
@@ -116,7 +116,7 @@ class KeySpans:
             session.close()
 
 
-def checked(session: Session, table: tuple[str, int], view: View) -> Table:
+def checked(session: SqlSession, table: tuple[str, int], view: View) -> Table:
     """The table that a split is about, as it was. Raises `NotFound` if the version is given up meanwhile."""
     name, id = table
     found = session.catalog(session.check_version(view.commit)).by_id.get(id)
@@ -156,7 +156,7 @@ class VersionRange:
             session.close()
 
 
-def _changed(session: Session, table: Table, version: int, keys: list[bytes]) -> tuple[pa.Table, list[str]]:
+def _changed(session: SqlSession, table: Table, version: int, keys: list[bytes]) -> tuple[pa.Table, list[str]]:
     """The rows that a commit left different, by key, and what became of each. Of a row that is gone only the key."""
     before, after = session.keyspace.get_many(keys, version - 1), session.keyspace.get_many(keys, version)
     keys = [key for key in keys if before.get(key) != after.get(key)]
@@ -171,7 +171,7 @@ def _changed(session: Session, table: Table, version: int, keys: list[bytes]) ->
     return pa.table(columns), kinds
 
 
-def cuts(connection: apsw.Connection, span: Span, parts: int) -> list[bytes]:
+def cuts(connection: apsw.Connection, span: KeySpan, parts: int) -> list[bytes]:
     """Keys that cut a span into about equal parts, found by looking at keys at even distances between its ends.
 
     Costs a lookup for each key, however many rows there are. Only where keys lie so unevenly that few are found this
@@ -193,7 +193,7 @@ def cuts(connection: apsw.Connection, span: Span, parts: int) -> list[bytes]:
     return [sorted_keys[len(sorted_keys) * n // parts] for n in range(1, parts)]
 
 
-def _counted(connection: apsw.Connection, span: Span, parts: int) -> list[bytes]:
+def _counted(connection: apsw.Connection, span: KeySpan, parts: int) -> list[bytes]:
     total: Any = connection.execute("SELECT count(*) FROM latest WHERE key >= ? AND key < ?", span).get
     step, at = -(-total // parts), span.start
     found: list[bytes] = []

@@ -20,12 +20,12 @@ import numpy as np
 from ontolake import faults
 from ontolake.engine.failures import translate
 from ontolake.errors import Corruption, Invalid, NotFound, OntolakeError
-from ontolake.sql.catalog.column_cache import Columns
-from ontolake.sql.catalog.records import Catalog
+from ontolake.sql.catalog.column_cache import ColumnCache
+from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import LayoutError, SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, ranges
 from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST
-from ontolake.sql.keyspace.ranges import Part, Range, Routed
+from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
 
 _STATE = f"SELECT ddl, floor, {NEWEST}"
@@ -35,7 +35,7 @@ _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
 
 
-class Transaction:
+class SqlTransaction:
     """What a transaction has written so far."""
 
     def __init__(self, version: int, began_with: int) -> None:
@@ -50,7 +50,7 @@ class Transaction:
         self.ddl = False
         self.dirty = False
         """Whether it has written anything."""
-        self.catalog: Catalog | None = None
+        self.catalog: SqlCatalog | None = None
 
     def touch(self, keys: Sequence[bytes] | Strings) -> None:
         self.dirty = True
@@ -61,37 +61,37 @@ class Transaction:
 class _Mark:
     """A savepoint: how far a transaction had come."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: SqlTransaction) -> None:
         self.touched, self.statements = len(transaction.touched), len(transaction.statements)
         self.ddl, self.catalog = transaction.ddl, transaction.catalog
 
-    def restore(self, transaction: Transaction) -> None:
+    def restore(self, transaction: SqlTransaction) -> None:
         del transaction.touched[self.touched :], transaction.statements[self.statements :]
         transaction.ddl, transaction.catalog = self.ddl, self.catalog
 
 
-class Session:
+class SqlSession:
     """One connection and the transaction that is open on it."""
 
     def __init__(
         self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str, cache: int = 0
     ) -> None:
         self.url, self.branch, self.readonly = url, branch, readonly
-        self.columns = Columns(cache)
+        self.columns = ColumnCache(cache)
         self._ours = ours(url)
         self._takeover, self._synchronous = takeover, synchronous
         with self._ours:
             self.connection = self.connect(url)
         self.keyspace = Routed(self.connection)
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, RangeKeyspace] = {}
         """The databases that hold ranges of their own, by URL."""
         self.lock = threading.RLock()
         self.closed = False
-        self.transaction: Transaction | None = None
+        self.transaction: SqlTransaction | None = None
         """The one that a BEGIN has opened."""
         self._marks: list[tuple[str, _Mark]] = []
-        self._routing: list[Range] = []
-        self._catalogs: dict[tuple[int, int | None], Catalog] = {}
+        self._routing: list[RoutedRange] = []
+        self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {}
         try:
             self.reroute()
         except BaseException:
@@ -113,11 +113,11 @@ class Session:
             for url in [url for url in self.parts if url not in wanted]:
                 self.parts.pop(url).connection.close(True)
             for url in sorted(wanted - self.parts.keys()):
-                self.parts[url] = Part(self._connect_home(next(each for each in found if each.url == url)))
+                self.parts[url] = RangeKeyspace(self._connect_home(next(each for each in found if each.url == url)))
             self.keyspace.route(found, self.parts)
             self._routing = found
 
-    def _connect_home(self, held: Range) -> apsw.Connection:
+    def _connect_home(self, held: RoutedRange) -> apsw.Connection:
         """A connection to the database that a range was moved to. Raises `NotFound` if that is not there."""
         try:
             connection = self.connect(homes.resolved(self.url, held.url), create=False)
@@ -128,14 +128,14 @@ class Session:
             raise homes.missing(self.url, held.start, held.url, NotFound("another database is there"))
         return connection
 
-    def _begin(self, sql: str) -> Transaction:
+    def _begin(self, sql: str) -> SqlTransaction:
         """Begin on all databases, with the ranges as they are now."""
         self.connection.execute(sql)
         try:
             found: Any = self.connection.execute(_BEGUN).fetchone()
             ddl, count, published = found
             if count == len(self._routing) == 1:  # the first range is always here
-                return Transaction(published + 1, ddl)
+                return SqlTransaction(published + 1, ddl)
             if ranges.read(self.connection) != self._routing:
                 self.reroute()
             for part in self.parts.values():
@@ -149,7 +149,7 @@ class Session:
         except BaseException:
             self._roll_back()
             raise
-        return Transaction(published + 1, ddl)
+        return SqlTransaction(published + 1, ddl)
 
     def _each(self, sql: str) -> None:
         """Run a statement on all databases, the main one last."""
@@ -176,7 +176,7 @@ class Session:
     # statements
 
     @contextmanager
-    def reading(self) -> Iterator[Transaction | None]:
+    def reading(self) -> Iterator[SqlTransaction | None]:
         """One state of the keyspace for as long as the block takes."""
         with self.lock, self._ours:
             self._check_open()
@@ -190,7 +190,7 @@ class Session:
                 self._each("ROLLBACK")
 
     @contextmanager
-    def writing(self, statement: str) -> Iterator[Transaction]:
+    def writing(self, statement: str) -> Iterator[SqlTransaction]:
         """A statement that writes: a transaction of its own, or a part of the open one. It is done whole or not."""
         with self.lock, self._ours:
             self._check_open()
@@ -213,7 +213,7 @@ class Session:
                 self._roll_back()
                 raise
 
-    def _nested(self, transaction: Transaction, statement: str) -> Iterator[Transaction]:
+    def _nested(self, transaction: SqlTransaction, statement: str) -> Iterator[SqlTransaction]:
         mark = _Mark(transaction)
         self._each("SAVEPOINT statement")
         try:
@@ -239,7 +239,7 @@ class Session:
             keyspace.open_nodes = {}
         self._each("ROLLBACK")
 
-    def _commit(self, transaction: Transaction) -> None:
+    def _commit(self, transaction: SqlTransaction) -> None:
         if not transaction.dirty:
             self._each("ROLLBACK")
             return
@@ -320,7 +320,7 @@ class Session:
         self._each(f"RELEASE mark{number}")
         del self._marks[number - 1 :]
 
-    def _open(self) -> Transaction:
+    def _open(self) -> SqlTransaction:
         if self.transaction is None:
             raise TransactionError("there is no transaction in progress", sqlstate="25P01", hint="BEGIN one first")
         return self.transaction
@@ -339,7 +339,7 @@ class Session:
         ddl, floor, version = found
         return version, ddl, floor
 
-    def get(self, key: bytes, catalog: Catalog) -> tuple[bytes | None] | None:
+    def get(self, key: bytes, catalog: SqlCatalog) -> tuple[bytes | None] | None:
         """The newest value of a key, if there is one; None if the catalog is not this one any more."""
         with self.lock:
             if self.closed or self.parts or (self.transaction is not None and self.transaction.ddl):
@@ -351,28 +351,28 @@ class Session:
             known = row[2] == 1 and row[0] == catalog.version and catalog is self._catalogs.get((row[0], None))
             return (row[1],) if known else None
 
-    def catalog(self, at: int | None = None) -> Catalog:
+    def catalog(self, at: int | None = None) -> SqlCatalog:
         """The catalog as the open transaction sees it, or as it was at a version. Inside a transaction."""
         if at is None and self.transaction is not None and self.transaction.ddl:
             return self.fresh_catalog(self.transaction)
         _, ddl, _ = self.state()
         return self._catalog(ddl, None if at is not None and at >= ddl else at)
 
-    def _catalog(self, ddl: int, at: int | None) -> Catalog:
+    def _catalog(self, ddl: int, at: int | None) -> SqlCatalog:
         where = (ddl, at)
         found = self._catalogs.get(where)
         if found is None:
             if len(self._catalogs) >= _CATALOGS:
                 self._catalogs.pop(next(iter(self._catalogs)))
-            found = self._catalogs[where] = Catalog.read(self.keyspace, ddl if at is None else at, at)
+            found = self._catalogs[where] = SqlCatalog.read(self.keyspace, ddl if at is None else at, at)
         return found
 
-    def fresh_catalog(self, transaction: Transaction) -> Catalog:
+    def fresh_catalog(self, transaction: SqlTransaction) -> SqlCatalog:
         """The catalog with what a transaction has done to it."""
         if not transaction.ddl:
             return self._catalog(transaction.began_with, None)
         if transaction.catalog is None:
-            transaction.catalog = Catalog.read(self.keyspace, transaction.version)
+            transaction.catalog = SqlCatalog.read(self.keyspace, transaction.version)
         return transaction.catalog
 
     def check_version(self, at: int) -> int:

@@ -20,7 +20,7 @@ Where = tuple[int, int | None]
 """A table, by its id, and the moment at which it is read."""
 
 
-class Columns:
+class ColumnCache:
     """Decoded columns, by table and moment."""
 
     def __init__(self, room: int) -> None:

@@ -18,7 +18,7 @@ from ontolake.sql.errors import LISTING, UnknownNameError, nearest
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import LIVE, decode_row
 from ontolake.sql.keyspace.vectors import Wanted
-from ontolake.sql.keyspace.versions import Keyspace, Span
+from ontolake.sql.keyspace.versions import Keyspace, KeySpan
 from ontolake.sql.types import Stored, Type
 
 
@@ -173,7 +173,7 @@ class Table:
         self.primary_key = [self.by_id[id] for id in meta.primary_key_column_ids]
         self.key_types = [column.type for column in self.primary_key]
         self.prefix = keys.row_prefix(self.id)
-        self.span = Span(self.prefix, keys.after(self.prefix))
+        self.span = KeySpan(self.prefix, keys.after(self.prefix))
         self.kinds = [column.type.kind for column in self.all_columns]
         self.absent = [column.absent_value for column in self.all_columns]
         self.key_places = [self.place[column.column_id] for column in self.primary_key]
@@ -208,7 +208,7 @@ class Table:
         return next((index for index in self.indexes if index.name == name), None)
 
 
-class Catalog:
+class SqlCatalog:
     """All databases, schemas, tables and indexes at one version."""
 
     def __init__(self, version: int) -> None:
@@ -221,11 +221,11 @@ class Catalog:
         self.by_id: dict[int, Table] = {}
 
     @classmethod
-    def read(cls, keyspace: Keyspace, version: int, at: int | None = None) -> Catalog:
+    def read(cls, keyspace: Keyspace, version: int, at: int | None = None) -> SqlCatalog:
         """The catalog now, or as it was at a version. Raises `Corruption`."""
         found = cls(version)
         records: dict[int, list[Record]] = {family: [] for family in _RECORDS}
-        for batch in keyspace.scan(Span(keys.META_START, bytes((keys.DATABASE_NAME,))), at, keys=True):
+        for batch in keyspace.scan(KeySpan(keys.META_START, bytes((keys.DATABASE_NAME,))), at, keys=True):
             assert batch.keys is not None
             for key, value in zip(batch.keys.to_list(), batch.values.to_list(), strict=True):
                 records[key[0]].append(_decoded(_RECORDS[key[0]], key, value))

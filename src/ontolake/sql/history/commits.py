@@ -14,13 +14,13 @@ from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.transactions import unpacked
 
 if TYPE_CHECKING:
-    from ontolake.sql.transactions import Session
+    from ontolake.sql.transactions import SqlSession
 
 _PAGE = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def newest_first(session: Session, since: int | None, until: int | None) -> Iterator[Commit[int]]:
+def newest_first(session: SqlSession, since: int | None, until: int | None) -> Iterator[Commit[int]]:
     """The commits in `(since, until]`. Raises `NotFound` for versions that are not kept."""
     low, high = _range(session, since, until)
     while high > low:
@@ -36,13 +36,13 @@ def newest_first(session: Session, since: int | None, until: int | None) -> Iter
         high = page[-1][0] - 1
 
 
-def versions(session: Session, since: int, until: int | None) -> range:
+def versions(session: SqlSession, since: int, until: int | None) -> range:
     """The versions in `(since, until]`. Raises `NotFound` for those that are not kept."""
     low, high = _range(session, since, until)
     return range(low + 1, high + 1)
 
 
-def _range(session: Session, since: int | None, until: int | None) -> tuple[int, int]:
+def _range(session: SqlSession, since: int | None, until: int | None) -> tuple[int, int]:
     with session.reading():
         version, _, floor = session.state()
     low, high = floor if since is None else since, version if until is None else until
@@ -52,7 +52,7 @@ def _range(session: Session, since: int | None, until: int | None) -> tuple[int,
     return low, high
 
 
-def changes(session: Session, version: int) -> list[Change[int]]:
+def changes(session: SqlSession, version: int) -> list[Change[int]]:
     """What one commit did to rows, by table and key. Changes of the catalog are none of rows."""
     with session.reading():
         found: Any = session.connection.execute('SELECT keys FROM "commit" WHERE version = ?', (version,)).fetchone()

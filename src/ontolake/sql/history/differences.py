@@ -10,7 +10,7 @@ from ontolake.history import Branch, Change, Snapshot
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.history.commits import key_of, row_of
 from ontolake.sql.keyspace import keys
-from ontolake.sql.transactions import Session, unpacked
+from ontolake.sql.transactions import SqlSession, unpacked
 
 _PAGE = 10_000
 
@@ -18,7 +18,7 @@ _PAGE = 10_000
 class On(Protocol):
     """Gives a session on a branch."""
 
-    def __call__(self, branch: str | None) -> AbstractContextManager[Session]: ...
+    def __call__(self, branch: str | None) -> AbstractContextManager[SqlSession]: ...
 
 
 def differences(

@@ -12,15 +12,15 @@ from ontolake.errors import NotFound
 from ontolake.sql.errors import nearest
 from ontolake.sql.history.commits import key_of, row_of
 from ontolake.sql.plan import scans
-from ontolake.sql.plan.access import Access
-from ontolake.sql.transactions import Session
+from ontolake.sql.plan.access import AccessPath
+from ontolake.sql.transactions import SqlSession
 
 
-class Moment:
+class SqlSnapshot:
     """The tables of a branch at a version. Stays the same for as long as it is held."""
 
     def __init__(
-        self, on: Callable[[str | None], AbstractContextManager[Session]], url: str, branch: str, commit: int
+        self, on: Callable[[str | None], AbstractContextManager[SqlSession]], url: str, branch: str, commit: int
     ) -> None:
         self.url = url
         self.branch = branch
@@ -51,10 +51,10 @@ class Moment:
         """All rows as an Arrow table, by no particular order. Raises `NotFound`."""
         with self._on(self.branch) as session, session.reading():
             found = self._table(session, table)
-            access = Access("full scan", found, None, [found.span], frozenset())
+            access = AccessPath("full scan", found, None, [found.span], frozenset())
             return scans.read_table(session.keyspace, access, found.columns, self.commit)
 
-    def _table(self, session: Session, name: str) -> Any:
+    def _table(self, session: SqlSession, name: str) -> Any:
         tables = session.catalog(session.check_version(self.commit)).by_full_name
         if name not in tables:
             raise NotFound(f"there is no table {name!r} at version {self.commit}", hint=nearest(name, tables))

@@ -22,11 +22,11 @@ from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedEr
 from ontolake.sql.keyspace import homes, keys
 from ontolake.sql.keyspace.layout import NEWEST
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.keyspace.versions import Batch, Keyspace, Span
+from ontolake.sql.keyspace.versions import Batch, Keyspace, KeySpan
 
 if TYPE_CHECKING:
-    from ontolake.sql.catalog.records import Catalog
-    from ontolake.sql.transactions import Session
+    from ontolake.sql.catalog.records import SqlCatalog
+    from ontolake.sql.transactions import SqlSession
 
 MAIN = ""
 _MARK, _OWNER = "range", "owner"
@@ -39,7 +39,7 @@ _COPY = (
 )  # fmt: skip
 
 
-class Range(NamedTuple):
+class RoutedRange(NamedTuple):
     """Keys from `start` up to `end`, either of which is empty where there is no bound, and the URL that holds them.
 
     An empty URL is that of the main database.
@@ -50,7 +50,7 @@ class Range(NamedTuple):
     url: str
 
 
-class Part(Keyspace):
+class RangeKeyspace(Keyspace):
     """The keys of the ranges in one database. `limit` is the newest version that may be read there, if not all may."""
 
     limit: int | None = None
@@ -70,36 +70,36 @@ class Routed(Keyspace):
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
         self._starts: list[bytes] = [b""]
-        self._homes: list[Part | None] = [None]
-        self.parts: list[Part] = []
+        self._homes: list[RangeKeyspace | None] = [None]
+        self.parts: list[RangeKeyspace] = []
 
-    def route(self, ranges: Sequence[Range], parts: dict[str, Part]) -> None:
+    def route(self, ranges: Sequence[RoutedRange], parts: dict[str, RangeKeyspace]) -> None:
         """Go by these ranges from now on."""
         self._starts = [each.start for each in ranges]
         self._homes = [parts.get(each.url) for each in ranges]
         self.parts = list(parts.values())
         self.all_newer = {}  # a range that has come home brings its older rows along
 
-    def _home(self, key: bytes) -> Part | None:
+    def _home(self, key: bytes) -> RangeKeyspace | None:
         return self._homes[bisect_right(self._starts, key) - 1]
 
     def is_elsewhere(self, key: bytes) -> bool:
         """Whether a key is not in the main database."""
         return bool(self.parts) and self._home(key) is not None
 
-    def _sorted(self, wanted: Iterable[Any], key: Any = None) -> dict[Part | None, list[Any]]:
-        found: dict[Part | None, list[Any]] = {}
+    def _sorted(self, wanted: Iterable[Any], key: Any = None) -> dict[RangeKeyspace | None, list[Any]]:
+        found: dict[RangeKeyspace | None, list[Any]] = {}
         for each in wanted:
             found.setdefault(self._home(each if key is None else key(each)), []).append(each)
         return found
 
-    def pieces(self, span: Span) -> Iterator[tuple[Part | None, Span]]:
+    def pieces(self, span: KeySpan) -> Iterator[tuple[RangeKeyspace | None, KeySpan]]:
         """The parts of a span, one for each range that it touches."""
         for number, start in enumerate(self._starts):
             end = self._starts[number + 1] if number + 1 < len(self._starts) else span.end
             low, high = max(start, span.start), min(end, span.end)
             if low < high:
-                yield self._homes[number], Span(low, high)
+                yield self._homes[number], KeySpan(low, high)
 
     def get(self, key: bytes) -> bytes | None:
         home = self._home(key) if self.parts else None
@@ -116,7 +116,7 @@ class Routed(Keyspace):
         return found
 
     def scan(
-        self, span: Span, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
+        self, span: KeySpan, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
     ) -> Iterator[Batch]:
         if not self.parts:
             yield from super().scan(span, at, keys=keys, limit=limit, ahead=ahead)
@@ -141,7 +141,7 @@ class Routed(Keyspace):
     def is_ordered(self) -> bool:
         return all(part.limit is None for part in self.parts)
 
-    def steps(self, span: Span, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[Span]:
+    def steps(self, span: KeySpan, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[KeySpan]:
         pieces = list(self.pieces(span)) if self.parts else [(None, span)]
         for home, piece in reversed(pieces) if descending else pieces:
             if home is None:
@@ -149,7 +149,7 @@ class Routed(Keyspace):
             else:
                 yield from home.steps(piece, home.moment(at), size, descending=descending)
 
-    def count(self, span: Span, limit: int) -> int:
+    def count(self, span: KeySpan, limit: int) -> int:
         if not self.parts:
             return super().count(span, limit)
         found = 0
@@ -194,11 +194,11 @@ class Routed(Keyspace):
             (super().delete if home is None else home.delete)(version, some)
 
 
-def read(connection: apsw.Connection) -> list[Range]:
+def read(connection: apsw.Connection) -> list[RoutedRange]:
     """The routing table, by key."""
     rows: Any = connection.execute("SELECT start, url FROM range ORDER BY start").fetchall()
     ends = [start for start, _ in rows[1:]] + [b""]
-    return [Range(start, end, url) for (start, url), end in zip(rows, ends, strict=True)]
+    return [RoutedRange(start, end, url) for (start, url), end in zip(rows, ends, strict=True)]
 
 
 def is_home(connection: apsw.Connection) -> bool:
@@ -222,13 +222,13 @@ def undo(connection: apsw.Connection, published: int) -> None:
         connection.execute(sql, (published,))
 
 
-class Ranges:
+class KeyRanges:
     """Looks at and changes the ranges of a database."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SqlSession) -> None:
         self._session = session
 
-    def list(self) -> Sequence[Range]:
+    def list(self) -> Sequence[RoutedRange]:
         """All ranges, by key."""
         with self._session.reading():
             return read(self._session.connection)
@@ -285,7 +285,7 @@ class Ranges:
             self._session.keep()
         self._session.reroute()
 
-    def _transfer(self, held: Range, url: str) -> None:
+    def _transfer(self, held: RoutedRange, url: str) -> None:
         """Copy a range to where it is to be, make that its home, and remove it from where it was."""
         session = self._session
         known = session.parts.get(url)
@@ -336,7 +336,7 @@ class Ranges:
             target.execute(f"DELETE FROM {table}")
         target.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, ?)", (_MARK, owner))
 
-    def _copy(self, source: apsw.Connection, target: apsw.Connection, held: Range) -> None:
+    def _copy(self, source: apsw.Connection, target: apsw.Connection, held: RoutedRange) -> None:
         where, bindings = _where(held)
         for table, columns in _COPY:
             target.execute(f"DELETE FROM {table} WHERE {where}", bindings)  # an earlier attempt may have left some
@@ -358,14 +358,14 @@ class Ranges:
             return MAIN
         return next((each for each in self._session.parts if homes.is_same(place, homes.resolved(main, each))), url)
 
-    def _beginning(self, start: bytes) -> Range:
+    def _beginning(self, start: bytes) -> RoutedRange:
         """The range that begins at a key. Raises `NotFound`."""
         held = next((each for each in read(self._session.connection) if each.start == start), None)
         if held is None:
             raise NotFound(f"no range begins at {start.hex()}", hint="split one off first")
         return held
 
-    def _holding(self, key: bytes) -> Range:
+    def _holding(self, key: bytes) -> RoutedRange:
         return [each for each in read(self._session.connection) if each.start <= key][-1]
 
     def _check_key(self, key: bytes) -> None:
@@ -377,11 +377,11 @@ class Ranges:
                                    hint="COMMIT it first")
 
 
-def _where(held: Range) -> tuple[str, tuple[bytes, ...]]:
+def _where(held: RoutedRange) -> tuple[str, tuple[bytes, ...]]:
     return ("key >= ? AND key < ?", (held.start, held.end)) if held.end else ("key >= ?", (held.start,))
 
 
-def described(key: bytes, catalog: Catalog) -> str:
+def described(key: bytes, catalog: SqlCatalog) -> str:
     """What stands at a key, for people."""
     if not key or key[0] < keys.ROW:
         return "catalog"

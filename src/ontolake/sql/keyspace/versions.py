@@ -37,7 +37,7 @@ _OPEN = ("SELECT node FROM past_node WHERE part = ? AND first <= ? AND last > ? 
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM latest WHERE key >= ? AND key < ? LIMIT ?)"
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """A range of keys, without its end."""
 
     start: bytes
@@ -109,7 +109,7 @@ class Keyspace:
         return found
 
     def scan(
-        self, span: Span, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
+        self, span: KeySpan, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
     ) -> Iterator[Batch]:
         """What lives in a span now, or lived at a version. By key within latest, and within each node of the past.
 
@@ -118,18 +118,18 @@ class Keyspace:
         batches = self._scan(span, at, keys, limit)
         return _ahead(batches) if ahead else batches
 
-    def _scan(self, span: Span, at: int | None, keys: bool, limit: int | None) -> Iterator[Batch]:
+    def _scan(self, span: KeySpan, at: int | None, keys: bool, limit: int | None) -> Iterator[Batch]:
         for source in self._sources(span, at):
             if at is not None and source.where is _LATEST:
                 if (first := self._first(span, at)) is None:
                     return
-                span = Span(first, span.end)
+                span = KeySpan(first, span.end)
             for batch in self._batches(source, span, keys, limit):
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
 
-    def _sources(self, span: Span, at: int | None) -> list[_Source]:
+    def _sources(self, span: KeySpan, at: int | None) -> list[_Source]:
         """Where all that lives in a span now, or lived at a version, comes from. What surely has some is first."""
         if at is None:
             return [_Source(_LATEST)]
@@ -138,13 +138,13 @@ class Keyspace:
                 else _Source(_PAST, _LIVED, (node,), (at, at)) for node in found]  # fmt: skip
         return [*past, _Source(_LATEST, _THEN, (), (at,))]
 
-    def _first(self, span: Span, at: int) -> bytes | None:
+    def _first(self, span: KeySpan, at: int) -> bytes | None:
         """The first key of a span that has not changed since a version."""
         part = nodes.part(span.start)
         if at <= self.all_newer.get(part, -1):
             return None
         found: Any = self.connection.execute(_FIRST, (*span, at)).fetchone()
-        if found is None and span == Span(part, after(part)) and self.is_settled():
+        if found is None and span == KeySpan(part, after(part)) and self.is_settled():
             self.all_newer[part] = at
         return None if found is None else found[0]
 
@@ -156,7 +156,7 @@ class Keyspace:
         """Whether a scan of what is there now gives values in the order of their keys."""
         return True
 
-    def steps(self, span: Span, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[Span]:
+    def steps(self, span: KeySpan, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[KeySpan]:
         """The parts of a span from its first key on, or with `descending` from its last.
 
         Each but the last has at least `size` keys that live now, or lived at a version; later ones have more.
@@ -167,7 +167,7 @@ class Keyspace:
         while span.start < span.end:
             edge: bytes | None = None
             for source in sources:  # the nearest edge of all of them, and nothing beyond one that is known
-                where = span if edge is None else Span(edge, span.end) if descending else Span(span.start, edge)
+                where = span if edge is None else KeySpan(edge, span.end) if descending else KeySpan(span.start, edge)
                 sql = f"SELECT key FROM {source.living} ORDER BY {order} LIMIT 1 OFFSET ?"
                 bindings = (*source.node, *where, *source.more, size - 1 if descending else size)
                 found: Any = self.connection.execute(sql, bindings).fetchone()
@@ -175,8 +175,8 @@ class Keyspace:
             if edge is None:
                 yield span
                 return
-            yield Span(edge, span.end) if descending else Span(span.start, edge)
-            span = Span(span.start, edge) if descending else Span(edge, span.end)
+            yield KeySpan(edge, span.end) if descending else KeySpan(span.start, edge)
+            span = KeySpan(span.start, edge) if descending else KeySpan(edge, span.end)
             size = max(size, min(size * 4, BATCH))
 
     def values_of(self, wanted: Sequence[bytes], at: int | None = None) -> Strings:
@@ -196,12 +196,12 @@ class Keyspace:
             return Strings.joined([self._values_of(wanted[:middle]), self._values_of(wanted[middle:])])
         return _strings(row[0], row[1])
 
-    def count(self, span: Span, limit: int) -> int:
+    def count(self, span: KeySpan, limit: int) -> int:
         """How many keys a span has now, but no more than `limit`."""
         found: Any = self.connection.execute(_COUNT, (*span, limit)).get
         return int(found)
 
-    def _batches(self, source: _Source, span: Span, keys: bool, limit: int | None) -> Iterator[Batch]:
+    def _batches(self, source: _Source, span: KeySpan, keys: bool, limit: int | None) -> Iterator[Batch]:
         """Batches of a source. Where each ends is looked up first: a limit on what is strung together costs more."""
         sql = f"{_BOTH if keys else _VALUES} FROM {source.where}{source.filter}"
         bound = _BOUND.format(source.where if limit is None else source.living)

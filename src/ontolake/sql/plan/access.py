@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ontolake.sql.catalog.records import PUBLIC, ColumnMeta, IndexMeta, Table
 from ontolake.sql.keyspace import keys, vectors
-from ontolake.sql.keyspace.versions import Keyspace, Span
-from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, Condition, exact
+from ontolake.sql.keyspace.versions import Keyspace, KeySpan
+from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, ColumnCondition, exact
 from ontolake.sql.syntax.statements import Parameters
 from ontolake.sql.types import Stored
 
@@ -20,13 +20,13 @@ LOOKUP = 4
 """What it costs to follow an index entry to its row, against reading a row in passing."""
 
 
-class Access(NamedTuple):
+class AccessPath(NamedTuple):
     """How a table is read. Either `keys` or `spans`; `by` names the index that the spans are those of."""
 
     kind: str
     table: Table
     keys: Sequence[bytes] | None
-    spans: Sequence[Span]
+    spans: Sequence[KeySpan]
     answered: frozenset[int]
     """The parts of the WHERE that every row found this way satisfies."""
     by: IndexMeta | None = None
@@ -51,9 +51,9 @@ class _Limits(NamedTuple):
 
 
 def choose(
-    table: Table, conditions: Sequence[Condition], parameters: Parameters, needed: Iterable[ColumnMeta],
+    table: Table, conditions: Sequence[ColumnCondition], parameters: Parameters, needed: Iterable[ColumnMeta],
     keyspace: Keyspace,
-) -> Access:
+) -> AccessPath:
     """The cheapest way to the rows that conditions leave, by counting keys as far as it matters."""
     limits = _limits(conditions, parameters)
     answered = _Answered(conditions)
@@ -87,7 +87,7 @@ def choose(
     return best
 
 
-def _limits(conditions: Sequence[Condition], parameters: Parameters) -> dict[int, _Limits]:
+def _limits(conditions: Sequence[ColumnCondition], parameters: Parameters) -> dict[int, _Limits]:
     """What conditions say of each column, by its id."""
     limits: dict[int, _Limits] = {}
     for number, condition in enumerate(conditions):
@@ -112,7 +112,7 @@ def _limits(conditions: Sequence[Condition], parameters: Parameters) -> dict[int
 class _Answered:
     """Tells which parts of the WHERE are answered by a set of conditions."""
 
-    def __init__(self, conditions: Sequence[Condition]) -> None:
+    def __init__(self, conditions: Sequence[ColumnCondition]) -> None:
         self._parts: dict[int, set[int]] = {}
         for number, condition in enumerate(conditions):
             self._parts.setdefault(condition.conjunct, set()).add(number)
@@ -121,7 +121,7 @@ class _Answered:
         return frozenset(part for part, members in self._parts.items() if members <= numbers)
 
 
-def _primary(table: Table, limits: dict[int, _Limits], answered: _Answered) -> Access:
+def _primary(table: Table, limits: dict[int, _Limits], answered: _Answered) -> AccessPath:
     first = table.primary_key[0]
     alone = limits.get(first.column_id)
     if len(table.primary_key) == 1 and alone is not None and alone.equal is not None:
@@ -131,25 +131,25 @@ def _primary(table: Table, limits: dict[int, _Limits], answered: _Answered) -> A
             found = vectors.encode_keys(table.prefix, table.key_types, [column]).to_list()
         else:
             found = [table.prefix + keys.element(first.type.kind, value) for value in values]
-        return Access("point get" if len(found) == 1 else "multi-get", table, found, (), answered({number}))
+        return AccessPath("point get" if len(found) == 1 else "multi-get", table, found, (), answered({number}))
     spans, full, numbers = _spans(table.prefix, table.primary_key, (False,) * len(table.primary_key), limits)
     if full:
         found = [span.start for span in spans]
-        return Access("point get" if len(found) == 1 else "multi-get", table, found, (), answered(numbers))
+        return AccessPath("point get" if len(found) == 1 else "multi-get", table, found, (), answered(numbers))
     if not numbers:
-        return Access("full scan", table, None, [table.span], frozenset())
-    return Access("primary key range", table, None, spans, answered(numbers))
+        return AccessPath("full scan", table, None, [table.span], frozenset())
+    return AccessPath("primary key range", table, None, spans, answered(numbers))
 
 
-def _by_index(table: Table, index: IndexMeta, limits: dict[int, _Limits], answered: _Answered) -> Access | None:
+def _by_index(table: Table, index: IndexMeta, limits: dict[int, _Limits], answered: _Answered) -> AccessPath | None:
     columns = [table.by_id[id] for id in index.column_ids]
     spans, _, numbers = _spans(keys.entry_prefix(table.id, index.index_id), columns, index.desc, limits)
-    return Access("index range", table, None, spans, answered(numbers), index) if numbers else None
+    return AccessPath("index range", table, None, spans, answered(numbers), index) if numbers else None
 
 
 def _spans(
     prefix: bytes, columns: Sequence[ColumnMeta], desc: Sequence[bool], limits: dict[int, _Limits]
-) -> tuple[list[Span], bool, set[int]]:
+) -> tuple[list[KeySpan], bool, set[int]]:
     """The ranges of keys that limits leave, whether they name whole tuples, and which conditions that used up."""
     choices: list[list[bytes]] = []
     numbers: set[int] = set()
@@ -171,10 +171,10 @@ def _spans(
         return sorted(span for span in ranged if span.start < span.end), False, numbers
     whole = len(choices) == len(columns)
     starts = [prefix + b"".join(parts) for parts in product(*choices)]
-    return sorted(Span(start, keys.after(start)) for start in starts), whole, numbers
+    return sorted(KeySpan(start, keys.after(start)) for start in starts), whole, numbers
 
 
-def _range(prefix: bytes, kind: int, desc: bool, found: _Limits) -> Span:
+def _range(prefix: bytes, kind: int, desc: bool, found: _Limits) -> KeySpan:
     """The range of one column. NULLs, which satisfy no comparison, lie behind all values, or before them with DESC."""
     low, high = (found.high, found.low) if desc else (found.low, found.high)
     start, end = prefix, keys.after(prefix)
@@ -189,4 +189,4 @@ def _range(prefix: bytes, kind: int, desc: bool, found: _Limits) -> Span:
         end = keys.after(edge) if high[2] else edge
     elif not desc:
         end = null
-    return Span(start, end)
+    return KeySpan(start, end)

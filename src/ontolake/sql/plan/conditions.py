@@ -20,7 +20,7 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
 }  # fmt: skip
 
 
-class Condition(NamedTuple):
+class ColumnCondition(NamedTuple):
     """`column operator one of the values`."""
 
     column: ColumnMeta
@@ -60,7 +60,7 @@ def inner_parts(query: exp.Expr, *, joined: bool = False) -> list[exp.Expr]:
 Resolve = Callable[[exp.Column], ColumnMeta | None]
 
 
-def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[Condition]:
+def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[ColumnCondition]:
     """What a part of a WHERE says about one column, if it is that simple; else nothing."""
     while isinstance(node, exp.Paren):
         node = node.this
@@ -69,13 +69,14 @@ def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[Conditi
         low, high = node.args["low"], node.args["high"]
         if column is None or not (_is_value(low) and _is_value(high)) or node.args.get("symmetric"):
             return []
-        return [Condition(column, LOW, _values([low]), number), Condition(column, HIGH, _values([high]), number)]
+        return [ColumnCondition(column, LOW, _values([low]), number),
+                ColumnCondition(column, HIGH, _values([high]), number)]
     if isinstance(node, exp.In):
         column = _column(node.this, resolve)
         nodes = node.expressions
         if column is None or not nodes or node.args.get("query") or not all(map(_is_value, nodes)):
             return []
-        return [Condition(column, EQUAL, _values(nodes), number)]
+        return [ColumnCondition(column, EQUAL, _values(nodes), number)]
     operators = _OPERATORS.get(type(node))
     if operators is None:
         return []
@@ -88,12 +89,12 @@ def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[Conditi
             return []
         if isinstance(inner, exp.Array):
             given = inner.expressions
-            return [Condition(column, EQUAL, _values(given), number)] if all(map(_is_value, given)) else []
-        return [Condition(column, EQUAL, _elements(inner), number)]
+            return [ColumnCondition(column, EQUAL, _values(given), number)] if all(map(_is_value, given)) else []
+        return [ColumnCondition(column, EQUAL, _elements(inner), number)]
     if _is_value(right) and (column := _column(left, resolve)) is not None:
-        return [Condition(column, operators[0], _values([right]), number, True)]
+        return [ColumnCondition(column, operators[0], _values([right]), number, True)]
     if _is_value(left) and (column := _column(right, resolve)) is not None:
-        return [Condition(column, operators[1], _values([left]), number, True)]
+        return [ColumnCondition(column, operators[1], _values([left]), number, True)]
     return []
 
 

@@ -12,12 +12,12 @@ from sqlglot import exp
 
 from ontolake.sql.catalog.records import ColumnMeta
 from ontolake.sql.keyspace import vectors
-from ontolake.sql.plan.access import LOOKUP, Access
+from ontolake.sql.plan.access import LOOKUP, AccessPath
 from ontolake.sql.plan.conditions import inner_parts, table_and_name
 
 if TYPE_CHECKING:
     from ontolake.sql.keyspace.versions import Keyspace
-    from ontolake.sql.plan.queries import Source
+    from ontolake.sql.plan.queries import TableSource
 
 FEW_KEYS = 5_000
 """Up to so many keys that a join asks for are looked up one by one."""
@@ -26,7 +26,7 @@ _DENSE = 16
 """A table of marks may have so many times as many places as there are keys."""
 
 
-class Asked(NamedTuple):
+class KeyRequest(NamedTuple):
     """`key` is the primary key of the source `name`; its join wants the values that the other column has."""
 
     name: str
@@ -35,10 +35,10 @@ class Asked(NamedTuple):
     column: str
 
 
-def asked(query: exp.Expr, sources: Sequence[Source]) -> list[Asked]:
+def key_requests(query: exp.Expr, sources: Sequence[TableSource]) -> list[KeyRequest]:
     """What the inner joins of a query ask of its tables by their primary keys."""
     by_alias = {source.alias: source for source in sources}
-    found: list[Asked] = []
+    found: list[KeyRequest] = []
     for part in inner_parts(query, joined=True):
         if not isinstance(part, exp.EQ):
             continue
@@ -47,11 +47,11 @@ def asked(query: exp.Expr, sources: Sequence[Source]) -> list[Asked]:
             continue
         for (source, key), (other, column) in ((left, right), (right, left)):
             if source.table.primary_key == [key]:
-                found.append(Asked(source.name, key, other.name, column.name))
+                found.append(KeyRequest(source.name, key, other.name, column.name))
     return found
 
 
-def _resolved(node: exp.Expr, by_alias: Mapping[str, Source]) -> tuple[Source, ColumnMeta] | None:
+def _resolved(node: exp.Expr, by_alias: Mapping[str, TableSource]) -> tuple[TableSource, ColumnMeta] | None:
     if not isinstance(node, exp.Column):
         return None
     qualifier, name = table_and_name(node)
@@ -61,8 +61,8 @@ def _resolved(node: exp.Expr, by_alias: Mapping[str, Source]) -> tuple[Source, C
 
 
 def looked_up(
-    keyspace: Keyspace, source: Source, wishes: Iterable[Asked], tables: Mapping[str, pa.Table]
-) -> Access | None:
+    keyspace: Keyspace, source: TableSource, wishes: Iterable[KeyRequest], tables: Mapping[str, pa.Table]
+) -> AccessPath | None:
     """The keys of a table that its joins ask for, if they are few against the whole of it."""
     for wish in wishes:
         if wish.name != source.name or wish.other not in tables or tables[wish.other].num_rows > FEW_KEYS:
@@ -71,11 +71,11 @@ def looked_up(
         if keyspace.count(source.table.span, len(wanted) * LOOKUP + 1) <= len(wanted) * LOOKUP:
             continue
         keys = vectors.encode_keys(source.table.prefix, source.table.key_types, [wanted]).to_list()
-        return Access("multi-get", source.table, keys, (), frozenset())
+        return AccessPath("multi-get", source.table, keys, (), frozenset())
     return None
 
 
-def reduced(wishes: Iterable[Asked], tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+def reduced(wishes: Iterable[KeyRequest], tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     """Tables without the many rows that no join asks for, so that less has to be joined."""
     for wish in wishes:
         table = tables[wish.name]

@@ -17,29 +17,37 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from ontolake.sql.catalog.records import Catalog, ColumnMeta, Table
+from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog, Table
 from ontolake.sql.errors import UnknownNameError, nearest
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.plan import access, execution, joins, partials, scans
-from ontolake.sql.plan.access import Access
-from ontolake.sql.plan.conditions import EQUAL, Condition, conditions_of, conjuncts, exact, inner_parts, table_and_name
-from ontolake.sql.plan.joins import asked
+from ontolake.sql.plan.access import AccessPath
+from ontolake.sql.plan.conditions import (
+    EQUAL,
+    ColumnCondition,
+    conditions_of,
+    conjuncts,
+    exact,
+    inner_parts,
+    table_and_name,
+)
+from ontolake.sql.plan.joins import key_requests
 from ontolake.sql.plan.limits import window_of
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.dialect import adapt_clauses
-from ontolake.sql.syntax.statements import DIALECT, Parameters, Statement, bound, name_of, position_of
+from ontolake.sql.syntax.statements import DIALECT, Parameters, ParsedStatement, bound, name_of, position_of
 from ontolake.sql.write.rows import FEW, decoded
 
 if TYPE_CHECKING:
     from ontolake.sql.keyspace.versions import Keyspace
-    from ontolake.sql.transactions import Session
+    from ontolake.sql.transactions import SqlSession
 
 Find = Callable[[exp.Table], tuple[Table, "int | None"]]
 """Finds the table that a statement names, and the version at which it is to be read."""
 
 
-class Source(NamedTuple):
+class TableSource(NamedTuple):
     """A table that a query reads, under a name of its own in DataFusion."""
 
     name: str
@@ -47,7 +55,7 @@ class Source(NamedTuple):
     table: Table
     at: int | None
     columns: list[ColumnMeta]
-    conditions: list[Condition]
+    conditions: list[ColumnCondition]
 
 
 class Direct(NamedTuple):
@@ -58,12 +66,12 @@ class Direct(NamedTuple):
     parts: frozenset[int]
 
 
-class Plan:
+class QueryPlan:
     """A query, prepared."""
 
-    def __init__(self, statement: Statement, tree: exp.Expr, find: Find) -> None:
+    def __init__(self, statement: ParsedStatement, tree: exp.Expr, find: Find) -> None:
         self._statement = statement
-        self.sources: list[Source] = []
+        self.sources: list[TableSource] = []
         copy = self._tree = tree.copy()
         adapt_clauses(copy)
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
@@ -77,10 +85,10 @@ class Plan:
         self._parts = frozenset(range(len(inner_parts(copy)))) if alone else frozenset()
         for number, (scope, alias, node) in enumerate(known):
             table, at = found[id(node)]
-            self.sources.append(Source(
+            self.sources.append(TableSource(
                 f"t{number}", alias, table, at, _needed(copy, scope, alias, table),
                 _conditions(scope, alias, table, found)))  # fmt: skip
-        self._asked = [each for scope in scopes for each in asked(scope.expression, [
+        self._requests = [each for scope in scopes for each in key_requests(scope.expression, [
             source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
         for source, (_, _, node) in zip(self.sources, known, strict=True):
             _rename(node, source)
@@ -94,7 +102,7 @@ class Plan:
         self._order = None if whole else order
         """Where the columns of the answer stand in a row; None if they are the row."""
 
-    def _pointed(self) -> Condition | None:
+    def _pointed(self) -> ColumnCondition | None:
         """The only condition, if it names one row by a primary key of one column."""
         window = self._window
         if self._direct is None or window is None or window.limit or window.offset or len(self._direct.parts) != 1:
@@ -107,7 +115,7 @@ class Plan:
 
     # running
 
-    def run(self, session: Session, parameters: Parameters, *, keep: bool = False) -> Result:
+    def run(self, session: SqlSession, parameters: Parameters, *, keep: bool = False) -> Result:
         """The rows of the query. Inside a transaction. With `keep`, whole columns are kept for the next one."""
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         if self._window is not None:
@@ -123,7 +131,7 @@ class Plan:
             table = execution.run(self.bound(parameters), self._read(session, chosen, keep))
         return _named(table, self.names)
 
-    def _run_partial(self, session: Session, chosen: Access, parameters: Parameters, keep: bool) -> pa.Table:
+    def _run_partial(self, session: SqlSession, chosen: AccessPath, parameters: Parameters, keep: bool) -> pa.Table:
         """An aggregate over one table, in parts where the table is too large to be taken at once."""
         source, partial = self.sources[0], self._partial
         assert partial is not None
@@ -147,26 +155,26 @@ class Plan:
         table = pa.concat_tables(found)
         return execution.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
 
-    def _is_direct(self, chosen: Access, keyspace: Keyspace) -> bool:
+    def _is_direct(self, chosen: AccessPath, keyspace: Keyspace) -> bool:
         """Whether the rows that an access finds are the answer, in the order in which it finds them."""
         direct, window = self._direct, self._window
         if direct is None or window is None or not chosen.answered >= direct.parts:
             return False
         return not window.ordered or self._in_key_order(chosen, keyspace)
 
-    def _in_key_order(self, chosen: Access, keyspace: Keyspace) -> bool:
+    def _in_key_order(self, chosen: AccessPath, keyspace: Keyspace) -> bool:
         """Whether an access finds rows in the order of their keys, which is the one that is wanted."""
         window = self._window
         assert window is not None
         return self._is_by_key(chosen) and (chosen.keys is not None or (
             not window.descending and self.sources[0].at is None and keyspace.is_ordered()))  # fmt: skip
 
-    def _is_by_key(self, chosen: Access) -> bool:
+    def _is_by_key(self, chosen: AccessPath) -> bool:
         """Whether an access reads ranges of the primary key, or one key, so that it can go by the order of keys."""
         return chosen.by is None if chosen.keys is None else len(chosen.keys) == 1
 
     def _run_window(
-        self, session: Session, chosen: Access, limit: int, offset: int, parameters: Parameters
+        self, session: SqlSession, chosen: AccessPath, limit: int, offset: int, parameters: Parameters
     ) -> pa.Table:
         """A few rows: read no more than it takes to have them."""
         source, window = self.sources[0], self._window
@@ -186,7 +194,7 @@ class Plan:
                 found.append(execution.run(tree, {source.name: rows}))
         return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
 
-    def _little_by_little(self, keyspace: Keyspace, chosen: Access, room: int) -> Generator[pa.Table, None, None]:
+    def _little_by_little(self, keyspace: Keyspace, chosen: AccessPath, room: int) -> Generator[pa.Table, None, None]:
         """The rows that an access finds, in the order that is wanted, no more at first than `room` may take."""
         source, window = self.sources[0], self._window
         assert window is not None
@@ -203,14 +211,14 @@ class Plan:
             for step in keyspace.steps(span, source.at, size, descending=window.descending) if room else ():
                 yield scans.read_table(keyspace, chosen._replace(spans=[step]), source.columns, source.at)
 
-    def _read(self, session: Session, chosen: Sequence[Access], keep: bool = False) -> dict[str, pa.Table]:
+    def _read(self, session: SqlSession, chosen: Sequence[AccessPath], keep: bool = False) -> dict[str, pa.Table]:
         """The rows of all sources. A table that is read whole by several of them is read once."""
         keyspace = session.keyspace
         found: dict[str, pa.Table] = {}
-        whole: dict[tuple[int, int | None], list[tuple[Source, Access]]] = {}
+        whole: dict[tuple[int, int | None], list[tuple[TableSource, AccessPath]]] = {}
         for source, way in sorted(zip(self.sources, chosen, strict=True), key=lambda each: each[1].kind == "full scan"):
             if way.kind == "full scan":
-                keys = joins.looked_up(keyspace, source, self._asked, found)
+                keys = joins.looked_up(keyspace, source, self._requests, found)
                 if keys is None:
                     whole.setdefault((source.table.id, source.at), []).append((source, way))
                     continue
@@ -221,10 +229,10 @@ class Plan:
             table = self._read_whole(session, together[0][1], columns, at, keep)
             for source, _ in together:
                 found[source.name] = table.select([column.name for column in source.columns])
-        return joins.reduced(self._asked, found)
+        return joins.reduced(self._requests, found)
 
     def _read_whole(
-        self, session: Session, way: Access, columns: Sequence[ColumnMeta], at: int | None, keep: bool
+        self, session: SqlSession, way: AccessPath, columns: Sequence[ColumnMeta], at: int | None, keep: bool
     ) -> pa.Table:
         if not keep:
             return scans.read_table(session.keyspace, way, columns, at)
@@ -236,7 +244,7 @@ class Plan:
             session.columns.put(where, version, table)
         return table
 
-    def _run_direct(self, session: Session, chosen: Access, limit: int | None, offset: int) -> Result:
+    def _run_direct(self, session: SqlSession, chosen: AccessPath, limit: int | None, offset: int) -> Result:
         source, direct = self.sources[0], self._direct
         assert direct is not None
         if chosen.keys is not None and len(chosen.keys) <= FEW and limit is None and not offset:
@@ -256,7 +264,7 @@ class Plan:
         table = pa.Table.from_arrays(arrays, names=direct.names)
         return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
 
-    def explain(self, session: Session, parameters: Parameters) -> list[str]:
+    def explain(self, session: SqlSession, parameters: Parameters) -> list[str]:
         """How the query would be run. Inside a transaction."""
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
@@ -266,14 +274,14 @@ class Plan:
         if few := self._described(chosen[0]) if chosen else None:
             lines.append(few)
         for source, way in zip(self.sources, chosen, strict=True):
-            wishes = [each for each in self._asked if each.name == source.name]
+            wishes = [each for each in self._requests if each.name == source.name]
             if wishes and way.kind == "full scan":
                 lines.append(f"  or a multi-get on {source.table.full_name}, if the join asks for few keys")
         empty = {source.name: scans.schema_of(source.columns).empty_table() for source in self.sources}
         return [*lines, "the rest by DataFusion:",
                 *(f"  {line}" for line in execution.explained(self.bound(parameters), empty))]  # fmt: skip
 
-    def _described(self, chosen: Access) -> str | None:
+    def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
         window = self._window
         if window is None or window.limit is None:
@@ -287,7 +295,7 @@ class Plan:
         """The statement for DataFusion, with values for parameters."""
         return bound(self._tree, parameters)
 
-    def _choose(self, session: Session, source: Source, parameters: Parameters) -> Access:
+    def _choose(self, session: SqlSession, source: TableSource, parameters: Parameters) -> AccessPath:
         return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace)
 
     def point(self, parameters: Parameters) -> bytes | None:
@@ -388,7 +396,7 @@ def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[Colu
 
 def _conditions(
     scope: Scope, alias: str, table: Table, found: dict[int, tuple[Table, int | None]]
-) -> list[Condition]:
+) -> list[ColumnCondition]:
     """What the WHERE of a scope, and the ON of its inner joins, say about the columns of one table in it."""
     query = scope.expression
     if not isinstance(query, exp.Select):
@@ -408,7 +416,7 @@ def _conditions(
     return [each for number, part in enumerate(inner_parts(query)) for each in conditions_of(part, number, resolve)]
 
 
-def _rename(node: exp.Table, source: Source) -> None:
+def _rename(node: exp.Table, source: TableSource) -> None:
     """Make a table of a statement the one that its rows are registered as."""
     alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.alias, quoted=True))
     node.replace(exp.Table(this=exp.to_identifier(source.name), alias=alias.copy(), joins=node.args.get("joins")))
@@ -481,7 +489,9 @@ def _named(table: pa.Table, names: list[str] | None) -> Result:
     return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
 
 
-def find_in(catalog: Catalog, node: exp.Table, database: str | None, schema: str, statement: Statement) -> Table:
+def find_in(
+    catalog: SqlCatalog, node: exp.Table, database: str | None, schema: str, statement: ParsedStatement
+) -> Table:
     """The table that a node names. Raises `UnknownNameError`."""
     try:
         return catalog.table(name_of(node.args.get("catalog")) or database or catalog.default_database(),

@@ -9,11 +9,12 @@ import pyarrow as pa
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.versions import Batch, Keyspace
-from ontolake.sql.plan.access import Access
+from ontolake.sql.plan.access import AccessPath
 
 
 def read(
-    keyspace: Keyspace, access: Access, columns: Sequence[ColumnMeta], at: int | None = None, limit: int | None = None
+    keyspace: Keyspace, access: AccessPath, columns: Sequence[ColumnMeta], at: int | None = None,
+    limit: int | None = None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows that an access finds, now or at a version; these columns of them, and no more rows than `limit`."""
     for arrays in _arrays(keyspace, access, columns, at, limit):
@@ -27,7 +28,8 @@ def read(
 
 
 def read_table(
-    keyspace: Keyspace, access: Access, columns: Sequence[ColumnMeta], at: int | None = None, limit: int | None = None
+    keyspace: Keyspace, access: AccessPath, columns: Sequence[ColumnMeta], at: int | None = None,
+    limit: int | None = None,
 ) -> pa.Table:
     """The same as one table."""
     return pa.Table.from_batches(read(keyspace, access, columns, at, limit), schema_of(columns))
@@ -39,7 +41,7 @@ def schema_of(columns: Sequence[ColumnMeta]) -> pa.Schema:
 
 
 def _arrays(
-    keyspace: Keyspace, access: Access, columns: Sequence[ColumnMeta], at: int | None, limit: int | None
+    keyspace: Keyspace, access: AccessPath, columns: Sequence[ColumnMeta], at: int | None, limit: int | None
 ) -> Iterator[list[pa.Array]]:
     wanted = [column.wanted for column in columns]
     types = [column.type for column in access.table.all_columns]
@@ -60,12 +62,12 @@ def _arrays(
                 yield vectors.decode_rows(keyspace.values_of(row_keys(access, batch), at), wanted, types)
 
 
-def _key_columns(table: Table, access: Access) -> tuple[list[ColumnMeta], list[bool]]:
+def _key_columns(table: Table, access: AccessPath) -> tuple[list[ColumnMeta], list[bool]]:
     assert access.by is not None
     return [table.by_id[id] for id in access.by.column_ids], list(access.by.desc)
 
 
-def row_keys(access: Access, batch: Batch) -> list[bytes]:
+def row_keys(access: AccessPath, batch: Batch) -> list[bytes]:
     """The row keys that index entries lead to."""
     assert access.by is not None
     assert batch.keys is not None
@@ -77,7 +79,7 @@ def row_keys(access: Access, batch: Batch) -> list[bytes]:
     return [prefix + tail for tail in tails.to_list()]
 
 
-def _from_entries(access: Access, batch: Batch, columns: Sequence[ColumnMeta]) -> list[pa.Array]:
+def _from_entries(access: AccessPath, batch: Batch, columns: Sequence[ColumnMeta]) -> list[pa.Array]:
     """Columns from index entries alone: those of the key, and those that the index includes."""
     assert access.by is not None
     assert batch.keys is not None

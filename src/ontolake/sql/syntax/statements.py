@@ -62,7 +62,7 @@ _INSTEAD = {
 _FORMS = {"ALTER", "CREATE", "DROP", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "USE"}
 
 
-class Statement:
+class ParsedStatement:
     """One statement. `begins` is where it stands in the text that was given."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Statement:
         self.tree = tree
         self.names = list(names)
         self.analyze = False
-        self.inner: Statement | None = None
+        self.inner: ParsedStatement | None = None
         self.marks = marks_of(tree) if tree is not None else []
         self.prepared: tuple[Any, Any] | None = None
         """What was worked out for this statement, and the catalog that it holds for."""
@@ -171,7 +171,7 @@ def _unshifted(offset: int, shifts: Sequence[tuple[int, int]]) -> int:
 
 
 @lru_cache(maxsize=512)
-def parse(sql: str) -> tuple[Statement, ...]:
+def parse(sql: str) -> tuple[ParsedStatement, ...]:
     """The statements of a text. Raises `SqlSyntaxError` or `UnsupportedError`."""
     if not isinstance(sql, str):
         raise SqlSyntaxError(f"a statement is text, not {sql!r}")
@@ -188,7 +188,7 @@ def is_whole(sql: str) -> bool:
     return bool(tokens) and tokens[-1].token_type == TokenType.SEMICOLON
 
 
-def parse_one(sql: str) -> Statement:
+def parse_one(sql: str) -> ParsedStatement:
     """The one statement of a text. Raises `SqlSyntaxError` or `UnsupportedError`."""
     found = parse(sql)
     if len(found) != 1:
@@ -230,15 +230,15 @@ def _open_quote(sql: str) -> int | None:
     return next((sql.rindex(quote) + 1 for quote in "'\"" if sql.count(quote) % 2), None)
 
 
-def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int]]) -> Statement:
+def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int]]) -> ParsedStatement:
     """The statement that stands at `begins` in a text whose parameters were numbered."""
     written = text[_unshifted(begins, shifts) : _unshifted(begins + len(sql), shifts)]
     for kind, pattern in _CONTROL:
         if matched := pattern.match(sql):
             names = [identifier_text(each) for each in matched.groups() if each]
-            return Statement(kind, written, begins, None, names, shifts)
+            return ParsedStatement(kind, written, begins, None, names, shifts)
     if explained := _EXPLAIN.match(sql):
-        found = Statement("explain", written, begins, None, shifts=shifts)
+        found = ParsedStatement("explain", written, begins, None, shifts=shifts)
         found.inner = _statement(sql[explained.end() :], begins + explained.end(), text, shifts)
         position = _unshifted(begins, shifts) + 1
         found.analyze = explained["analyze"] is not None or _analyzes(explained["options"], position)
@@ -263,7 +263,7 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
         if isinstance(node.this, exp.Table) and not node.this.args.get("joins"):
             raise SqlSyntaxError(f"{node.sql(DIALECT)} is neither a query nor a join",
                                  hint="name a table without parentheses")  # fmt: skip
-    return Statement(found_kind, written, begins, tree, shifts=shifts)
+    return ParsedStatement(found_kind, written, begins, tree, shifts=shifts)
 
 
 def _analyzes(options: str | None, position: int) -> bool:
@@ -313,7 +313,7 @@ def _offset(sql: str, line: int, column: int) -> int:
     return sum(map(len, lines[: line - 1])) + column
 
 
-def position_of(node: exp.Expr, statement: Statement) -> int | None:
+def position_of(node: exp.Expr, statement: ParsedStatement) -> int | None:
     """Where a node stands in the text, from 1."""
     for each in (node, *node.find_all(exp.Identifier)):
         if "start" in each.meta:

@@ -16,16 +16,16 @@ from ontolake.sql.catalog.records import IndexMeta, Table
 from ontolake.sql.errors import TypeMismatchError, UniqueError
 from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.write import defaults
-from ontolake.sql.write.rows import Rows, Writer, checked_keys, decoded, duplicate
+from ontolake.sql.write.rows import Rows, RowWriter, checked_keys, decoded, duplicate
 
 if TYPE_CHECKING:
-    from ontolake.sql.transactions import Session, Transaction
+    from ontolake.sql.transactions import SqlSession, SqlTransaction
 
 
 def load(
-    session: Session, transaction: Transaction, table: Table,
+    session: SqlSession, transaction: SqlTransaction, table: Table,
     data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
 ) -> int:  # fmt: skip
     """Insert Arrow rows into a table. Returns how many. Raises what INSERT raises."""
@@ -33,7 +33,7 @@ def load(
     if not len(rows):
         return 0
     if rows.few:
-        Writer(session.keyspace, transaction).insert(rows)
+        RowWriter(session.keyspace, transaction).insert(rows)
         return len(rows)
     rows.check()
     found, rows = _sorted(rows.key_strings(), rows)
@@ -47,7 +47,7 @@ def load(
     return len(rows)
 
 
-def upsert(session: Session, transaction: Transaction, table: Table, data: pa.Table) -> int:
+def upsert(session: SqlSession, transaction: SqlTransaction, table: Table, data: pa.Table) -> int:
     """Insert Arrow rows whose keys are new, and change those that differ. Returns how many were written.
 
     Raises what INSERT and UPDATE raise, and `UniqueError` if a key comes twice.
@@ -70,7 +70,7 @@ def upsert(session: Session, transaction: Transaction, table: Table, data: pa.Ta
     old, now = decoded(table, [there[written[n]] for n in known]), rows.take(known)
     pairs = zip(old.encoded(), now.encoded(), strict=True) if known else ()
     changed = [n for n, (before, after) in enumerate(pairs) if before != after]
-    Writer(keyspace, transaction).update(old.take(changed), now.take(changed))
+    RowWriter(keyspace, transaction).update(old.take(changed), now.take(changed))
     return count + len(changed)
 
 
@@ -131,7 +131,9 @@ def _taken(found: Strings, order: np.ndarray[tuple[int], np.dtype[np.int64]]) ->
     return vectors.from_arrow(vectors.as_arrow(found).take(pa.array(order)))
 
 
-def _insert(session: Session, transaction: Transaction, rows: Rows, found: list[bytes], values: list[bytes]) -> None:
+def _insert(
+    session: SqlSession, transaction: SqlTransaction, rows: Rows, found: list[bytes], values: list[bytes]
+) -> None:
     keyspace = session.keyspace
     keyspace.revive(transaction.version, found)
     try:
@@ -142,7 +144,7 @@ def _insert(session: Session, transaction: Transaction, rows: Rows, found: list[
         raise duplicate(rows, number) from error
 
 
-def _load_index(session: Session, transaction: Transaction, rows: Rows, index: IndexMeta) -> None:
+def _load_index(session: SqlSession, transaction: SqlTransaction, rows: Rows, index: IndexMeta) -> None:
     table, keyspace = rows.table, session.keyspace
     if index.unique:
         _check_unique(session, rows, index)
@@ -161,7 +163,7 @@ def _load_index(session: Session, transaction: Transaction, rows: Rows, index: I
         keyspace.insert_marks(transaction.version, found)
 
 
-def _check_unique(session: Session, rows: Rows, index: IndexMeta) -> None:
+def _check_unique(session: SqlSession, rows: Rows, index: IndexMeta) -> None:
     """Raise `UniqueError` if rows break a unique index, among themselves or with what is there."""
     table = rows.table
     columns = [rows.columns[table.place[id]] for id in index.column_ids]
@@ -173,11 +175,11 @@ def _check_unique(session: Session, rows: Rows, index: IndexMeta) -> None:
     prefix = keys.entry_prefix(table.id, index.index_id)
     found = vectors.encode_keys(prefix, types, columns, index.desc).to_list()
     doubled = len(set(found)) != len(found)
-    if not doubled and not session.keyspace.count(Span(prefix, keys.after(prefix)), 1):
+    if not doubled and not session.keyspace.count(KeySpan(prefix, keys.after(prefix)), 1):
         return
     seen: set[bytes] = set()
     for begin in found:
-        if begin in seen or session.keyspace.count(Span(begin, keys.after(begin)), 1):
+        if begin in seen or session.keyspace.count(KeySpan(begin, keys.after(begin)), 1):
             values, _ = keys.decode_tuple(types, begin, len(prefix), index.desc)
             shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))
             names = ", ".join(table.by_id[id].name for id in index.column_ids)

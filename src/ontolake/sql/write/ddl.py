@@ -16,12 +16,12 @@ from sqlglot import exp
 from ontolake.sql import types
 from ontolake.sql.catalog.records import (
     DROPPED,
-    Catalog,
     Check,
     ColumnMeta,
     DatabaseMeta,
     IndexMeta,
     SchemaMeta,
+    SqlCatalog,
     Table,
     TableMeta,
     entries_of,
@@ -36,12 +36,12 @@ from ontolake.sql.errors import (
     UnsupportedError,
 )  # fmt: skip
 from ontolake.sql.keyspace.rows import encode_row
-from ontolake.sql.syntax.statements import CONSTRAINT, DIALECT, Statement, name_of, position_of
+from ontolake.sql.syntax.statements import CONSTRAINT, DIALECT, ParsedStatement, name_of, position_of
 from ontolake.sql.write import defaults
-from ontolake.sql.write.rows import Writer
+from ontolake.sql.write.rows import RowWriter
 
 if TYPE_CHECKING:
-    from ontolake.sql.transactions import Session, Transaction
+    from ontolake.sql.transactions import SqlSession, SqlTransaction
 
 MAX_NAME = 63
 DEFAULT_DATABASE, DEFAULT_SCHEMA = "main", "public"
@@ -62,17 +62,18 @@ class Definer:
     """Runs the statements that define things, inside one transaction."""
 
     def __init__(
-        self, session: Session, transaction: Transaction, statement: Statement, database: str | None, schema: str
+        self, session: SqlSession, transaction: SqlTransaction, statement: ParsedStatement, database: str | None,
+        schema: str,
     ) -> None:
         self.session = session
         self.transaction = transaction
         self.statement = statement
         self._database = database
         self._schema = schema
-        self.writer = Writer(session.keyspace, transaction)
+        self.writer = RowWriter(session.keyspace, transaction)
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> SqlCatalog:
         return self.session.fresh_catalog(self.transaction)
 
     # names

@@ -21,15 +21,15 @@ from ontolake.sql.errors import (
 )  # fmt: skip
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.vectors import stored_list
-from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
-from ontolake.sql.plan.queries import Find, Plan, output_name
+from ontolake.sql.plan.queries import Find, QueryPlan, output_name
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import (
     DIALECT,
     NotConstant,
     Parameters,
-    Statement,
+    ParsedStatement,
     bound,
     constant,
     given_value,
@@ -39,10 +39,10 @@ from ontolake.sql.syntax.statements import (
 )  # fmt: skip
 from ontolake.sql.types import Stored
 from ontolake.sql.write import defaults
-from ontolake.sql.write.rows import Rows, Writer, decoded
+from ontolake.sql.write.rows import Rows, RowWriter, decoded
 
 if TYPE_CHECKING:
-    from ontolake.sql.transactions import Session, Transaction
+    from ontolake.sql.transactions import SqlSession, SqlTransaction
 
 _DEFAULT = object()
 
@@ -58,8 +58,8 @@ class Changer:
     """Runs the statements that change rows, inside one transaction."""
 
     def __init__(
-        self, session: Session, transaction: Transaction, statement: Statement, parameters: Parameters, find: Find,
-        where: Any,
+        self, session: SqlSession, transaction: SqlTransaction, statement: ParsedStatement, parameters: Parameters,
+        find: Find, where: Any,
     ) -> None:  # fmt: skip
         self._session = session
         self._statement = statement
@@ -67,7 +67,7 @@ class Changer:
         self._find = find
         self._where = where
         """The catalog, and what else names lead to tables by: what is prepared holds for the same."""
-        self._writer = Writer(session.keyspace, transaction)
+        self._writer = RowWriter(session.keyspace, transaction)
 
     # INSERT
 
@@ -269,7 +269,7 @@ class Changer:
 
     def _by_unique(self, table: Table, index: IndexMeta, begin: bytes) -> bytes | None:
         """The row that has an entry with these values in a unique index."""
-        for batch in self._session.keyspace.scan(Span(begin, keys.after(begin)), keys=True, limit=1):
+        for batch in self._session.keyspace.scan(KeySpan(begin, keys.after(begin)), keys=True, limit=1):
             assert batch.keys is not None
             entry = batch.keys.to_list()[0]
             return self._session.keyspace.get(table.prefix + entry[len(begin) :])
@@ -416,7 +416,7 @@ class Changer:
         return constant(node)
 
     def _query(self, tree: exp.Expr) -> Result:
-        return Plan(self._statement, tree, self._find).run(self._session, self._parameters)
+        return QueryPlan(self._statement, tree, self._find).run(self._session, self._parameters)
 
     def _returned(
         self, verb: str, table: Table, done: Rows, returning: exp.Returning | None, target: exp.Table

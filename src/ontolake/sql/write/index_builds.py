@@ -17,13 +17,13 @@ from sqlglot import exp
 from ontolake import faults
 from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, now
 from ontolake.sql.errors import SqlError, UnsupportedError
-from ontolake.sql.keyspace.versions import Span
-from ontolake.sql.syntax.statements import Statement, name_of, position_of
+from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
 from ontolake.sql.write.ddl import Definer
-from ontolake.sql.write.rows import Writer, decoded
+from ontolake.sql.write.rows import RowWriter, decoded
 
 if TYPE_CHECKING:
-    from ontolake.sql.transactions import Session, Transaction
+    from ontolake.sql.transactions import SqlSession, SqlTransaction
 
 PAGE = 10_000
 """How many rows are filled in per transaction."""
@@ -34,7 +34,7 @@ def me() -> str:
     return f"{socket.gethostname()}/{os.getpid()}"
 
 
-def create(session: Session, statement: Statement, database: str | None, schema: str) -> bool:
+def create(session: SqlSession, statement: ParsedStatement, database: str | None, schema: str) -> bool:
     """Run CREATE INDEX. Returns whether one was made. Raises `UniqueError` if rows break it."""
     assert isinstance(statement.tree, exp.Create)
     tree = statement.tree
@@ -55,7 +55,7 @@ def create(session: Session, statement: Statement, database: str | None, schema:
         faults.reach("sql: index declared")
         _fill_in_pages(session, statement.sql, table, index)
         with session.writing(statement.sql) as transaction:
-            Writer(session.keyspace, transaction).records(entries_of(index))
+            RowWriter(session.keyspace, transaction).records(entries_of(index))
     except BaseException:
         drop(session, [index])
         raise
@@ -63,8 +63,8 @@ def create(session: Session, statement: Statement, database: str | None, schema:
 
 
 def _declared(
-    session: Session, transaction: Transaction, statement: Statement, tree: exp.Create, database: str | None,
-    schema: str,
+    session: SqlSession, transaction: SqlTransaction, statement: ParsedStatement, tree: exp.Create,
+    database: str | None, schema: str,
 ) -> tuple[Table, IndexMeta] | None:
     """The index that a statement describes, and its table; None if it is there and that is fine."""
     definer = Definer(session, transaction, statement, database, schema)
@@ -96,12 +96,12 @@ def _declared(
     return table, index
 
 
-def fill_all(session: Session, transaction: Transaction, table: Table, index: IndexMeta) -> None:
+def fill_all(session: SqlSession, transaction: SqlTransaction, table: Table, index: IndexMeta) -> None:
     """Put the entries of all rows into a new index, in one transaction. Raises `UniqueError`."""
-    writer = Writer(session.keyspace, transaction)
+    writer = RowWriter(session.keyspace, transaction)
     start = table.span.start
     while True:
-        batch = next(session.keyspace.scan(Span(start, table.span.end), keys=True, limit=PAGE), None)
+        batch = next(session.keyspace.scan(KeySpan(start, table.span.end), keys=True, limit=PAGE), None)
         if batch is None:
             return
         assert batch.keys is not None
@@ -109,31 +109,31 @@ def fill_all(session: Session, transaction: Transaction, table: Table, index: In
         start = batch.keys.last() + b"\x00"
 
 
-def _fill_in_pages(session: Session, statement: str, table: Table, index: IndexMeta) -> None:
+def _fill_in_pages(session: SqlSession, statement: str, table: Table, index: IndexMeta) -> None:
     start = table.span.start
     while True:
         with session.writing(f"{statement} -- a page") as transaction:
-            batch = next(session.keyspace.scan(Span(start, table.span.end), keys=True, limit=PAGE), None)
+            batch = next(session.keyspace.scan(KeySpan(start, table.span.end), keys=True, limit=PAGE), None)
             if batch is None:
                 return
             assert batch.keys is not None
             current = session.fresh_catalog(transaction).by_id.get(table.id)
             if current is None or all(each.index_id != index.index_id for each in current.indexes):
                 raise SqlError(f"{table.full_name} or its new index was dropped meanwhile", sqlstate="42P01")
-            Writer(session.keyspace, transaction).backfill(index, decoded(current, batch.values))
+            RowWriter(session.keyspace, transaction).backfill(index, decoded(current, batch.values))
             start = batch.keys.last() + b"\x00"
         faults.reach("sql: index page filled")
 
 
-def drop(session: Session, indexes: Sequence[IndexMeta]) -> None:
+def drop(session: SqlSession, indexes: Sequence[IndexMeta]) -> None:
     """Take indexes out of use."""
     with session.writing("-- drop of an unfinished index") as transaction:
-        writer = Writer(session.keyspace, transaction)
+        writer = RowWriter(session.keyspace, transaction)
         for index in indexes:
             writer.records(entries_of(msgspec.structs.replace(index, state=DROPPED, builder="")))
 
 
-def clean_up(session: Session) -> None:
+def clean_up(session: SqlSession) -> None:
     """Drop the indexes whose builder is dead. Called when a database is opened to be written to."""
     with session.reading():
         unfinished = [index for table in session.catalog().by_id.values() for index in table.indexes

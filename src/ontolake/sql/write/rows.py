@@ -19,8 +19,8 @@ from ontolake.sql.catalog.records import IndexMeta, Table
 from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
 from ontolake.sql.keyspace import keys, rows, vectors
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.keyspace.versions import Keyspace, Span
-from ontolake.sql.transactions import Transaction
+from ontolake.sql.keyspace.versions import Keyspace, KeySpan
+from ontolake.sql.transactions import SqlTransaction
 from ontolake.sql.types import Stored
 from ontolake.sql.write import defaults
 
@@ -190,10 +190,10 @@ def checked_keys(table: Table, found: list[bytes]) -> list[bytes]:
     return found
 
 
-class Writer:
+class RowWriter:
     """Applies changes of rows to the keyspace, at the version of one transaction."""
 
-    def __init__(self, keyspace: Keyspace, transaction: Transaction) -> None:
+    def __init__(self, keyspace: Keyspace, transaction: SqlTransaction) -> None:
         self._keyspace = keyspace
         self._version = transaction.version
         self._transaction = transaction
@@ -353,7 +353,7 @@ class Writer:
             if None in values:
                 continue
             begin = prefix + keys.encode_tuple(types, values, index.desc)
-            taken = begin in seen or self._keyspace.count(Span(begin, keys.after(begin)), 1)
+            taken = begin in seen or self._keyspace.count(KeySpan(begin, keys.after(begin)), 1)
             seen.add(begin)
             if taken:
                 shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))

@@ -18,7 +18,7 @@ from ontolake.sql.catalog import coercion
 from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Table, now
 from ontolake.sql.errors import DataError, DefinitionError, NotNullError, SqlError, TypeMismatchError, UnsupportedError
 from ontolake.sql.keyspace.vectors import stored_array
-from ontolake.sql.keyspace.versions import Span
+from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
 from ontolake.sql.syntax.statements import DIALECT, literal, name_of, position_of
 from ontolake.sql.types import Kind, Type
@@ -102,7 +102,7 @@ def _pages(definer: Definer, table: Table) -> Iterator[tuple[list[bytes], Rows]]
     """All rows with their keys, a page at a time. Pages that are behind may be written to."""
     start = table.span.start
     while True:
-        span = Span(start, table.span.end)
+        span = KeySpan(start, table.span.end)
         batch = next(definer.session.keyspace.scan(span, keys=True, limit=index_builds.PAGE), None)
         if batch is None:
             return
