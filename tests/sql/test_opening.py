@@ -38,21 +38,3 @@ def test_a_newer_layout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OntolakeError, match="layout version 99") as raised:
         open_database(f"sqlite:///{place}")
     assert "newer version" in raised.value.hint
-
-
-def test_an_older_layout_is_read_and_becomes_the_newer_one_where_it_is_written(tmp_path: Path) -> None:
-    place = tmp_path / "older.db"
-    with open_database(f"sqlite:///{place}") as db:
-        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)")
-    raw = apsw.Connection(str(place))
-    raw.execute("UPDATE state SET version = 3; PRAGMA user_version = 1")  # as version 1 left it
-    raw.close()
-    with open_database(f"sqlite:///{place}", readonly=True) as db:
-        assert db.version() == 3
-        assert db.query("SELECT id FROM t", as_of=2).to_pydict() == {"id": [1]}
-    with open_database(f"sqlite:///{place}") as db:
-        db.execute("INSERT INTO t VALUES (3)")
-        assert db.version() == 4
-    raw = apsw.Connection(str(place))
-    assert raw.pragma("user_version") == 2
-    raw.close()

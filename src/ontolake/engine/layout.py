@@ -1,6 +1,7 @@
 """Databases with a layout of ours: opened at any URL, made where there is none, refused where they hold something else.
 
-A layout is known by the application id and the user version of SQLite's header.
+A layout is known by the application id and the user version of SQLite's header. A database of an older version is
+opened as it is; whoever writes to it in the form of a newer one stamps it in the same transaction.
 """
 
 from __future__ import annotations
@@ -86,8 +87,6 @@ class DatabaseLayout(NamedTuple):
         connection.pragma("foreign_keys", True)
         if is_new:
             self._create(connection, name)
-        elif not readonly and connection.pragma("user_version") < self.version:
-            connection.pragma("user_version", self.version)  # what is written from now on is not for older software
 
     def _create(self, connection: apsw.Connection, name: str) -> None:
         connection.execute("BEGIN IMMEDIATE")

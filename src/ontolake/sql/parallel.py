@@ -6,9 +6,7 @@ are read also `commit_id`, the version. History goes back as far as versions are
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ontolake.model.scalars import Scalar
-_PUBLISHED = "-- publish "
 
 
 class SqlParallel:
@@ -105,12 +102,7 @@ class SqlParallel:
     def commits(self, *, since: int = 0, until: int | None = None) -> Iterator[Commit[int]]:
         with self._session.reading():
             floor = self._session.state()[2]
-        for commit in newest_first(self._session, max(since, floor), until):
-            statement = str(commit.metadata.get("statement", ""))
-            if statement.startswith(_PUBLISHED):
-                with contextlib.suppress(ValueError):  # it was too long to be kept whole
-                    commit = commit._replace(metadata={**commit.metadata, **json.loads(statement[len(_PUBLISHED) :])})
-            yield commit
+        yield from newest_first(self._session, max(since, floor), until)
 
     # reading
     def splits(
@@ -153,8 +145,7 @@ class SqlParallel:
         session = self._session
         for name in tables:
             self._table(name)
-        statement = _PUBLISHED + json.dumps(dict(metadata or {}), default=str)
-        with session.writing(statement) as transaction:
+        with session.writing("-- publish", metadata) as transaction:
             if expected is not None and transaction.version - 1 != expected:
                 raise Conflict(f"version {transaction.version - 1} came after version {expected}, which was read",
                                hint="read again and work it out again")

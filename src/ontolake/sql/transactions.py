@@ -6,10 +6,11 @@ that fails changes nothing; a transaction around it goes on.
 
 from __future__ import annotations
 
+import json
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ from ontolake.sql.catalog.column_cache import ColumnCache
 from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import LayoutError, SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, ranges
-from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST
+from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST, upgrade
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
 
@@ -45,6 +46,8 @@ class SqlTransaction:
         self.touched: list[Sequence[bytes] | Strings] = []
         """The keys of rows and catalog records."""
         self.statements: list[str] = []
+        self.metadata: dict[str, Any] = {}
+        """What its commit says of itself."""
         self.reads = False
         """Whether it may only read."""
         self.ddl = False
@@ -64,10 +67,12 @@ class _Mark:
     def __init__(self, transaction: SqlTransaction) -> None:
         self.touched, self.statements = len(transaction.touched), len(transaction.statements)
         self.ddl, self.catalog = transaction.ddl, transaction.catalog
+        self.metadata = dict(transaction.metadata)
 
     def restore(self, transaction: SqlTransaction) -> None:
         del transaction.touched[self.touched :], transaction.statements[self.statements :]
         transaction.ddl, transaction.catalog = self.ddl, self.catalog
+        transaction.metadata = dict(self.metadata)
 
 
 class SqlSession:
@@ -92,6 +97,8 @@ class SqlSession:
         self._marks: list[tuple[str, _Mark]] = []
         self._routing: list[RoutedRange] = []
         self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {}
+        self._is_current = False
+        """Whether the database is known to have the newest layout."""
         try:
             self.reroute()
         except BaseException:
@@ -190,8 +197,12 @@ class SqlSession:
                 self._each("ROLLBACK")
 
     @contextmanager
-    def writing(self, statement: str) -> Iterator[SqlTransaction]:
-        """A statement that writes: a transaction of its own, or a part of the open one. It is done whole or not."""
+    def writing(self, statement: str, metadata: Mapping[str, Any] | None = None) -> Iterator[SqlTransaction]:
+        """A statement that writes: a transaction of its own, or a part of the open one. It is done whole or not.
+
+        `metadata` is kept with the commit; what JSON has no form for is kept as text.
+        """
+        noted = json.loads(json.dumps(dict(metadata), default=str)) if metadata else {}
         with self.lock, self._ours:
             self._check_open()
             if self.readonly:
@@ -201,19 +212,22 @@ class SqlSession:
                 if self.transaction.reads:
                     raise TransactionError("this transaction only reads", sqlstate="25006",
                                            hint="begin one without READ ONLY")
-                yield from self._nested(self.transaction, statement)
+                yield from self._nested(self.transaction, statement, noted)
                 return
             transaction = self._begin(_WRITE)
             try:
                 faults.reach("sql: transaction begun")
                 yield transaction
                 transaction.statements.append(statement)
+                transaction.metadata.update(noted)
                 self._commit(transaction)
             except BaseException:
                 self._roll_back()
                 raise
 
-    def _nested(self, transaction: SqlTransaction, statement: str) -> Iterator[SqlTransaction]:
+    def _nested(
+        self, transaction: SqlTransaction, statement: str, metadata: Mapping[str, Any]
+    ) -> Iterator[SqlTransaction]:
         mark = _Mark(transaction)
         self._each("SAVEPOINT statement")
         try:
@@ -224,6 +238,7 @@ class SqlSession:
             raise
         self._each("RELEASE statement")
         transaction.statements.append(statement)
+        transaction.metadata.update(metadata)
 
     def keep(self) -> None:
         """Commit what was done below the tables, without a version of its own. Inside `writing`, outside a BEGIN."""
@@ -253,14 +268,18 @@ class SqlSession:
             part.connection.execute("COMMIT")
             faults.reach("sql: range committed")
         self.keyspace.close_nodes()
+        if not self._is_current:
+            upgrade(self.connection)
+        metadata = json.dumps(transaction.metadata) if transaction.metadata else None
         self.connection.execute(
-            'INSERT INTO "commit" (version, time, statement, keys) VALUES (?, ?, ?, ?)',
-            (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000],
+            'INSERT INTO "commit" (version, time, statement, metadata, keys) VALUES (?, ?, ?, ?, ?)',
+            (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], metadata,
              _packed(transaction.touched)))  # fmt: skip
         if transaction.ddl:
             self.connection.execute("UPDATE state SET ddl = ?", (version,))
         faults.reach("sql: commit written")
         self.connection.execute("COMMIT")
+        self._is_current = True
         faults.reach("sql: committed")
 
     # BEGIN, COMMIT, SAVEPOINT

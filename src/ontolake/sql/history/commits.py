@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ontolake.errors import Invalid, NotFound
+from ontolake.errors import Corruption, Invalid, NotFound
 from ontolake.history import Change, Commit, Ref
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.layout import is_described
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.transactions import unpacked
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession
 
 _PAGE = 500
+_PUBLISHED = "-- publish "
+"""What stood before the metadata of a commit where layouts up to version 2 kept it: in the text of its statement."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,15 +30,30 @@ def newest_first(session: SqlSession, since: int | None, until: int | None) -> I
     low, high = _range(session, since, until)
     while high > low:
         with session.reading():
+            described = "author, message, metadata" if is_described(session.connection) else "NULL, NULL, NULL"
             page: Any = session.connection.execute(
-                'SELECT version, time, statement FROM "commit" WHERE version > ? AND version <= ? '
+                f'SELECT version, time, statement, {described} FROM "commit" WHERE version > ? AND version <= ? '
                 "ORDER BY version DESC LIMIT ?", (low, high, _PAGE)).fetchall()
         if not page:
             return
-        for version, moment, statement in page:
-            yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment), None,
-                         {"statement": statement})  # fmt: skip
+        for version, moment, statement, author, message, stored in page:
+            metadata = {"statement": statement, **({} if message is None else {"message": message}),
+                        **_metadata(version, statement, stored)}  # fmt: skip
+            yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment),
+                         author, metadata)  # fmt: skip
         high = page[-1][0] - 1
+
+
+def _metadata(version: int, statement: str, stored: str | None) -> dict[str, Any]:
+    """What a commit says of itself. Raises `Corruption` if it cannot be read."""
+    if stored is None:
+        with contextlib.suppress(ValueError):  # it was too long to be kept whole
+            return dict(json.loads(statement.removeprefix(_PUBLISHED))) if statement.startswith(_PUBLISHED) else {}
+        return {}
+    try:
+        return dict(json.loads(stored))
+    except (TypeError, ValueError) as error:
+        raise Corruption(f"the metadata of commit {version} cannot be read") from error
 
 
 def versions(session: SqlSession, since: int, until: int | None) -> range:

@@ -5,9 +5,14 @@ least: `latest` has the newest version of each living key, `past` what has been 
 the tombstones of keys that are deleted now. A version in `past` lives from `version` up to, not including, `until`,
 and stands under the `node` that is the roundest number of that span. So all that lived at one moment is found under as
 many nodes as the moment has bits, whatever the length of the history.
+
+A commit's first parent is the version before it on the same branch. A merge has a second one: a version of another
+branch, which is known by the id that the storage gives it, since ids outlive renaming and are never used again.
 """
 
 from __future__ import annotations
+
+import apsw
 
 from ontolake.engine.layout import DatabaseLayout
 from ontolake.sql.errors import LayoutError
@@ -49,7 +54,12 @@ CREATE TABLE "commit" (
   version INTEGER NOT NULL PRIMARY KEY,
   time INTEGER NOT NULL, -- microseconds since 1970
   statement TEXT NOT NULL,
-  keys BLOB NOT NULL -- of the rows and catalog records that it wrote
+  author TEXT,
+  message TEXT,
+  metadata TEXT, -- a JSON object
+  merged_branch INTEGER, -- the second parent of a merge: the id of its branch,
+  merged_version INTEGER, -- and its version there
+  keys BLOB NOT NULL -- of the rows and catalog records that it wrote; last, since it can be long
 );
 CREATE TABLE state (
   version INTEGER NOT NULL, -- of the newest commit, where it is not told by "commit": see NEWEST
@@ -74,4 +84,22 @@ NEWEST = 'max(version, ifnull((SELECT max(version) FROM "commit"), 0)) FROM stat
 a commit and no more, since every further page that a commit touches has to be made durable with it. Version 1 of the
 layout told it twice."""
 
-LAYOUT = DatabaseLayout(0x6F6E7473, 2, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # the id reads "onts"
+_DESCRIBED = 3
+"""The first version of the layout whose commits have columns for author, message, metadata and a second parent."""
+_ADDED = ("author TEXT", "message TEXT", "metadata TEXT", "merged_branch INTEGER", "merged_version INTEGER")
+
+LAYOUT = DatabaseLayout(  # the id reads "onts"
+    0x6F6E7473, _DESCRIBED, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # fmt: skip
+
+
+def is_described(connection: apsw.Connection) -> bool:
+    """Whether the commits of a database have the columns that came with version 3 of the layout."""
+    return bool(connection.pragma("user_version") >= _DESCRIBED)
+
+
+def upgrade(connection: apsw.Connection) -> None:
+    """Bring a database of an older layout to this one, within the transaction of a commit."""
+    if not is_described(connection):
+        for column in _ADDED:
+            connection.execute(f'ALTER TABLE "commit" ADD COLUMN {column}')
+        connection.pragma("user_version", LAYOUT.version)
