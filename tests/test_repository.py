@@ -35,13 +35,10 @@ HISTORY = frozenset({
     "UnknownCommitError"})  # fmt: skip
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
-STILL_TWICE = frozenset({
-    "Access", "Catalog", "Condition", "ConstraintError", "Entity", "LayoutError", "Part", "Plan", "Range", "Ranges",
-    "Session", "Source", "Span", "Statement",
-})
+STILL_TWICE = frozenset({"ConstraintError", "Entity", "LayoutError"})
 """Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})
-STILL_PARTICIPLES = frozenset({"Asked", "Told", "_Given"})
+STILL_PARTICIPLES: frozenset[str] = frozenset()
 """Types that await a noun. Take one out when it has it."""
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _DEFAULT = object()
 
 
-class _Given(NamedTuple):
+class _RowInsert(NamedTuple):
     """An INSERT of one row of parameters: which of them each column of the table gets, None for its default."""
 
     table: Table
@@ -75,7 +75,7 @@ class Changer:
         """Run INSERT."""
         prepared = self._statement.prepared
         if prepared is not None and prepared[0] == self._where:
-            return self._insert_given(prepared[1])
+            return self._insert_row(prepared[1])
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         table, _ = self._find(target)
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
@@ -83,9 +83,9 @@ class Changer:
         if len({column.column_id for column in columns}) != len(columns):
             raise DefinitionError("a column is given twice", sqlstate="42701")
         source = tree.expression
-        if (given := self._prepare(table, columns, tree, explicit=bool(names))) is not None:
-            self._statement.prepared = (self._where, given)
-            return self._insert_given(given)
+        if (insert := self._prepare(table, columns, tree, explicit=bool(names))) is not None:
+            self._statement.prepared = (self._where, insert)
+            return self._insert_row(insert)
         if tree.args.get("default"):
             new = Rows(table, tuples=[self._filled(table, [], [])])
         elif isinstance(source, exp.Values):
@@ -107,7 +107,7 @@ class Changer:
 
     def _prepare(
         self, table: Table, columns: Sequence[ColumnMeta], tree: exp.Insert, *, explicit: bool
-    ) -> _Given | None:
+    ) -> _RowInsert | None:
         """An INSERT of a row of parameters, which is likely to come again; None for any other."""
         source = tree.expression
         if not isinstance(source, exp.Values) or tree.args.get("conflict") or tree.args.get("returning"):
@@ -117,13 +117,14 @@ class Changer:
             return None
         self._check_width(columns, len(nodes), explicit)
         places = {column.column_id: mark_place(node) for column, node in zip(columns, nodes, strict=False)}
-        return _Given(table, [(places.get(column.column_id), column.type.store, column) for column in table.columns])
+        cells = [(places.get(column.column_id), column.type.store, column) for column in table.columns]
+        return _RowInsert(table, cells)
 
-    def _insert_given(self, given: _Given) -> Result:
+    def _insert_row(self, insert: _RowInsert) -> Result:
         parameters: Any = self._parameters
         row = [defaults.value(column) if place is None else store(parameters[place])
-               for place, store, column in given.cells]  # fmt: skip
-        new = Rows(given.table, tuples=[row])
+               for place, store, column in insert.cells]  # fmt: skip
+        new = Rows(insert.table, tuples=[row])
         self._writer.insert(new)
         return Result("INSERT 1", 1)
 
