@@ -178,8 +178,8 @@ def test_an_author_and_a_message_are_told(native_place: str) -> None:
     raw.close()
     with open_database(native_place) as db:
         (commit,) = db.commits()
-    assert (commit.author, commit.metadata) == (
-        "Ada", {"statement": "CREATE DATABASE app", "message": "Begin", "run": 1})  # fmt: skip
+    assert (commit.author, commit.message) == ("Ada", "Begin")
+    assert commit.metadata == {"statement": "CREATE DATABASE app", "run": 1}
 
 
 @pytest.mark.parametrize("damaged", ["{", "[1]", "7"])

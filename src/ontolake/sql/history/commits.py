@@ -37,10 +37,9 @@ def newest_first(session: SqlSession, since: int | None, until: int | None) -> I
         if not page:
             return
         for version, moment, statement, author, message, stored in page:
-            metadata = {"statement": statement, **({} if message is None else {"message": message}),
-                        **_metadata(version, statement, stored)}  # fmt: skip
+            metadata = {"statement": statement, **_metadata(version, statement, stored)}
             yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment),
-                         author, metadata)  # fmt: skip
+                         author, metadata, message)  # fmt: skip
         high = page[-1][0] - 1
 
 
