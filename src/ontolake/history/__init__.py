@@ -4,6 +4,7 @@
 `errors` what goes wrong. The core is pure and reads nothing but what its callers hand it: `dag` is the commits as a
 graph, `bases` the base of a merge, `threeway` the rule for one value, `trees` that for JSON, `rows` that for rows in
 Arrow, `blame` who wrote what; `operations` leads through merge, revert, restore and cherry-pick.
+`contention` is the loop of a commit that others may beat, `metadata` has the keys of commit metadata.
 """
 
 from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Resolution, Strategy, Value
