@@ -14,7 +14,7 @@ SQL = {
 }  # fmt: skip
 """Rows encoded one by one, rows and keys of a batch, keys of an access, rows of a page of an index, catalogs kept."""
 ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLACES": 12, "pages._FETCHED": 3,
-          "connecting._CACHE_KIB": 20}  # fmt: skip
+          "connection._CACHE_KIB": 20}  # fmt: skip
 """Pages fetched ahead, places in trees that are remembered, pages that are kept."""
 STORAGE = {"index.PART_ENTRIES": 4, "index.MERGE_RATIO": 2, "maintenance._LAYER_PAGES": 3}
 """Entries of a part of an index, how runs grow, pages of a layer."""
