@@ -10,7 +10,7 @@ import pytest
 MODULES = [
     "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog.records",
     "ontolake.ontology.repository.objects.layout", "ontolake.ontology.repository.objects.queue_layout",
-    "ontolake.ontology.parallel.attachment", "ontolake.ontology.events.copies",
+    "ontolake.ontology.repository.objects.attachment", "ontolake.ontology.events.copies",
     "ontolake.ontology.moving.import_lines",
 ]  # fmt: skip
 """Those that decode types of their own."""

@@ -24,7 +24,7 @@ ADDED = [  # module, what is there, what is added to it, the type it adds, who h
     ("model/filters.py", 'MeasureOp = Literal["', 'MeasureOp = Literal["median", "', "median",
      {"ontology/query/compiler/statements.py", "ontology/repository/objects/datafusion.py"}),
     ("parallel.py", 'FilterOp = Literal["=="', 'FilterOp = Literal["<>", "=="', "<>",
-     {"parallel.py", "ontology/parallel/filters.py", "ontology/parallel/objects.py", "graph/splits.py",
+     {"parallel.py", "ontology/parallel/filters.py", "ontology/repository/objects/splits.py", "graph/splits.py",
       "sql/splits.py", "spark/filters.py"}),
 ]  # fmt: skip
 

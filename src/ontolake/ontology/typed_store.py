@@ -6,7 +6,7 @@ For tools that have no classes at hand, or only some: commands, generic verbs, s
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -112,8 +112,7 @@ class TypedStore(TypedHistory):
         """Every state of every row can be asked for; what objects of attempts that failed leave behind can go."""
         if not isinstance(dry_run, bool):
             raise Invalid(f"dry_run is True or False, not {dry_run!r}")
-        collect: Callable[..., Garbage] | None = getattr(self.repository, "gc", None)
-        return Garbage(0, 0) if collect is None else collect(dry_run=dry_run)
+        return self.repository.gc(dry_run=dry_run)
 
     def close(self) -> None:
         self.repository.close()

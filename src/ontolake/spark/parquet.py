@@ -10,10 +10,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ontolake import urls
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, place
 from ontolake.ontology.parallel.tables import TypedParallel
 from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.rows import COMMIT, ROW, SUPERSEDED, place
 from ontolake.ontology.repository.objects.scan import Span, relevant
 from ontolake.parallel import Parallel, View
 from ontolake.spark.types import named, spark_schema

@@ -8,37 +8,27 @@ type had then. A type that is migrated between planning and reading is refused, 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ontolake.errors import NotFound
 from ontolake.history import Commit
 from ontolake.model import scalars
-from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
-from ontolake.model.filters import Condition, FieldRef, ValueRef
-from ontolake.model.restoration import restore
 from ontolake.model.scalars import Scalar
 from ontolake.model.schema import Schema, schema_hash, schema_of
-from ontolake.model.types import Kind, TypeInfo, type_info
+from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, SchemaValidationError, UnknownCommitError
 from ontolake.ontology.migration.past import outdated, types_at
-from ontolake.ontology.parallel.filters import conditions_of
-from ontolake.ontology.query.compiler.latest import quoted
-from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository import Repository, open_repository
-from ontolake.ontology.repository.arrow import arrow_schema, typed_array
+from ontolake.ontology.repository.arrow import arrow_schema
 from ontolake.ontology.repository.protocol import RepositoryTransaction
-from ontolake.ontology.repository.sqlite.base import SqliteRepository
+from ontolake.ontology.repository.ranges import KeyRange, change_name, public_schema
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import (
-    BATCH,
-    CHANGE,
     Filter,
     Fragment,
     Mode,
@@ -49,185 +39,18 @@ from ontolake.parallel import (
     check_mode,
     chosen,
     number,
-    worth,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ontolake.ontology.repository.objects.base import S3Repository
-
-_SAMPLES = 64
-"""So many keys are looked at for each split."""
-_FEW = 100_000
-"""Up to so many changed rows are one split."""
-_KEYS = 5_000
 _TRIES = 5
-
-
-def public_schema(info: TypeInfo, mode: Mode) -> pa.Schema:
-    """The columns that reading gives. All may be missing, as Spark wants it."""
-    import pyarrow as pa
-
-    fields = [pa.field(one.name, one.type) for one in arrow_schema(info.all_columns)]
-    for place, column in enumerate(info.all_columns):
-        fields[place] = fields[place].with_type(column.type.parallel_type(column.decimal))
-    if mode != "changes":
-        return pa.schema(fields)
-    return pa.schema([pa.field(change_name(info), pa.string()), *fields])
-
-
-def change_name(info: TypeInfo) -> str:
-    """What the column is called that says what became of a row."""
-    return CHANGE if CHANGE not in {column.stored for column in info.all_columns} else f"_{CHANGE}"
-
-
-@dataclass(frozen=True)
-class KeyRange:
-    """The rows of a type whose leading keys lie in `[low, high)`, read with the store's own queries."""
-
-    url: str
-    branch: str
-    schema: Schema
-    schema_hash: str
-    view: View
-    columns: tuple[str, ...]
-    filters: tuple[Filter, ...]
-    rows: int
-    low: Any = None
-    high: Any = None
-    digits: tuple[tuple[str, int, int], ...] = ()
-    """Decimals of which the digits are known, which the stored schema does not tell."""
-    version: int | None = None
-    """The schema version, if it is one of the past."""
-    scalars: tuple[Scalar, ...] = ()
-    """Those of the schema that are not the library's own."""
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        return (_with_digits(batch, self.digits) for batch in self._read_all())
-
-    def _read_all(self) -> Iterator[pa.RecordBatch]:
-        with opened(self.url, self.branch) as repository:
-            info = checked(repository, self.schema, self.schema_hash, self.version)
-            with repository.reading():
-                if self.view.mode == "changes":
-                    yield from self._changes(repository, info)
-                else:
-                    plan, values = self.plan_of(info, self.filters)
-                    for _, batch in self._read(repository, info, plan, values, self.columns):
-                        yield batch
-
-    def plan_of(self, info: TypeInfo, filters: Iterable[Filter]) -> tuple[Plan, Values]:
-        """The query for the rows of the range that filters leave, with its values."""
-        where = [*conditions_of(info, filters)]
-        key: FieldRef[Any] = FieldRef(ValueRef(info.cls, info.keys[0].name))
-        if self.low is not None:
-            where.append(key >= info.keys[0].decode(self.low))
-        if self.high is not None:
-            where.append(key < info.keys[0].decode(self.high))
-        joined: Condition | None = None
-        for one in where:
-            joined = one if joined is None else joined & one
-        history = self.view.mode != "latest"
-        since = self.view.since if self.view.mode == "changes" else None
-        plan = Plan(info.cls, where=joined.shape if joined is not None else None, history=history, as_of=True,
-                    since=since is not None)
-        return plan, Values(joined.values if joined is not None else (), as_of=self.view.commit, since=since)
-
-    def _read(
-        self, repository: Repository, info: TypeInfo, plan: Plan, values: Values, columns: Sequence[str]
-    ) -> Iterator[tuple[list[tuple[Any, ...]], pa.RecordBatch]]:  # fmt: skip
-        """Batches of these columns, with the rows that they were made of."""
-        import pyarrow as pa
-
-        schema = public_schema(info, "latest")
-        places = {name: place for place, name in enumerate(schema.names)}
-        rows = iter(repository.run(plan, values))
-        while some := list(itertools.islice(rows, BATCH)):
-            parts = list(zip(*some, strict=True))
-            arrays = []
-            for name in columns:
-                place = places[name]
-                arrays.append(_array(info.all_columns[place], parts[place]) if place < len(info.all_columns)
-                              else pa.array(parts[place], pa.int64()))
-            fields = [schema.field(name) for name in columns]
-            yield some, (pa.record_batch(arrays, schema=pa.schema(fields)) if fields else
-                         pa.RecordBatch.from_struct_array(pa.array([{}] * len(some), pa.struct([]))))
-
-    def _changes(self, repository: Repository, info: TypeInfo) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        name = change_name(info)
-        columns = [one for one in self.columns if one != name]
-        # Filters on rows would hide what a row was before; whoever reads filters again.
-        plan, values = self.plan_of(info, ())
-        places = [info.all_columns.index(column) for column in info.keys]
-        seen: set[Any] = set()
-        for rows, batch in self._read(repository, info, plan, values, columns):
-            keys = [tuple(row[place] for place in places) for row in rows]
-            before = self._before(repository, info, {key for key in keys if key not in seen}, places)
-            kinds = []
-            for key in keys:
-                kinds.append("update" if key in seen or key in before else "insert")
-                seen.add(key)
-            yield with_change(batch, name, pa.array(kinds, pa.string()), self.columns)
-
-    def _before(self, repository: Repository, info: TypeInfo, keys: set[Any], places: Sequence[int]) -> set[Any]:
-        """Those of the keys that were there before the changes began."""
-        if not self.view.since:
-            return set()
-        leading: FieldRef[Any] = FieldRef(ValueRef(info.cls, info.keys[0].name))
-        decode, found = info.keys[0].decode, set()
-        wanted = sorted({key[0] for key in keys})
-        for start in range(0, len(wanted), _KEYS):
-            condition = leading.in_([decode(key) for key in wanted[start : start + _KEYS]])
-            plan = Plan(info.cls, where=condition.shape, as_of=True)
-            rows = repository.run(plan, Values(condition.values, as_of=self.view.since))
-            found |= {tuple(row[place] for place in places) for row in rows}
-        return found & keys
-
-
-def _array(column: Column, values: Sequence[Any]) -> pa.Array:
-    found = typed_array(column, values)
-    wanted = column.type.parallel_type(column.decimal)
-    return found if found.type == wanted else found.cast(wanted)
-
-
-def with_change(batch: pa.RecordBatch, name: str, kinds: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    parts = {field.name: batch.column(place) for place, field in enumerate(batch.schema)} | {name: kinds}
-    return pa.record_batch([parts[one] for one in columns], names=list(columns))
-
-
-def _with_digits(batch: pa.RecordBatch, digits: Iterable[tuple[str, int, int]]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    for name, precision, scale in digits:
-        if name in batch.schema.names:
-            place = batch.schema.names.index(name)
-            kind = pa.decimal128(precision, scale)
-            batch = batch.set_column(place, pa.field(name, kind), batch.column(place).cast(kind))
-    return batch
 
 
 def opened(url: str, branch: str, *, write: bool = False) -> Any:
     """The repository at `url`, for a `with` block."""
     return contextlib.closing(cast(Any, open_repository(
         url, config=Config(create=False, readonly=not write, branch=branch))))
-
-
-def checked(repository: Repository, schema: Schema, schema_hash: str, version: int | None = None) -> TypeInfo:
-    """The type that a split is about, maybe in a version of the past. Raises `NotFound` if the store has another
-    schema for it by now."""
-    kind, name = cast(Kind, schema["kind"]), schema["name"]
-    known = repository.schemas().get((kind, name))
-    if known is None or (version is None and known.schema_hash != schema_hash):
-        raise NotFound(f"{kind}/{name} in {repository.uri!r} was migrated or dropped since this read was planned",
-                       hint="read it again")
-    info = type_info(restore([schema])[kind, name])
-    info.version = version
-    return info
 
 
 class TypedParallel:
@@ -309,43 +132,9 @@ class TypedParallel:
             return []
         digits = tuple((column.stored, *column.decimal) for column in info.all_columns if column.decimal)
         schema = known.schema if info.version is None else schema_of(info.cls)
-        whole = KeyRange(self.url, self.branch, schema, schema_hash(schema), view, wanted, tuple(filters), 0,
+        whole = KeyRange(self.url, self.branch, opened, schema, schema_hash(schema), view, wanted, tuple(filters), 0,
                          digits=digits, version=info.version, scalars=scalars.carried(schema))
-        if isinstance(self.repository, SqliteRepository):
-            count, cuts = self._cuts(self.repository, info, view, parts)
-            edges = [None, *cuts, None]
-            rows = count // max(1, len(edges) - 1)
-            return [replace(whole, rows=rows, low=low, high=high) for low, high in itertools.pairwise(edges)]
-        from ontolake.ontology.parallel.objects import object_splits
-
-        return object_splits(cast("S3Repository", self.repository), info, whole, parts)
-
-    def _cuts(
-        self, repository: SqliteRepository, info: TypeInfo, view: View, parts: int | None
-    ) -> tuple[int, list[Any]]:  # fmt: skip
-        """About how many rows there are, and the keys at which to cut them: quantiles of keys that are looked at.
-
-        Costs a lookup for each key, however many rows there are.
-        """
-        repository.refresh()
-        source, db = repository.source(info), repository.db
-        if view.mode == "changes":
-            count = db.execute(f"SELECT count(*) FROM {source} AS t WHERE t.commit_id > ? AND t.commit_id <= ?",
-                               (view.since, view.commit)).get or 0
-            if count <= _FEW:
-                return int(count), []
-        ends: Any = db.execute(f"SELECT min(t.rowid), max(t.rowid) FROM {source} AS t").fetchone()
-        first, last = ends
-        count = 0 if first is None else last - first + 1
-        parts = worth(count, parts)
-        if parts < 2:
-            return count, []
-        step = max(1, count // (parts * _SAMPLES))
-        key = f"t.{quoted(info.keys[0].column)}"
-        find = f"SELECT {key} FROM {source} AS t WHERE t.rowid >= ? ORDER BY t.rowid LIMIT 1"
-        found: list[Any] = sorted({db.execute(find, (at,)).get for at in range(first, last + 1, step)} - {None})
-        each = max(1, len(found) // parts)
-        return count, found[each::each][: parts - 1]
+        return self.repository.splits(info, whole, parts)
 
     # writing
     def publish(
@@ -379,7 +168,7 @@ class TypedParallel:
         """One attempt; None if files cannot be taken as they are and have to be read first."""
         for one in staged.values():
             if not one.ready:  # before the lock is taken, so that nobody waits for it
-                one.rows(self.repository.takes_columns)
+                one.rows(self.repository)
         with self.repository.transaction(self._owner) as transaction:
             if expected is not None and (head := self.repository.head()) != expected:
                 raise HeadMismatchError(f"commit {head} came after commit {expected}, which was read",
@@ -387,19 +176,17 @@ class TypedParallel:
             written = {}
             for info, one in staged.items():
                 if one.ready:
-                    count = one.attach(self.repository, transaction)
+                    count = one.attach(transaction)
                     if count is None:
                         return None
                 else:
-                    rows = one.rows(self.repository.takes_columns)
+                    rows = one.rows(self.repository)
                     count = transaction.reconcile(info, rows) if rows else 0
                 written[table_of(info)] = count
             return Published(transaction.finish(metadata) if any(written.values()) else None, written)
 
     def shape(self, table: str) -> Shape | None:
-        from ontolake.ontology.parallel.attachment import shape_of
-
-        return shape_of(self.repository, self.info(table))
+        return self.repository.shape(self.info(table))
 
     def schemas(self) -> list[Schema]:
         """The schemas of all types, those included that are only given."""
@@ -433,15 +220,13 @@ class _Staged:
         """Whether the files may be taken as they are."""
         self._rows: Collection[tuple[Any, ...]] | None = None
 
-    def attach(self, repository: Repository, transaction: RepositoryTransaction) -> int | None:
+    def attach(self, transaction: RepositoryTransaction) -> int | None:
         """Publish the files as they are, if they can be. Returns how many rows they have, else None."""
-        from ontolake.ontology.parallel.attachment import attach
-
-        found = attach(cast(Any, repository), cast(Any, transaction), self._info, self._fragments)
+        found = transaction.attach(self._info, self._fragments)
         self.ready = found is not None
         return found
 
-    def rows(self, columns: bool) -> Collection[tuple[Any, ...]]:
+    def rows(self, repository: Repository) -> Collection[tuple[Any, ...]]:
         """The rows, checked; as Arrow columns if the store takes them and the type allows it.
 
         Raises `SchemaValidationError` for what does not fit, and if a key is there twice.
@@ -451,8 +236,10 @@ class _Staged:
         from ontolake.ontology.arrow.columns import columns_from_arrow
         from ontolake.ontology.arrow.rows import rows_from_arrow
 
-        info, table = self._info, _fields_only(self._info, self._read())
-        rows: Collection[tuple[Any, ...]] | None = columns_from_arrow(info, table) if columns else None
+        info, table = self._info, _fields_only(self._info, self._read(repository))
+        rows: Collection[tuple[Any, ...]] | None = None
+        if repository.takes_columns:
+            rows = columns_from_arrow(info, table)
         if rows is None:
             rows, unique = rows_from_arrow(info, table)
         else:
@@ -465,12 +252,10 @@ class _Staged:
         self._rows = rows
         return rows
 
-    def _read(self) -> pa.Table:
+    def _read(self, repository: Repository) -> pa.Table:
         import pyarrow as pa
 
-        from ontolake.ontology.parallel.attachment import unshaped
-
-        parts = [unshaped(self._info, one.read()) if one.shaped else one.read() for one in self._fragments]
+        parts = [repository.unshaped(self._info, one.read()) if one.shaped else one.read() for one in self._fragments]
         return pa.concat_tables(parts, promote_options="default")
 
 
@@ -484,4 +269,4 @@ def _twice(info: TypeInfo, rows: Iterable[tuple[Any, ...]]) -> Any:
     return None
 
 
-__all__ = ["KeyRange", "TypedParallel", "change_name", "checked", "opened", "public_schema"]
+__all__ = ["TypedParallel", "opened"]

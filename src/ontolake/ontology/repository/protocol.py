@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ontolake.history import Commit, Damage
+from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.events.store import EventStore
     from ontolake.ontology.query.plan import Plan, Values
+    from ontolake.ontology.repository.ranges import KeyRange
+    from ontolake.parallel import Fragment, Shape, Split
 
 Row = tuple[Any, ...]
 WRITE_LOCK = "ontology_write"
@@ -83,6 +85,11 @@ class RepositoryTransaction(Protocol):
 
     def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
         """Make `version` the current one of a type, with these rows as its state, and return how many they were."""
+        ...
+
+    def attach(self, info: TypeInfo, fragments: Sequence[Fragment]) -> int | None:
+        """Make staged files part of the commit as they are. Returns how many rows they have; None if they have to be
+        read and reconciled: the store takes no files, keys may be there already, or somebody committed meanwhile."""
         ...
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
@@ -209,7 +216,24 @@ class Repository(Protocol):
         """What a commit did to rows of a type, as far as typed reads can see them."""
         ...
 
-    # checking
+    # parallel readers and writers
+    def splits(self, info: TypeInfo, whole: KeyRange, parts: int | None) -> Sequence[Split]:
+        """Parts of `whole`, all rows of a type at a moment: about `parts`; unless given, as many as are worth it."""
+        ...
+
+    def shape(self, info: TypeInfo) -> Shape | None:
+        """The form of files that a transaction could attach now; None where rows have to be read and reconciled."""
+        ...
+
+    def unshaped(self, info: TypeInfo, table: pa.Table) -> pa.Table:
+        """Rows that were staged in that form, under the names that users know."""
+        ...
+
+    # checking and looking after
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        """Remove what no commit needs and no reader can still be looking at, or tell what would go."""
+        ...
+
     def check(self) -> Iterator[Damage]:
         """Read the layout and all that refers to it, and yield what cannot be right."""
         ...

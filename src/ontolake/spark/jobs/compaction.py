@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ontolake.errors import Invalid
 from ontolake.faults import reach
 from ontolake.model.stored import StoredType
+from ontolake.ontology.arrow.physical import concat
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.base import Restated
@@ -21,7 +22,6 @@ from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.maintenance import Compaction, current_states
 from ontolake.ontology.repository.objects.merge import level_of, parted
-from ontolake.ontology.repository.objects.rows import concat
 from ontolake.spark.jobs.places import need, on_objects, workers_of
 from ontolake.spark.jobs.ranges import ROWS, KeyPart, key_parts
 from ontolake.spark.jobs.workers import Workers

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ontolake.model.stored import StoredType
+from ontolake.ontology.arrow.physical import COMMIT, concat, encoded, places, rows_of, table_of
 from ontolake.ontology.moving.conversion import (
     ByCommit,
     Conversion,
@@ -28,7 +29,6 @@ from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.checks import manifests
 from ontolake.ontology.repository.objects.files import parquet_table
 from ontolake.ontology.repository.objects.layout import type_key
-from ontolake.ontology.repository.objects.rows import COMMIT, concat, encoded, places, rows_of, table_of
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.checks import commit_counts, stored_history

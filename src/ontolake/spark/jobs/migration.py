@@ -14,6 +14,17 @@ from typing import TYPE_CHECKING, Any, cast
 from ontolake.faults import reach
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.arrow.physical import (
+    COMMIT,
+    ROW,
+    declared_table,
+    encoded,
+    naive_place,
+    places,
+    public_table,
+    rows_of,
+    table_of,
+)
 from ontolake.ontology.migration.rewrite import (
     Migration,
     MigrationPreview,
@@ -27,17 +38,6 @@ from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.merge import level_of
-from ontolake.ontology.repository.objects.rows import (
-    COMMIT,
-    ROW,
-    declared_table,
-    encoded,
-    naive_place,
-    places,
-    public_table,
-    rows_of,
-    table_of,
-)
 from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 from ontolake.parallel import Fragment, View, discard, new_job, stage
 from ontolake.spark.jobs.compaction import check_written
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ontolake.ontology.parallel.tables import KeyRange
     from ontolake.ontology.repository.objects.base import S3Repository
     from ontolake.ontology.repository.objects.transaction import S3Transaction
+    from ontolake.ontology.repository.ranges import KeyRange
 
 
 
@@ -257,7 +257,7 @@ def stored_table(repository: Repository, split: KeyRange) -> pa.Table:
     """The rows of a range of keys as stores on objects have them, with the commit, whichever store they are in."""
     import pyarrow as pa
 
-    from ontolake.ontology.parallel.tables import checked
+    from ontolake.ontology.repository.ranges import checked
 
     stored, info = StoredType(split.schema), checked(repository, split.schema, split.schema_hash)
     rows = list(repository.run(*split.plan_of(info, ())))

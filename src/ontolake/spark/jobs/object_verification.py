@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
+from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.checks import check_chain, manifests
 from ontolake.ontology.repository.objects.files import described, parquet_table
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.phantoms import phantom_rows
-from ontolake.ontology.repository.objects.rows import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
 from ontolake.ontology.repository.objects.scan import last_of_each, same_keys
 from ontolake.ontology.repository.objects.states import state_of
 from ontolake.ontology.repository.protocol import SchemaVersion

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
-from ontolake.ontology.parallel.objects import cuts_of, groups_within, in_range
+from ontolake.ontology.arrow.physical import Type, concat, empty_table
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.rows import Type, concat, empty_table
 from ontolake.ontology.repository.objects.scan import last_of_each
+from ontolake.ontology.repository.objects.splits import cuts_of, groups_within, in_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

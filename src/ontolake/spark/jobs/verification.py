@@ -23,7 +23,7 @@ from ontolake.stores import find, find_shared
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ontolake.ontology.parallel.tables import KeyRange
+    from ontolake.ontology.repository.ranges import KeyRange
 
 
 class Verified(NamedTuple):
@@ -149,7 +149,7 @@ def look_at_version(part: OldVersion) -> Looked:
 def look_at_states(part: States) -> Looked:
     """All states of a range of keys, and whether the last of each is the one that reads give."""
     from ontolake.model.stored import StoredType
-    from ontolake.ontology.repository.objects.rows import key_texts, rows_of
+    from ontolake.ontology.arrow.physical import key_texts, rows_of
     from ontolake.spark.jobs.migration import stored_table
 
     stored = StoredType(part.version.schema)

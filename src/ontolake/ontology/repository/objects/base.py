@@ -22,6 +22,7 @@ from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
+from ontolake.ontology.arrow.physical import Type, declared_table, public_table, rows_of
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.query.plan import Plan, Values
@@ -32,7 +33,6 @@ from ontolake.ontology.repository.objects.files import Files
 from ontolake.ontology.repository.objects.layout import CommitManifest, Head, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.objects.lease import ObjectLock
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
-from ontolake.ontology.repository.objects.rows import Type, declared_table, public_table, rows_of
 from ontolake.ontology.repository.objects.scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.objects.single import SingleRows
 from ontolake.ontology.repository.objects.states import past_state
@@ -43,6 +43,8 @@ from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.events import S3EventStore
+    from ontolake.ontology.repository.ranges import KeyRange
+    from ontolake.parallel import Shape, Split
 
 log = logging.getLogger(__name__)
 
@@ -362,6 +364,22 @@ class S3Repository(SingleRows, ABC):
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         with self.reading():
             return self._executor.changes(info, commit_id)
+
+    # parallel readers and writers
+    def splits(self, info: TypeInfo, whole: KeyRange, parts: int | None) -> Sequence[Split]:
+        from ontolake.ontology.repository.objects.splits import object_splits
+
+        return object_splits(self, info, whole, parts)
+
+    def shape(self, info: TypeInfo) -> Shape | None:
+        from ontolake.ontology.repository.objects.attachment import shape_of
+
+        return shape_of(self, info)
+
+    def unshaped(self, info: TypeInfo, table: pa.Table) -> pa.Table:
+        from ontolake.ontology.repository.objects.attachment import unshaped
+
+        return unshaped(info, table)
 
     # checking and looking after
     def gc(self, *, dry_run: bool = True) -> Garbage:

@@ -30,10 +30,10 @@ from ontolake.model.filters import (
 )
 from ontolake.model.scalars import UNFIT
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.arrow.physical import ROW, encoded, naive_place, place
 from ontolake.ontology.query.compiler.conditions import LISTED, comparand
 from ontolake.ontology.query.needs import needed, parts_of, plan_refs
 from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.objects.rows import ROW, encoded, naive_place, place
 from ontolake.ontology.repository.protocol import Row
 
 WIDE = 200

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from ontolake.arrow_values import numbers
 from ontolake.model.columns import Column
+from ontolake.ontology.arrow.physical import Type, encoded, key_texts, naive_place, place
 from ontolake.ontology.repository.objects.layout import TypeState
-from ontolake.ontology.repository.objects.rows import Type, encoded, key_texts, naive_place, place
 from ontolake.ontology.repository.objects.scan import Scanner
 
 Mask = np.ndarray[Any, Any]

@@ -14,19 +14,19 @@ import pyarrow as pa
 from ontolake.model.columns import Column
 from ontolake.model.filters import Compare, Member, ValueRef
 from ontolake.model.types import TypeInfo, type_info
-from ontolake.ontology.query.compiler.conditions import comparand
-from ontolake.ontology.query.needs import conjuncts, needed
-from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.arrow import arrow_table
-from ontolake.ontology.repository.objects import datafusion as s3_datafusion
-from ontolake.ontology.repository.objects.prune import pruner
-from ontolake.ontology.repository.objects.rows import (
+from ontolake.ontology.arrow.physical import (
     encoded,
     key_text,
     key_texts,
     public_table,
     rows_of,
 )
+from ontolake.ontology.query.compiler.conditions import comparand
+from ontolake.ontology.query.needs import conjuncts, needed
+from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.arrow import arrow_table
+from ontolake.ontology.repository.objects import datafusion as s3_datafusion
+from ontolake.ontology.repository.objects.prune import pruner
 from ontolake.ontology.repository.objects.scan import Span
 from ontolake.ontology.repository.objects.sqlite import run_in_sqlite
 from ontolake.ontology.repository.protocol import Row, RowChange

@@ -21,10 +21,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from ontolake.model.stored import StoredType
-from ontolake.ontology.errors import StorageBackendError
-from ontolake.ontology.repository.objects.access import StoreObjects
-from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.rows import (
+from ontolake.ontology.arrow.physical import (
     COMMIT,
     FIRST,
     ROW,
@@ -36,6 +33,9 @@ from ontolake.ontology.repository.objects.rows import (
     key_texts,
     place,
 )
+from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.repository.objects.access import StoreObjects
+from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.strangers import stranger
 from ontolake.ontology.sizes import DEFAULT, Sizes
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
+from ontolake.ontology.arrow.physical import COMMIT, concat, encoded, place
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.layout import SchemaRecord, TypeState
-from ontolake.ontology.repository.objects.rows import COMMIT, concat, encoded, place
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository

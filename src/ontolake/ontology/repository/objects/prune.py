@@ -7,11 +7,11 @@ from typing import Any, assert_never
 
 from ontolake.model.filters import Compare, CompareOp, Junction, Match, Member, Negation, Shape, UnaryTest, ValueRef
 from ontolake.model.types import type_info
+from ontolake.ontology.arrow.physical import place
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.rows import place
 from ontolake.ontology.repository.objects.scan import Prune
 
 Possible = Callable[[Any, Any, Any], bool]

@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 
 from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
-from ontolake.ontology.repository.objects.files import Files
-from ontolake.ontology.repository.objects.layout import DataFile, TypeState
-from ontolake.ontology.repository.objects.rows import (
+from ontolake.ontology.arrow.physical import (
     COMMIT,
     ROW,
     SUPERSEDED,
@@ -32,6 +30,8 @@ from ontolake.ontology.repository.objects.rows import (
     place,
     places,
 )
+from ontolake.ontology.repository.objects.files import Files
+from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 
 Prune = Callable[[Any, int, DataFile], bool]
 """Whether a row group, given the metadata of its file, its number and the file, can have rows that are wanted."""

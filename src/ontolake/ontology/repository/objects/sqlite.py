@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.arrow.physical import COMMIT, ROW, encoded, place
 from ontolake.ontology.query.compiler.loaded import Loaded
 from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.objects.rows import COMMIT, ROW, encoded, place
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.sizes import DEFAULT
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ontolake.ontology.arrow.physical import Type
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.layout import TypeState, type_key
-from ontolake.ontology.repository.objects.rows import Type
 from ontolake.ontology.repository.protocol import SchemaVersion
 
 if TYPE_CHECKING:

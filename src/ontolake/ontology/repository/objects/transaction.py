@@ -21,6 +21,7 @@ from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info, unstorable
 from ontolake.ontology.arrow.columns import ArrowRows
+from ontolake.ontology.arrow.physical import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.objects import advisory, layout
@@ -38,7 +39,6 @@ from ontolake.ontology.repository.objects.layout import (
 )
 from ontolake.ontology.repository.objects.merge import level_of, tidy
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.rows import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 from ontolake.ontology.repository.objects.scan import leading_type
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.times import now_text
@@ -46,6 +46,7 @@ from ontolake.ontology.repository.times import now_text
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.repository.objects.base import S3Repository
+    from ontolake.parallel import Fragment
 
 
 class S3Transaction:
@@ -167,7 +168,12 @@ class S3Transaction:
         self._adopted[info] = (files, next_row)
         return sum(file.row_count for file in files)
 
-    def attach(self, info: TypeInfo, files: Sequence[DataFile], *, next_row: int) -> None:
+    def attach(self, info: TypeInfo, fragments: Sequence[Fragment]) -> int | None:
+        from ontolake.ontology.repository.objects.attachment import attach
+
+        return attach(self._repository, self, info, fragments)
+
+    def add(self, info: TypeInfo, files: Sequence[DataFile], *, next_row: int) -> None:
         """Add files that others have written, sorted and apart by key, with keys that the type does not have yet."""
         self.register(info)
         self._adopted[info] = (files, next_row)

@@ -12,12 +12,7 @@ from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.errors import StorageBackendError
-from ontolake.ontology.repository.fields_json import encoded_default, fields_text
-from ontolake.ontology.repository.objects.base import S3Repository
-from ontolake.ontology.repository.objects.layout import PLURAL, TypeState
-from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.rows import (
+from ontolake.ontology.arrow.physical import (
     COMMIT,
     ROW,
     SUPERSEDED,
@@ -27,6 +22,11 @@ from ontolake.ontology.repository.objects.rows import (
     place,
     table_of,
 )
+from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.repository.fields_json import encoded_default, fields_text
+from ontolake.ontology.repository.objects.base import S3Repository
+from ontolake.ontology.repository.objects.layout import PLURAL, TypeState
+from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.scan import Adapt
 
 

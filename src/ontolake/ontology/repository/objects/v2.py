@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.arrow.physical import Type
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.layout import PLURAL, TypeState, type_key
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.rows import Type
 
 
 class S3RepositoryV2(S3Repository):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from ontolake import urls
-from ontolake.history import Commit, Damage
+from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
@@ -36,6 +36,9 @@ from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ontolake.ontology.repository.ranges import KeyRange
+    from ontolake.parallel import Shape, Split
 
 
 class Closed:
@@ -329,6 +332,22 @@ class SqliteRepository(ABC):
             yield RowChange(key, None if before[-1] is None else before, after)
 
     # checking
+    # parallel readers and writers
+    def splits(self, info: TypeInfo, whole: KeyRange, parts: int | None) -> Sequence[Split]:
+        from ontolake.ontology.repository.sqlite.splits import key_splits
+
+        return key_splits(self, info, whole, parts)
+
+    def shape(self, info: TypeInfo) -> Shape | None:
+        return None
+
+    def unshaped(self, info: TypeInfo, table: pa.Table) -> pa.Table:
+        return table
+
+    # checking and looking after
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        return Garbage(0, 0)
+
     def check(self) -> Iterator[Damage]:
         return sqlite_checks.check(self)
 

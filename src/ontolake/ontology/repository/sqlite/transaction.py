@@ -21,6 +21,7 @@ from ontolake.ontology.repository.times import now_text
 if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.repository.sqlite.base import SqliteRepository
+    from ontolake.parallel import Fragment
 
 InsertOne = Callable[[int, Row, int | None], None]
 
@@ -95,6 +96,9 @@ class SqliteTransaction:
             repository.switch(info, version, self.commit_id)
             self._versions[info] = version
             return repository.write_staged(info, version, self.commit_id, table)
+
+    def attach(self, info: TypeInfo, fragments: Sequence[Fragment]) -> int | None:
+        return None
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
         control.insert_commit(self._db, self.commit_id, metadata, self.created_at)

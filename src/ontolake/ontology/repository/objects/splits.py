@@ -11,15 +11,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never
 
 from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.parallel.filters import column_of, usable
-from ontolake.ontology.parallel.tables import KeyRange, change_name, checked, opened, public_schema, with_change
-from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.rows import (
+from ontolake.ontology.arrow.physical import (
     COMMIT,
     SUPERSEDED,
     Type,
@@ -32,7 +29,10 @@ from ontolake.ontology.repository.objects.rows import (
     places,
     public_table,
 )
+from ontolake.ontology.parallel.filters import column_of, usable
+from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.scan import Span, last_of_each, relevant, within
+from ontolake.ontology.repository.ranges import KeyRange, change_name, checked, public_schema, with_change
 from ontolake.parallel import BATCH, LEAST, PARTS, Filter, FilterOp, Split
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class FileParts(KeyRange):
     """For changes: the files that have rows from before."""
 
     def _read_all(self) -> Iterator[pa.RecordBatch]:
-        with opened(self.url, self.branch) as found:
-            repository = cast("S3Repository", found)
+        with self.open(self.url, self.branch) as repository:
             info = checked(repository, self.schema, self.schema_hash, self.version)
             change = change_name(info)
             names = [name for name in self.columns if name != change or self.view.mode != "changes"]
@@ -141,7 +140,7 @@ def in_range(info: Type, table: pa.Table, low: Any, high: Any) -> pa.Table:
 
 
 def _encoded_keys(info: TypeInfo, table: pa.Table) -> list[Any]:
-    from ontolake.ontology.repository.objects.rows import encoded
+    from ontolake.ontology.arrow.physical import encoded
 
     return encoded(info.keys[0], table)
 
@@ -200,9 +199,9 @@ def object_splits(
                 rows = sum(file.row_count if groups is None else
                            sum(repository.files.statistics(file).row_group(n).num_rows for n in groups)
                            for file, groups in chosen)
-                found.append(FileParts(whole.url, whole.branch, whole.schema, whole.schema_hash, view, whole.columns,
-                                       filters, rows, low, high, whole.digits, whole.version, whole.scalars,
-                                       tuple(chosen), earlier))
+                found.append(FileParts(whole.url, whole.branch, whole.open, whole.schema, whole.schema_hash, view,
+                                       whole.columns, filters, rows, low, high, whole.digits, whole.version,
+                                       whole.scalars, tuple(chosen), earlier))
         return found
 
 

@@ -28,15 +28,15 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.links import link
 from ontolake.ontology.arrow.columns import columns_from_arrow, stays_columns
-from ontolake.ontology.repository.objects.base import S3Repository
+from ontolake.ontology.arrow.physical import COMMIT, ROW, VERSION, by_key, place
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.merge import level_of
-from ontolake.ontology.repository.objects.rows import COMMIT, ROW, VERSION, by_key, place
 from ontolake.ontology.sizes import DEFAULT
 from ontolake.parallel import Fragment, ShapedFile
 
 if TYPE_CHECKING:
+    from ontolake.ontology.repository.objects.base import S3Repository
     from ontolake.ontology.repository.objects.transaction import S3Transaction
 
 LEAST = 4096
@@ -104,9 +104,9 @@ class FileFacts(msgspec.Struct, frozen=True):
 learn(FileFacts)
 
 
-def shape_of(repository: Any, info: TypeInfo) -> TypeShape | None:
+def shape_of(repository: S3Repository, info: TypeInfo) -> TypeShape | None:
     """The shape of rows that could be attached now; None where rows have to go through the store's own hands."""
-    if not isinstance(repository, S3Repository) or not repository.versions_apart:
+    if not repository.versions_apart:
         return None
     names = {place(column) for column in info.all_columns}
     if not stays_columns(info) or names & {*_OURS}:
@@ -158,7 +158,7 @@ def attach(
     finally:
         source.close()
     faults.reach("ontology: rows written")
-    transaction.attach(info, [*files.values()], next_row=max(one.last for one in told) + 1)
+    transaction.add(info, [*files.values()], next_row=max(one.last for one in told) + 1)
     return rows
 
 
