@@ -11,6 +11,8 @@ import pytest
 from dictionary_git import DictionaryGit, Disputed, whole
 from marking import slow_after
 
+from ontolake.history.conformance.oracle import GitOfDictionaries, three_way
+
 KEYS = ["x", "y", "z"]
 
 
@@ -97,3 +99,31 @@ def play(chance: Random, steps: int, git: Git | None) -> tuple[DictionaryGit, in
 def test_the_oracle_merges_as_git_does(seed: int, tmp_path: Path) -> None:
     _, crossed = play(Random(seed), 25 if seed == 0 else 120, Git(tmp_path))
     assert crossed or seed == 0, "no merge had several bases: the histories are too tame"
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+def test_the_oracle_of_the_suite_has_the_bases_and_merges_of_git(seed: int, tmp_path: Path) -> None:
+    chance, git, model, crossed = Random(seed), Git(tmp_path), GitOfDictionaries(), 0
+    model.branches |= dict.fromkeys(["a", "b", "c", "d"], 0)
+    git.add({})
+    for _ in range(40):
+        into = chance.choice(sorted(model.branches))
+        ours, theirs = model.branches[into], chance.randrange(max(0, len(model.nodes) - 6), len(model.nodes))
+        if chance.random() < 0.4:
+            value = chance.choice([None, 1, 2, 3])
+            model.write(into, {chance.choice(KEYS): value and {"f": value, "g": None}})
+        else:
+            bases = model.merge_bases(ours, theirs)
+            assert bases == git.merge_bases(ours, theirs)
+            crossed += len(bases) > 1
+            if len(bases) == 1 and bases != [theirs]:
+                answer = three_way(model.state(bases[0]), model.state(ours), model.state(theirs), None)
+                files, conflicts = git.merge(ours, theirs)
+                assert {key for key, _ in answer.conflicts} == conflicts
+                merged = {key: git.blobs[key, row["f"]] for key, row in answer.state.items() if key not in conflicts}
+                assert {key: blob for key, blob in files.items() if key not in conflicts} == merged
+            if model.merge(theirs, into, chance.choice(["ours", "theirs"])) is None:
+                continue
+        node = model.nodes[-1]
+        git.add({key: row["f"] for key, row in node.state.items()}, *node.parents)
+    assert crossed, "no history with several bases was tried"

@@ -125,7 +125,11 @@ def test_a_virtual_base_disputes_what_its_parts_conflict_on() -> None:
     [conflict] = merge(virtual, {"a": 2, "b": 5}, {"a": 3, "b": 5}).conflicts
     assert (conflict.field, conflict.base) == ("/a", None)
     assert merge(virtual, {"a": 2, "b": 5}, {"a": 2, "b": 6}).tree == {"a": 2, "b": 6}
-    assert isinstance(virtual_tree(None, {"a": 1}, {"a": 2}), Disputed)
+    inserted = virtual_tree(None, {"a": 1, "b": 1}, {"a": 2, "b": 1})
+    assert isinstance(inserted, dict)
+    assert isinstance(inserted["a"], Disputed)
+    assert inserted["b"] == 1
+    assert isinstance(virtual_tree({"a": 1}, None, {"a": 2}), Disputed)
 
 
 def test_differing_fields_are_leaves() -> None:

@@ -7,7 +7,7 @@ Rows are compared column by column; only conflicts are looked at one by one, and
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ontolake.arrow_keys import codes, contains
 from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Value
 from ontolake.history.ids import Key
 from ontolake.history.results import Counts
+from ontolake.history.threeway import Disputed, Outcome, decide
 
 Mask = Any
 """A numpy array of booleans."""
@@ -32,7 +33,8 @@ _WE_DELETED = "the source changed it, the target deleted it"
 class RowSides:
     """The rows of one table, with the columns of `schema`, whose keys are in `keys`; a side may lack some.
 
-    `disputed` marks keys on which several bases disagree; None if there are none. `our_missing` and `their_missing` are
+    `disputed` marks keys of rows on which several bases disagree as a whole, `disputed_fields` those on which they
+    disagree in one column. `our_missing` and `their_missing` are
     the columns of `schema` that a side does not have: the other side decides them. `key_of` gives the key of a row as
     users see it, `plain` a row or a value of a column as users see it.
     """
@@ -47,6 +49,7 @@ class RowSides:
     key_of: Callable[[Mapping[str, Any]], Key]
     plain: Callable[[Mapping[str, Any]], Any]
     disputed: Mask | None = None
+    disputed_fields: Mapping[str, Mask] = field(default_factory=dict)
     our_missing: Collection[str] = ()
     their_missing: Collection[str] = ()
 
@@ -91,8 +94,9 @@ def merge_rows(sides: RowSides, decisions: Decisions) -> MergedRows:
                           for rows in (sides.base, sides.ours, sides.theirs))  # fmt: skip
     names = sides.schema.names
     disputed = np.zeros(sides.keys.num_rows, dtype=bool) if sides.disputed is None else sides.disputed
-    their_change = ~_same(names, theirs, base) | disputed
-    our_change = ~_same(names, ours, base) | disputed
+    unknown = np.logical_or.reduce([disputed, *sides.disputed_fields.values()])
+    their_change = ~_same(names, theirs, base) | unknown
+    our_change = ~_same(names, ours, base) | unknown
     take = their_change & ~our_change
     clash = their_change & our_change & ~_same(names, theirs, ours)
     merge = _Clashes(sides, decisions, base, ours, theirs, disputed)
@@ -131,10 +135,12 @@ class _Clashes:
             if name in sides.our_missing or name in sides.their_missing:
                 columns[name] = theirs if name in sides.our_missing else ours
                 continue
-            before = old.column(name)
-            stayed = equal(ours, before) & has_base
+            before, known = old.column(name), has_base
+            if name in sides.disputed_fields:
+                known = has_base & ~sides.disputed_fields[name][rows]
+            stayed = equal(ours, before) & known
             columns[name] = pc.if_else(pa.array(stayed), theirs, ours)
-            clashes = ~(equal(ours, theirs) | stayed | (equal(theirs, before) & has_base))
+            clashes = ~(equal(ours, theirs) | stayed | (equal(theirs, before) & known))
             if clashes.any():
                 clashing[name] = clashes
         merged = pa.table(columns, schema=sides.schema) if columns else own
@@ -196,8 +202,10 @@ class _Clashes:
             self.puts.append(pa.Table.from_pylist([whole], self._sides.schema))
 
     def _conflict(self, row: int, name: str, old: Any, own: Any, new: Any) -> Conflict:
-        has_base = bool(self._base.there[row]) and not self._disputed[row]
-        inserted = not self._base.there[row] and not self._disputed[row]
+        disputed = self._disputed[row] or (name in self._sides.disputed_fields
+                                           and self._sides.disputed_fields[name][row])
+        has_base = bool(self._base.there[row]) and not disputed
+        inserted = not self._base.there[row] and not disputed
         kind = ConflictKind.DIVERGENT_INSERT if inserted else ConflictKind.DIVERGENT_UPDATE
         shown = [self._sides.plain({name: side[name]})[name] for side in (own, new)]
         before = self._sides.plain({name: old[name]})[name] if has_base else None
@@ -228,6 +236,31 @@ class _Clashes:
 
     def _row(self, side: _Located, row: int) -> Any:
         return side.rows.slice(int(side.at[row]), 1).to_pylist()[0] if side.at[row] >= 0 else None
+
+
+def virtual_row(
+    base: dict[str, Any] | Disputed | None, ours: dict[str, Any] | Disputed | None,
+    theirs: dict[str, Any] | Disputed | None, same: Callable[[Any, Any], bool],
+) -> dict[str, Any] | Disputed | None:  # fmt: skip
+    """What merging two bases gives for one row, by field. Where they conflict, the row or the field is disputed."""
+
+    def same_rows(one: Any, other: Any) -> bool:
+        if not isinstance(one, dict) or not isinstance(other, dict):
+            return one is None and other is None
+        return all(same(value, other[name]) for name, value in one.items())
+
+    outcome = decide(base, theirs, ours, same_rows)
+    if outcome is not Outcome.CLASH:
+        return ours if outcome is Outcome.KEEP else theirs
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return Disputed()
+    merged = dict(ours)
+    for name, value in theirs.items():
+        before = base[name] if isinstance(base, dict) else Disputed()
+        outcome = decide(before, value, ours[name], same)
+        if outcome is not Outcome.KEEP:
+            merged[name] = value if outcome is Outcome.TAKE else Disputed()
+    return merged
 
 
 def _replaced(table: pa.Table, name: str, column: Any) -> pa.Table:

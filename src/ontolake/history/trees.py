@@ -9,7 +9,6 @@ added some at the end. Otherwise the array is in conflict as a whole.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -180,13 +179,10 @@ def merge_trees(
             return take.value
         return {"ours": mine, "theirs": new, "base": conflict.base if old is not ABSENT else ABSENT}[take]
 
-    if ours is None or theirs is None or not isinstance(base, dict):
-        if base is None and ours is not None and theirs is not None:
-            base = {}  # both inserted it: what they agree on is no conflict
-        else:
-            found = settle((), base, ours, theirs)
-            return MergedTree(None if found is ABSENT else found, Outcome.CLASH, tuple(conflicts), used)
-    merged = _Merge(settle).value((), base, ours, theirs)
+    if ours is None or theirs is None:
+        found = settle((), base, ours, theirs)
+        return MergedTree(None if found is ABSENT else found, Outcome.CLASH, tuple(conflicts), used)
+    merged = _Merge(settle).value((), _fields_of(base), ours, theirs)
     whole = decisions.whole(table, key) if used else None
     return MergedTree(merged if whole is None else whole.value, Outcome.CLASH, tuple(conflicts), used)
 
@@ -213,10 +209,15 @@ def virtual_tree(
     outcome = decide(base, theirs, ours, same_json)
     if outcome is not Outcome.CLASH:
         return ours if outcome is Outcome.KEEP else theirs
-    if not isinstance(base, dict) or not isinstance(ours, dict) or not isinstance(theirs, dict):
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return Disputed()
-    merged = _Merge(lambda path, *values: Disputed()).value((), base, copy.copy(ours), theirs)
+    merged = _Merge(lambda path, *values: Disputed()).value((), _fields_of(base), ours, theirs)
     return merged if isinstance(merged, dict) else Disputed()
+
+
+def _fields_of(base: Tree | Disputed | None) -> Tree:
+    """The base of documents that both sides have: one that both inserted, or that is disputed, has no fields yet."""
+    return base if isinstance(base, dict) else {}
 
 
 def undisputed(value: Json) -> Json:

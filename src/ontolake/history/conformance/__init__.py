@@ -1,0 +1,31 @@
+"""The conformance suite of history: what every model has to prove on every layout, as a pytest class to subclass.
+
+    class TestMyStores(VersioningConformance):
+        adapter = MyAdapter
+
+        @pytest.fixture
+        def fresh(self, tmp_path):
+            numbers = itertools.count()
+            return lambda: f"{tmp_path}/{next(numbers)}.db"
+
+pytest and Hypothesis are needed only where the suite itself is used, so they load with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ontolake.history.conformance.adapter import VersioningAdapter
+
+if TYPE_CHECKING:
+    from ontolake.history.conformance.suite import VersioningConformance
+
+__all__ = ["VersioningAdapter", "VersioningConformance"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "VersioningConformance":
+        from ontolake.history.conformance.suite import VersioningConformance
+
+        return VersioningConformance
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
