@@ -106,7 +106,7 @@ def test_the_oracle_of_the_suite_has_the_bases_and_merges_of_git(seed: int, tmp_
     chance, git, model, crossed = Random(seed), Git(tmp_path), GitOfDictionaries(), 0
     model.branches |= dict.fromkeys(["a", "b", "c", "d"], 0)
     git.add({})
-    for _ in range(40):
+    for _ in range(60):
         into = chance.choice(sorted(model.branches))
         ours, theirs = model.branches[into], chance.randrange(max(0, len(model.nodes) - 6), len(model.nodes))
         if chance.random() < 0.4:

@@ -14,7 +14,7 @@ from ontolake.history.errors import ProtectedBranchError, TagExistsError, Unknow
 BAD_NAMES = ["", " ", "a b", "a..b", "../a", "a/b", "a@b", "a~1", "-a", ".a", "a.lock", "a" * 200, "ä\n", 5, None]
 
 
-class BranchCases(VersioningBase):
+class BranchAndTagCases(VersioningBase):
     """Lines of history and names for commits."""
 
     title = "Branches and tags"

@@ -1,7 +1,7 @@
 """A process that plays a history and is killed in the midst of it, or writes beside another one.
 
 `python -m ontolake.history.conformance.child crash MODULE:CLASS WHERE N` plays `CRASHING` and is killed at the n-th
-fault point; it prints a line after each step that was acknowledged and, if it ends, the fault points that it saw.
+fault point; it writes a line after each step that was acknowledged and, if it ends, the fault points that it saw.
 `… child write MODULE:CLASS WHERE BRANCH PREFIX COUNT` writes so many records, one commit each.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from ontolake import faults
 from ontolake.errors import Conflict
-from ontolake.history.conformance.workload import CRASHING, Player
+from ontolake.history.conformance.workload import CRASHING, HistoryPlayer
 
 
 def adapter_of(name: str) -> Any:
@@ -21,17 +21,23 @@ def adapter_of(name: str) -> Any:
     return getattr(import_module(module), cls)
 
 
+def tell(*words: str) -> None:
+    """A line for the parent, at once: the next step may be the last."""
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
 def crash(adapter: Any, where: str, n: int) -> None:
     """Play, and end at the n-th fault point; at none if n is negative."""
     hook = faults.At(n, faults.kill)
     with faults.arm(hook):
-        player = Player(adapter, where)
-        print("open", flush=True)
+        player = HistoryPlayer(adapter, where)
+        tell("open")
         for step in CRASHING:
             player.do(step)
-            print(step.kind, flush=True)
+            tell(step.kind)
         player.close()
-    print("points", *(name.replace(" ", "_") for name in hook.seen), flush=True)
+    tell("points", *(name.replace(" ", "_") for name in hook.seen))
 
 
 def write(adapter: Any, where: str, branch: str, prefix: str, count: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ontolake.history.conformance.adapter import VersioningAdapter
 from ontolake.history.conformance.base import Fresh, VersioningBase, record
 from ontolake.history.conformance.oracle import FIELDS
-from ontolake.history.conformance.workload import Player, Step
+from ontolake.history.conformance.workload import HistoryPlayer, HistoryStep
 
 NAMES = ("a", "b", "c", "d")
 branches = st.sampled_from(("main", *NAMES))
@@ -34,10 +34,10 @@ class HistoryMachine(RuleBasedStateMachine):
         super().__init__()
         where = type(self).place()
         self.adapter.create(where)
-        self.player = Player(self.adapter, where)
+        self.player = HistoryPlayer(self.adapter, where)
 
     def do(self, kind: str, *arguments: Any) -> None:
-        self.player.do(Step(kind, arguments))
+        self.player.do(HistoryStep(kind, arguments))
 
     @initialize(row=st.builds(record, values, values))
     def begin(self, row: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ontolake.history.conformance.base import Fresh, VersioningBase, record
 from ontolake.history.conformance.oracle import State
-from ontolake.history.conformance.workload import CRASHING, Player
+from ontolake.history.conformance.workload import CRASHING, HistoryPlayer
 
 PATIENCE = 120.0
 """Seconds that a child may take."""
@@ -69,7 +69,7 @@ class ProcessCases(VersioningBase):
     def _expected(self, where: str) -> list[dict[str, State]]:
         """What all branches and tags have after each step, from none to all, as the oracle says."""
         self.adapter.create(where)
-        player = Player(self.adapter, where)
+        player = HistoryPlayer(self.adapter, where)
         states = [player.states()]
         for step in CRASHING:
             player.do(step)

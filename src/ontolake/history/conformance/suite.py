@@ -7,7 +7,7 @@ import pytest
 _TOPICS = ["linear", "branches", "merges", "undo", "machine", "processes", "workload"]
 pytest.register_assert_rewrite(*(f"ontolake.history.conformance.{topic}" for topic in _TOPICS))
 
-from ontolake.history.conformance.branches import BranchCases  # noqa: E402
+from ontolake.history.conformance.branches import BranchAndTagCases  # noqa: E402
 from ontolake.history.conformance.linear import LinearCases  # noqa: E402
 from ontolake.history.conformance.machine import MachineCases  # noqa: E402
 from ontolake.history.conformance.merges import MergeCases  # noqa: E402
@@ -15,5 +15,5 @@ from ontolake.history.conformance.processes import ProcessCases  # noqa: E402
 from ontolake.history.conformance.undo import UndoCases  # noqa: E402
 
 
-class VersioningConformance(LinearCases, BranchCases, MergeCases, UndoCases, MachineCases, ProcessCases):
+class VersioningConformance(LinearCases, BranchAndTagCases, MergeCases, UndoCases, MachineCases, ProcessCases):
     """Subclass it as `Test…` with an `adapter` and a fixture `fresh`; a model is conformant if every test passes."""

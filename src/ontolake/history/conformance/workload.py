@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -11,25 +12,23 @@ from ontolake.history.errors import MergeConflictError
 from ontolake.history.refs import Ref
 
 
-class Step(NamedTuple):
+class HistoryStep(NamedTuple):
     """One thing to do; what its arguments mean depends on its kind."""
 
     kind: str
-    arguments: tuple[Any, ...] = ()
+    arguments: Sequence[Any] = ()
 
 
-CRASHING = (
-    Step("write", ("main", "x", {"f": 1, "g": 1})), Step("branch", ("a", "main")),
-    Step("write", ("a", "x", {"f": 2, "g": 1})), Step("write", ("main", "y", {"f": 1, "g": None})),
-    Step("tag", ("v1", "main")), Step("merge", ("a", "main", None)), Step("revert", ("main", 0, None)),
-    Step("branch", ("b", "a")), Step("rename", ("b", "c")), Step("pick", ("main", "c", "theirs")),
-    Step("restore", ("main", 2)), Step("delete", ("c",)), Step("untag", ("v1",)), Step("upkeep"),
-    Step("write", ("main", "z", {"f": 5, "g": 5})),
-)  # fmt: skip
+CRASHING = tuple(HistoryStep(kind, arguments) for kind, *arguments in (
+    ("write", "main", "x", {"f": 1, "g": 1}), ("branch", "a", "main"), ("write", "a", "x", {"f": 2, "g": 1}),
+    ("write", "main", "y", {"f": 1, "g": None}), ("tag", "v1", "main"), ("merge", "a", "main", None),
+    ("revert", "main", 0, None), ("branch", "b", "a"), ("rename", "b", "c"), ("pick", "main", "c", "theirs"),
+    ("restore", "main", 2), ("delete", "c"), ("untag", "v1"), ("upkeep",), ("write", "main", "z", {"f": 5, "g": 5}),
+))  # fmt: skip
 """A history with a step of every kind, for processes that are killed in the midst of it."""
 
 
-class Player:
+class HistoryPlayer:
     """Plays steps on a store and on the oracle, and compares them."""
 
     def __init__(self, adapter: type[VersioningAdapter], where: str) -> None:
@@ -44,7 +43,7 @@ class Player:
     def close(self) -> None:
         self._stack.close()
 
-    def do(self, step: Step) -> None:
+    def do(self, step: HistoryStep) -> None:
         """Play a step on both sides. Steps that make no sense as things are do nothing."""
         getattr(self, f"_{step.kind}")(*step.arguments)
 
