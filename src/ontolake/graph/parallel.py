@@ -20,6 +20,7 @@ from ontolake.graph.graph import Graph
 from ontolake.graph.splits import CommitSteps, FragmentRows, condition, public_schema
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
+from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
 from ontolake.model import scalars
 from ontolake.model.scalars import Scalar
 from ontolake.parallel import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from ontolake.graph.commit.transaction import GraphTransaction
 
-_TRIES = 5
 _LEAST = 65_536
 """Rows below which a fragment is not read in parts."""
 
@@ -191,13 +191,8 @@ class GraphParallel:
     ) -> Published:  # fmt: skip
         tables = read_by_table(fragments)
         told = dict(metadata or {})
-        for attempt in range(_TRIES):
-            try:
-                return self._published(tables, told, expected)
-            except ExpectedVersionMismatch:
-                if expected is not None or attempt + 1 == _TRIES:
-                    raise
-        raise AssertionError("unreachable")
+        return commit_optimistically(lambda: self._published(tables, told, expected), ExpectedVersionMismatch,
+                                     DEFAULT_PACE if expected is None else ONCE)
 
     def _published(
         self, tables: Mapping[str, pa.Table], metadata: Mapping[str, Any], expected: int | None

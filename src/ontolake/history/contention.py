@@ -15,6 +15,10 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+class Beaten(Exception):
+    """Raised by an attempt that somebody else beat, where no error of the storage below says so."""
+
+
 class Pace(NamedTuple):
     """How often, and for how long, a contended commit is tried."""
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ontolake.errors import Invalid
 from ontolake.history.conflicts import Conflict, Decisions, Resolution, Strategy
+from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.history.contract import Commit
 from ontolake.history.dag import Dag, best_common_ancestors, is_ancestor
 from ontolake.history.errors import BranchError, MergeConflictError, RevertError, UnrelatedError
@@ -143,7 +144,7 @@ def merge(opened: Open[Id, C], source: str, into: str, request: MergeRequest) ->
             return MergeResult(MergeStatus.UP_TO_DATE, source, into, base=bases[-1])
         return Sides(bases, theirs.commit, ours, source, into, is_merge=True)
 
-    return _run(opened, sides, request)
+    return _run(opened, sides, into, request)
 
 
 def revert(opened: Open[Id, C], commit: str | Id, branch: str, request: MergeRequest) -> MergeResult[Id]:
@@ -157,7 +158,7 @@ def revert(opened: Open[Id, C], commit: str | Id, branch: str, request: MergeReq
         return Sides([id], _parent(model, id, "reverted"), ours, f"revert of {id}", branch,
                      metadata={REVERTS: id})
 
-    return _run(opened, sides, request)
+    return _run(opened, sides, branch, request)
 
 
 def cherry_pick(opened: Open[Id, C], commit: str | Id, branch: str, request: MergeRequest) -> MergeResult[Id]:
@@ -168,7 +169,7 @@ def cherry_pick(opened: Open[Id, C], commit: str | Id, branch: str, request: Mer
         return Sides([_parent(model, id, "picked")], id, ours, f"pick of {id}", branch,
                      metadata={PICKED: id})
 
-    return _run(opened, sides, request)
+    return _run(opened, sides, branch, request)
 
 
 def restore(
@@ -182,7 +183,7 @@ def restore(
         id = model.resolve(to).commit
         return Sides([ours], id, ours, f"restore of {to}", branch, some, metadata={RESTORES: id})
 
-    return _run(opened, sides, request)
+    return _run(opened, sides, branch, request)
 
 
 def _parent(model: Mergeable[Id, C], commit: Id, what: str) -> Id:
@@ -193,9 +194,10 @@ def _parent(model: Mergeable[Id, C], commit: Id, what: str) -> Id:
 
 
 def _run(
-    opened: Open[Id, C], sides_of: Callable[[Mergeable[Id, C]], Sides[Id] | MergeResult[Id]], request: MergeRequest
+    opened: Open[Id, C], sides_of: Callable[[Mergeable[Id, C]], Sides[Id] | MergeResult[Id]], into: str,
+    request: MergeRequest,
 ) -> MergeResult[Id]:  # fmt: skip
-    for attempt in range(TRIES):
+    def once() -> MergeResult[Id]:
         model = opened()
         sides = sides_of(model)
         if isinstance(sides, MergeResult):
@@ -214,15 +216,11 @@ def _run(
             return result
         if not sides.is_merge and not any(any(counts) for counts in plan.tables.values()) and not plan.changes:
             return MergeResult(MergeStatus.UP_TO_DATE, sides.source, sides.into, base=sides.bases[-1])
-        try:
-            commit = model.publish(sides, plan, CommitNote(request.message, request.author))
-        except Moved:
-            if attempt == TRIES - 1:
-                raise BranchError(sides.into, "was changed again and again while it was merged into",
-                                  hint="try again when fewer writers are at work") from None
-            continue
+        commit = model.publish(sides, plan, CommitNote(request.message, request.author))
         return MergeResult(status, sides.source, sides.into, commit, plan.tables, (), sides.bases[-1])
-    raise AssertionError("every attempt returns or raises")
+
+    return commit_optimistically(once, Moved, Pace(TRIES), exhausted=lambda error: BranchError(
+        into, "was changed again and again while it was merged into", hint="try again when fewer writers are at work"))
 
 
 def _status(sides: Sides[Any]) -> MergeStatus:

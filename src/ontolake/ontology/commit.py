@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import BatchSizeExceededError, DanglingRelationError, HeadMismatchError
 from ontolake.ontology.events.records import QueueChange
@@ -12,8 +13,6 @@ from ontolake.ontology.intents import Intents
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction
-
-_TRIES = 5
 
 
 def commit_difference(
@@ -30,13 +29,9 @@ def commit_difference(
         raise BatchSizeExceededError(size, config.max_batch_size)
     if not size and queue is None:
         return None
-    for attempt in range(_TRIES):
-        try:
-            return _once(repository, owner, config, intents, metadata, queue, expected_head)
-        except HeadMismatchError:
-            if expected_head is not None or attempt + 1 == _TRIES:
-                raise
-    raise AssertionError("unreachable")
+    return commit_optimistically(
+        lambda: _once(repository, owner, config, intents, metadata, queue, expected_head), HeadMismatchError,
+        DEFAULT_PACE if expected_head is None else ONCE)  # fmt: skip
 
 
 def _once(

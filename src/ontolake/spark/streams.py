@@ -24,6 +24,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
+from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.parallel import Fragment, Parallel, Published, Split, View, beside, new_job, stage_shaped
 from ontolake.spark.filters import decoded
 from ontolake.spark.options import FOLLOW, SINK, ConnectorOptions
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from ontolake.spark.source import SplitPartition, StagedFragments
 
-_TRIES = 20
 
 
 class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -216,7 +216,8 @@ def publish_batch(
     batch of this stream was published before, `Conflict` if others keep committing.
     """
     with options.open(write=True) as store:
-        for _ in range(_TRIES):
+
+        def once() -> Published | None:
             head = store.head()
             last = last_batch(store, stream)
             if last is not None and last.batch == batch:
@@ -226,13 +227,14 @@ def publish_batch(
                                   f"{batch} comes: another checkpoint or another query uses this name",
                                   hint="give the option stream another name, or start from the old checkpoint")
             reach("stream: before publishing")
-            try:
-                done = store.publish(fragments, metadata={"stream": stream, "batch": batch}, expected=head)
-            except Conflict:
-                continue
+            done = store.publish(fragments, metadata={"stream": stream, "batch": batch}, expected=head)
             reach("stream: published")
             return done
-        raise Conflict(f"others keep committing to {options.url!r}", hint="start the stream again")
+
+        def too_busy(error: Exception) -> Conflict:
+            return Conflict(f"others keep committing to {options.url!r}", hint="start the stream again")
+
+        return commit_optimistically(once, Conflict, Pace(attempts=20), exhausted=too_busy)
 
 
 class Mark(NamedTuple):

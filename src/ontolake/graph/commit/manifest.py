@@ -6,8 +6,8 @@ writers meet, and every publish moves the pointer of its branch, so the commits 
 
 from __future__ import annotations
 
+import itertools
 import json
-import random
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -33,6 +33,7 @@ from ontolake.graph.place import GraphPlace
 from ontolake.graph.tables.origins import UPKEEP, is_one_of
 from ontolake.graph.tables.tiers import rows_to_merge
 from ontolake.graph.tables.types import GraphType
+from ontolake.history.contention import Beaten, Pace, commit_optimistically
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ STAMP = "omnigraph:internal_schema_version"
 COMPACT_AFTER = 24
 """Fragments of the manifest after which a publish compacts it, so that reading it costs the same for ever."""
 
-_ATTEMPTS = 60
+_PACE = Pace(60, 0.004, 0.25)
 _BLOCK = 2**20
 """Bytes that are read at once: after thousands of commits the manifest still comes in one piece."""
 _IN_FLIGHT = 16
@@ -313,13 +314,14 @@ class Manifest:
         Raises `ExpectedVersionMismatch`, `PublishContendedError`, `UnknownBranchError`.
         """
         self.place.pay(id)
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(random.uniform(0.2, 1) * min(0.002 * 2 ** min(attempt, 7), 0.25))
+        attempts = itertools.count()
+
+        def once() -> GraphState:
+            is_first = next(attempts) == 0
             state = self.state(branch)
             if state.identity != identity:
                 raise UnknownBranchError(branch)
-            if attempt and (done := self.find(state.dataset, id)) is not None:
+            if not is_first and (done := self.find(state.dataset, id)) is not None:
                 return state.at(done)
             try:
                 state.expect(expected)
@@ -329,15 +331,18 @@ class Manifest:
                 raise
             if details.recheck is not None:
                 details.recheck(state)
-            published = self._attempt(state, id, details, pins)
-            if published is not None:
-                return published
-        raise PublishContendedError(f"branch {branch!r} is too busy: a publish lost {_ATTEMPTS} times",
-                                    hint="nothing was published; try again")
+            return self._attempt(state, id, details, pins)
+
+        def too_busy(error: Exception) -> PublishContendedError:
+            return PublishContendedError(f"branch {branch!r} is too busy: a publish lost {_PACE.attempts} times",
+                                         hint="nothing was published; try again")
+
+        return commit_optimistically(once, Beaten, _PACE, exhausted=too_busy)
 
     def _attempt(
         self, state: GraphState, id: str, details: CommitDetails, pins: Mapping[str, Pin | None]
-    ) -> GraphState | None:  # fmt: skip
+    ) -> GraphState:  # fmt: skip
+        """Publish on a state. Raises `Beaten` if it is no longer the newest one."""
         types, lineage = [*details.types, *details.past], [CommitRecord.from_json(text) for text in details.lineage]
         shown = {**state.pins, **{key: pin for key, pin in pins.items() if pin is not None}}
         for key, pin in pins.items():
@@ -370,7 +375,7 @@ class Manifest:
             if not any(sign in str(error) for sign in _LOST):
                 raise
             self._known.pop(state.branch, None)
-            return None
+            raise Beaten(f"branch {state.branch!r} has moved on") from error
         faults.reach("graph: published")
         self._settle(state, dataset, transaction)
         new = GraphState(state.branch, state.identity, dataset.version, commit,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -32,8 +31,8 @@ from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.constraints import Checker
 from ontolake.graph.tables.rows import check_values
 from ontolake.graph.tables.types import GraphType
+from ontolake.history.contention import commit_optimistically
 
-_TRIES = 5
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
 
 
@@ -57,10 +56,7 @@ def merge(
         ours, theirs = parts.state(into), parts.state(source)
         return _Merge(parts, ours, theirs, strategy).run(dry_run, actor)
 
-    for _ in range(_TRIES - 1):
-        with suppress(ExpectedVersionMismatch):  # the target moved on meanwhile: see what it is now
-            return run()
-    return run()
+    return commit_optimistically(run, ExpectedVersionMismatch)  # the target may move on meanwhile
 
 
 class _Merge:

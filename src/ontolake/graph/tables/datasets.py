@@ -6,9 +6,7 @@ sure of one thing: that the version it makes holds the pinned rows and its own c
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +24,7 @@ from ontolake.graph.tables.origins import UPKEEP, is_one_of, transaction_at
 from ontolake.graph.tables.positions import Finder
 from ontolake.graph.tables.replacement import replace_rows
 from ontolake.graph.tables.types import GraphType
+from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.model.scalars.base import sql_literal
 
 if TYPE_CHECKING:
@@ -162,8 +161,7 @@ class GraphTables:
                 return Pin(line, done.version, done.count_rows(), pin.schema)
             # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
             base = self.restore(kind, line, content, operation)
-        raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
-                                    hint="nothing was published; try again")
+        raise _too_busy(kind)
 
     def _steps(
         self, kind: GraphType, pin: Pin, base: LanceDataset, change: TableChange, operation: str
@@ -231,17 +229,13 @@ class GraphTables:
         """A new version at the end of a line with the rows of an earlier one."""
         from lance.dataset import LanceOperation, Transaction
 
-        for attempt in range(_TRIES):
+        def once() -> LanceDataset:
             base = self.latest(kind, line)
-            transaction = Transaction(base.version, LanceOperation.Restore(version))
-            try:
-                return self.commit(base, transaction, operation, "restore")
-            except Exception as error:
-                if not is_contention(error):
-                    raise
-                time.sleep(random.uniform(0.5, 1) * 0.005 * 2 ** min(attempt, 6))
-        raise PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
-                                    hint="nothing was published; try again")
+            return self.commit(base, Transaction(base.version, LanceOperation.Restore(version)), operation, "restore")
+
+        # What Lance raises has no class of its own.
+        return commit_optimistically(once, Exception, Pace(_TRIES, 0.005, 0.32), is_contention=is_contention,
+                                     exhausted=lambda error: _too_busy(kind))
 
     def latest(self, kind: GraphType, line: str | None) -> LanceDataset:
         base = self.base(kind)
@@ -404,3 +398,8 @@ def own_versions(dataset: LanceDataset, after: int, operation: str) -> Iterator[
         transaction = transaction_at(dataset, version)
         if transaction is not None and (transaction.transaction_properties or {}).get(OPERATION) == operation:
             yield version, transaction
+
+
+def _too_busy(kind: GraphType) -> PublishContendedError:
+    return PublishContendedError(f"{kind.table} is too busy: others moved it {_TRIES} times meanwhile",
+                                 hint="nothing was published; try again")

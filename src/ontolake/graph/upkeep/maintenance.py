@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -29,6 +27,7 @@ from ontolake.graph.tables.indexes import (
 from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.types import GraphType, resolve_table
 from ontolake.history import Garbage
+from ontolake.history.contention import Pace, commit_optimistically
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -41,16 +40,13 @@ _R = TypeVar("_R")
 
 def retried(branch: str, done: str, act: Callable[[], _R], tries: int = TRIES) -> _R:
     """What `act` returns, which reads the state anew each time. Raises `PublishContendedError` after the last try."""
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            return act()
-        except (ExpectedVersionMismatch, PublishContendedError) as error:
-            if attempt >= tries:
-                raise PublishContendedError(f"branch {branch!r} is too busy: others moved its tables while they were "
-                                            f"{done}", hint="no row was changed; try again") from error
-        time.sleep(random.uniform(0.5, 1) * 0.02 * 2 ** min(attempt, 5))
+
+    def too_busy(error: Exception) -> PublishContendedError:
+        return PublishContendedError(f"branch {branch!r} is too busy: others moved its tables while they were {done}",
+                                     hint="no row was changed; try again")
+
+    return commit_optimistically(act, (ExpectedVersionMismatch, PublishContendedError), Pace(tries, 0.04, 0.64),
+                                 exhausted=too_busy)
 
 
 class Optimized(NamedTuple):

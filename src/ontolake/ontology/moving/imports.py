@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from ontolake.errors import Conflict
+from ontolake.history.contention import commit_optimistically
 from ontolake.model.filters import FieldRef, ValueRef
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import DanglingRelationError, HeadMismatchError, OntologyError
@@ -19,7 +20,6 @@ Policy = Literal["fail", "skip", "replace"]
 _CHUNK = 1_000
 _SCAN = 20
 """A type is read as a whole if it has less than so many rows for each that comes in."""
-_TRIES = 5
 _NAMED = 10
 
 
@@ -69,13 +69,8 @@ def apply_import(
     Raises `ImportConflictError` under the policy `fail`, `DanglingRelationError` if ends are to be checked and one is
     not there, and what a commit raises.
     """
-    for attempt in range(_TRIES):
-        try:
-            return _apply_once(repository, owner, rows, policy, metadata, check, check_endpoints)
-        except HeadMismatchError:
-            if attempt + 1 == _TRIES:
-                raise
-    raise AssertionError("unreachable")
+    return commit_optimistically(
+        lambda: _apply_once(repository, owner, rows, policy, metadata, check, check_endpoints), HeadMismatchError)
 
 
 def _apply_once(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ontolake.errors import NotFound
 from ontolake.history import Commit
+from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
 from ontolake.model import scalars
 from ontolake.model.field import UNSET
 from ontolake.model.scalars import Scalar
@@ -44,7 +45,6 @@ from ontolake.parallel import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TRIES = 5
 
 
 def opened(url: str, branch: str, *, write: bool = False) -> Any:
@@ -150,17 +150,11 @@ class TypedParallel:
         self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any] | None, expected: int | None
     ) -> Published:  # fmt: skip
         ordered = dict(sorted(staged.items(), key=lambda item: table_of(item[0])))  # entities come before relations
-        attempts = 0
-        while True:
-            try:
-                done = self._published(ordered, dict(metadata or {}), expected)
-            except HeadMismatchError:
-                attempts += 1
-                if expected is not None or attempts == _TRIES:
-                    raise
-            else:
-                if done is not None:
-                    return done
+        done: Published | None = None
+        while done is None:
+            done = commit_optimistically(lambda: self._published(ordered, dict(metadata or {}), expected),
+                                         HeadMismatchError, DEFAULT_PACE if expected is None else ONCE)
+        return done
 
     def _published(
         self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any], expected: int | None

@@ -7,6 +7,7 @@ and can be repeated: what it had published, it finds unchanged.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
+from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
 from ontolake.spark.console import told_once
 from ontolake.spark.errors import ExpectationError, PipelineError, SourceError, TooManyRejectedError
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[str, int, "int | None"], None]
-_TRIES = 3
 _AT_ONCE = 2
 """So many tables are worked on at a time: while Spark plans for one, it computes for another."""
 _T = TypeVar("_T")
@@ -90,14 +91,14 @@ class PipelineRun:
         reports.begin(self.url, self.report)
         try:
             self.spark = spark or session(self.pipeline.name)
-            for attempt in range(_TRIES):
-                try:
-                    self._once()
-                    break
-                except Conflict:
-                    if attempt + 1 == _TRIES:
-                        raise
+            attempts = itertools.count()
+
+            def once() -> None:
+                if next(attempts):
                     self._forget()
+                self._once()
+
+            commit_optimistically(once, Conflict, Pace(attempts=3))
         except BaseException as error:
             self.report.state, self.report.error = "failed", str(error) or type(error).__name__
             raise

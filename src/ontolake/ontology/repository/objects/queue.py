@@ -8,8 +8,7 @@ writes that down too. Nothing that is read or written here grows with the number
 from __future__ import annotations
 
 import logging
-import random
-import time
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import TypeVar
 
 from ontolake import faults
 from ontolake.errors import AlreadyExists, DurabilityUnconfirmed, NotFound, PreconditionFailed, StorageError
+from ontolake.history.contention import Beaten, Pace, commit_optimistically
 from ontolake.objects import Range, create, new_nonce, replace
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import LockContentionError
@@ -153,21 +153,24 @@ class QueueObjects:
 
         Raises what `work` raises, and then nothing was changed; `LockContentionError` if others are always first.
         """
-        deadline = time.monotonic() + max(self._config.lock_timeout, 1.0)
-        while True:
+
+        def once() -> T:
             view = self.read()
             done = {item.seq for item in view.fresh.values() if item.state.what == "done"}
             done |= {seq for seq, state in view.changed.items() if state.what == "done"}
             result = work(view)
-            if not view.dirty:
-                return result
-            faults.reach(f"ontology: {what}, not yet durable")
-            if self._swap(view, done):
+            if view.dirty:
+                faults.reach(f"ontology: {what}, not yet durable")
+                if not self._swap(view, done):
+                    raise Beaten(f"the queue of {self.access.url} was changed")
                 faults.reach(f"ontology: {what}")
-                return result
-            if time.monotonic() >= deadline:
-                raise LockContentionError(f"others keep changing the queue of {self.access.url}", hint="try again")
-            time.sleep(random.uniform(0, _PAUSE))
+            return result
+
+        def too_busy(error: Exception) -> LockContentionError:
+            return LockContentionError(f"others keep changing the queue of {self.access.url}", hint="try again")
+
+        pace = Pace(math.inf, _PAUSE, _PAUSE, max(self._config.lock_timeout, 1.0))
+        return commit_optimistically(once, Beaten, pace, exhausted=too_busy)
 
     def settle(self) -> None:
         """Write down what commits have done. Nothing depends on it."""
