@@ -16,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ontolake.history import metadata
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONSTRAINTS = (ROOT / "constraints.txt").read_text()
@@ -289,3 +291,10 @@ def test_imports_point_one_way() -> None:
     done = subprocess.run([program, "--no-logo", "--no-cache"], cwd=ROOT, env=source, capture_output=True, text=True,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_keys_of_commit_metadata_are_named_in_one_place() -> None:
+    keys = {value for name, value in vars(metadata).items() if name.isupper() and isinstance(value, str)}
+    literal = re.compile(r"metadata(?:\.get\(|\[|=\{)[\"'](\w+)[\"']")
+    assert literal.findall("metadata['run'], one.metadata[\"kind\"], metadata={'batch': 1}") == ["run", "kind", "batch"]
+    assert [(path, key) for path, text in sources() for key in literal.findall(text) if key in keys] == []

@@ -11,6 +11,7 @@ import typer
 from ontolake.cli.common.options import Db, Engine, Models, StorageUri, named, place
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token
+from ontolake.history.metadata import KIND
 
 if TYPE_CHECKING:
     from ontolake.ontology.migration.rewrite import MigrationPreview, MigrationResult, TypeMigration
@@ -60,7 +61,7 @@ def _register(repository: Any, classes: Any) -> int:
     with repository.transaction("onto init") as transaction:
         for cls in classes:
             transaction.reconcile(type_info(cls), [])
-        return int(transaction.finish({"kind": "init"}))
+        return int(transaction.finish({KIND: "init"}))
 
 
 def migrate(

@@ -13,6 +13,7 @@ import typer
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
+from ontolake.history.metadata import KIND
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -250,7 +251,7 @@ def log(url: Url, branch: OnBranch = "main", limit: Limit = None, json: Json = F
                  "actor": one.author, "metadata": dict(one.metadata)} for one in commits))  # fmt: skip
         else:
             columns = (Heading("commit", 26), Heading("time", 19), Heading("kind", 10), Heading("actor"))
-            out.stream(columns, ((one.id, f"{one.time:%Y-%m-%d %H:%M:%S}", one.metadata["kind"], one.author)
+            out.stream(columns, ((one.id, f"{one.time:%Y-%m-%d %H:%M:%S}", one.metadata[KIND], one.author)
                                  for one in commits))  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from ontolake.cli.common.options import Branch, Db, Models, StorageUri, named, o
 from ontolake.cli.common.output import Heading, Json, Out, Progress, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode, Invalid
+from ontolake.history.metadata import KIND, SOURCE
 
 if TYPE_CHECKING:
     from ontolake.ontology.moving.import_lines import Lines
@@ -90,7 +91,7 @@ def import_lines(
             if lines.events:
                 store.repository.events.adopt(lines.queue, dry_run=True)  # raises what it would raise behind the rows
 
-        metadata = {"kind": "import", "source": [os.path.basename(file) for file in files]}
+        metadata = {KIND: "import", SOURCE: [os.path.basename(file) for file in files]}
         commit, plan = apply_import(store.repository, _WHO, lines.rows, on_conflict.value, metadata, check=check,
                                     check_endpoints=check_endpoints)
         events = store.repository.events.adopt(lines.queue) if any(lines.queue) else 0

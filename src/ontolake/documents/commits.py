@@ -13,6 +13,7 @@ from ontolake import history
 from ontolake.documents import codec
 from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.names import name_of
+from ontolake.history.metadata import BRANCH, LOCAL_SEQ, MERGED, RESOLVED_PENDING_READS
 
 INSERT = """\
 INSERT INTO "commit" (
@@ -70,7 +71,7 @@ class Commit(history.Commit[int]):
 
     @property
     def branch(self) -> str:
-        return str(self.metadata["branch"])
+        return str(self.metadata[BRANCH])
 
     @property
     def session_id(self) -> str:
@@ -78,12 +79,12 @@ class Commit(history.Commit[int]):
 
     @property
     def local_seq(self) -> int:
-        return int(self.metadata["local_seq"])
+        return int(self.metadata[LOCAL_SEQ])
 
     @property
     def resolved_pending_reads(self) -> Sequence[tuple[int, int]]:
         """The local_seqs that pending reads named, each with the seq it was accepted as."""
-        return tuple(self.metadata["resolved_pending_reads"])
+        return tuple(self.metadata[RESOLVED_PENDING_READS])
 
 
 def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: MergedLine | None = None) -> str:
@@ -107,12 +108,12 @@ def merged_in(decided: str) -> MergedLine | None:
 
 def build(database: SpaceDatabase, connection: apsw.Connection, before: int, made: CommitRow) -> Commit:
     """The commit of a row; `before` is the commit before it on its branch, 0 for none."""
-    metadata: dict[str, Any] = {"branch": name_of(made.branch), "local_seq": made.local_seq,
-                                "resolved_pending_reads": tuple(made.resolved)}
+    metadata: dict[str, Any] = {BRANCH: name_of(made.branch), LOCAL_SEQ: made.local_seq,
+                                RESOLVED_PENDING_READS: tuple(made.resolved)}
     parents = (before,) if before else ()
     merged = made.merged
     if merged is not None:
-        metadata["merged"] = name_of(merged.branch)
+        metadata[MERGED] = name_of(merged.branch)
         parents = (*parents, parent(database, connection, merged.branch, merged.seq + 1))
     # As `datetime('now')` writes it, in UTC; the offset behind it saves the copy that naming the zone would take.
     return Commit(made.seq, parents, datetime.fromisoformat(f"{made.created_at}+00:00"), made.session_id, metadata)

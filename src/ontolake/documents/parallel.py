@@ -20,6 +20,7 @@ from ontolake.documents.operations import Delete, HeadIs, Operation, Set
 from ontolake.documents.places import space_name
 from ontolake.documents.space import Space
 from ontolake.errors import Conflict, NotFound
+from ontolake.history import metadata as metadata_keys
 from ontolake.parallel import (
     BATCH,
     CHANGE,
@@ -167,7 +168,8 @@ class DocumentsParallel:
         if not operations:
             return Published(None, {TABLE: 0})
         told = dict(metadata or {})
-        session, local = str(told.get("stream") or told.get("run") or ""), told.get("batch")
+        session = str(told.get(metadata_keys.STREAM) or told.get(metadata_keys.RUN) or "")
+        local = told.get(metadata_keys.BATCH)
         request = (session, int(local) + 1) if session and local is not None else self._space.next_request()
         head = () if expected is None else (HeadIs(self._branch_head(expected)),)
         try:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ontolake.errors import Invalid
+from ontolake.history.metadata import GRAPH_RECORD, RENAMES, TABLES
 
 _HINTS = {
     "branch": "name a branch; graph.branches.list() returns them",
@@ -23,8 +24,7 @@ for _name, _same in (("parent", "branch"), ("source", "branch"), ("into", "branc
                      ("until", "commit"), ("at", "commit")):  # fmt: skip
     _HINTS[_name] = _HINTS[_same]
 
-RESERVED = frozenset({"id", "parent", "merged_parent", "branch", "seq", "actor", "created_at", "kind", "tables",
-                      "renames"})  # fmt: skip
+RESERVED = frozenset({*GRAPH_RECORD, TABLES, RENAMES})
 """Keys under which a commit stores what a graph itself needs to know of it."""
 
 

@@ -21,6 +21,7 @@ from ontolake.graph.splits import CommitSteps, FragmentRows, condition, public_s
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
 from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
+from ontolake.history.metadata import COMMIT
 from ontolake.model import scalars
 from ontolake.model.scalars import Scalar
 from ontolake.parallel import (
@@ -126,7 +127,7 @@ class GraphParallel:
         for number in range(self.head() if until is None else until, since, -1):
             told = self._at(number).as_history()
             yield Commit(number, (number - 1,) if number else (), told.time, told.author,
-                         {**told.metadata, "commit": told.id})
+                         {**told.metadata, COMMIT: told.id})
 
     # reading
     def splits(

@@ -18,11 +18,9 @@ from ontolake.history.contract import Commit
 from ontolake.history.dag import Dag, best_common_ancestors, is_ancestor
 from ontolake.history.errors import BranchError, MergeConflictError, RevertError, UnrelatedError
 from ontolake.history.ids import Id
+from ontolake.history.metadata import CHERRY_PICKED, RESTORES, REVERTS
 from ontolake.history.refs import Point
 from ontolake.history.results import Counts, MergeResult, MergeStatus
-
-REVERTS, PICKED, RESTORES = "reverts", "cherry_picked", "restores"
-"""Keys of the metadata of commits that undo, repeat or restore another one, with its id."""
 
 C = TypeVar("C")
 """What a model calls a set of changes."""
@@ -167,7 +165,7 @@ def cherry_pick(opened: Open[Id, C], commit: str | Id, branch: str, request: Mer
     def sides(model: Mergeable[Id, C]) -> Sides[Id]:
         ours, (_, id) = model.head(branch), model.resolve(commit)
         return Sides([_parent(model, id, "picked")], id, ours, f"pick of {id}", branch,
-                     metadata={PICKED: id})
+                     metadata={CHERRY_PICKED: id})
 
     return _run(opened, sides, branch, request)
 

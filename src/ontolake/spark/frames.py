@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid, NotFound
+from ontolake.history.metadata import RUN
 from ontolake.parallel import (
     Fragment,
     Mode,
@@ -118,7 +119,7 @@ def save(
         job = new_job()
         try:
             fragments = stage_frame(prepared, url, name, job=job, shape=store.shape(name))
-            return store.publish(fragments, metadata={"run": job, **(metadata or {})}, expected=expected)
+            return store.publish(fragments, metadata={RUN: job, **(metadata or {})}, expected=expected)
         finally:
             discard(url, job)
 

@@ -11,6 +11,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from ontolake.errors import Invalid
+from ontolake.history.metadata import RUN
 from ontolake.parallel import Fragment, new_job, stage_shaped
 from ontolake.spark.options import READ, WRITE, ConnectorOptions
 from ontolake.spark.requests import accepted, check_since, plainly
@@ -109,7 +110,7 @@ class BatchWriter(ds.DataSourceArrowWriter):
     @plainly
     def commit(self, messages: list[ds.WriterCommitMessage | None]) -> None:
         with self._options.open(write=True) as store:
-            store.publish(fragments_of(messages), metadata={"run": self._job})
+            store.publish(fragments_of(messages), metadata={RUN: self._job})
         _tidy(self._options.url, self._job)
 
     def abort(self, messages: list[ds.WriterCommitMessage | None]) -> None:

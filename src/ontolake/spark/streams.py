@@ -25,6 +25,7 @@ from ontolake.errors import Conflict, Invalid
 from ontolake.faults import reach
 from ontolake.history import Commit
 from ontolake.history.contention import Pace, commit_optimistically
+from ontolake.history.metadata import BATCH, LOCAL_SEQ, STREAM
 from ontolake.parallel import Fragment, Parallel, Published, Split, View, beside, new_job, stage_shaped
 from ontolake.spark.filters import decoded
 from ontolake.spark.options import FOLLOW, SINK, ConnectorOptions
@@ -227,7 +228,7 @@ def publish_batch(
                                   f"{batch} comes: another checkpoint or another query uses this name",
                                   hint="give the option stream another name, or start from the old checkpoint")
             reach("stream: before publishing")
-            done = store.publish(fragments, metadata={"stream": stream, "batch": batch}, expected=head)
+            done = store.publish(fragments, metadata={STREAM: stream, BATCH: batch}, expected=head)
             reach("stream: published")
             return done
 
@@ -258,10 +259,10 @@ def last_batch(store: Parallel, stream: str) -> Mark | None:
 
 def _batch_of(commit: Commit[Any], stream: str) -> int | None:
     told = commit.metadata
-    if told.get("stream") == stream and isinstance(told.get("batch"), int):
-        return int(told["batch"])
-    if commit.author == stream and isinstance(told.get("local_seq"), int):  # documents count requests, from 1
-        return int(told["local_seq"]) - 1
+    if told.get(STREAM) == stream and isinstance(told.get(BATCH), int):
+        return int(told[BATCH])
+    if commit.author == stream and isinstance(told.get(LOCAL_SEQ), int):  # documents count requests, from 1
+        return int(told[LOCAL_SEQ]) - 1
     return None
 
 

@@ -6,6 +6,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from ontolake.history.metadata import BRANCH, KIND
+
 if TYPE_CHECKING:
     from ontolake.graph import Graph
     from ontolake.history import Commit
@@ -78,7 +80,7 @@ def _commits(graph: Graph) -> str:
                 break
             found[commit.id] = commit
     lines = sorted(found, reverse=True)
-    place = {id: (24 + 26 * (branches.index(name) if (name := found[id].metadata["branch"]) in branches else 0),
+    place = {id: (24 + 26 * (branches.index(name) if (name := found[id].metadata[BRANCH]) in branches else 0),
                   20 + 26 * n) for n, id in enumerate(lines)}
     left = 40 + 26 * len(branches)
     drawn = []
@@ -90,7 +92,7 @@ def _commits(graph: Graph) -> str:
         x, y = place[id]
         commit = found[id]
         names = f" [{', '.join(heads[id])}]" if heads.get(id) else ""
-        told = f"{id} {commit.metadata['kind']}{f' by {commit.author}' if commit.author else ''}{names}"
+        told = f"{id} {commit.metadata[KIND]}{f' by {commit.author}' if commit.author else ''}{names}"
         drawn.append(f"<circle cx='{x}' cy='{y}' r='6' fill='{_COLOURS[(x - 24) // 26 % len(_COLOURS)]}'>"
                      f"<title>{commit.time}</title></circle><text x='{left}' y='{y + 4}'>{escape(told)}</text>")
     return f"<svg viewBox='0 0 900 {40 + 26 * len(lines)}' width='900'>{''.join(drawn)}</svg>"

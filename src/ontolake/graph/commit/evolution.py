@@ -15,11 +15,11 @@ from ontolake.graph.commit.records import MAIN, CommitDetails, GraphState, Pin
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.merge.columns import Sources, renamed, rules_of, with_ids
-from ontolake.graph.merge.types import RENAMES
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.rows import check_values, defaults, refuse_duplicates
 from ontolake.graph.tables.types import GraphField, GraphType, check_types, graph_type
+from ontolake.history.metadata import RENAMES, SCHEMA
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -155,7 +155,7 @@ def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None)
         return pins
 
     renames = {key: made.renames[kind.name] for key, kind in changed.items() if made.renames.get(kind.name)}
-    told = {"schema": [str(step) for step in made.steps], **({RENAMES: renames} if renames else {})}
+    told = {SCHEMA: [str(step) for step in made.steps], **({RENAMES: renames} if renames else {})}
     return parts.writer.operate(
         state, dict.fromkeys((*changed, *added), 1), move,
         CommitDetails("schema", actor, types=(*changed.values(), *added.values()), extra=told), dropped=dropped,

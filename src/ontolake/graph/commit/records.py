@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ontolake.graph.errors import ExpectedVersionMismatch
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
+from ontolake.history.metadata import BRANCH, GRAPH_RECORD, KIND, TABLES
 
 MAIN = "main"
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -49,21 +50,19 @@ class CommitRecord:
     def as_history(self) -> Commit[str]:
         parents = tuple(one for one in (self.parent, self.merged_parent) if one is not None)
         return Commit(self.id, parents, datetime.fromisoformat(self.created_at), self.actor,
-                      {"branch": self.branch, "kind": self.kind, **self.extra})
+                      {BRANCH: self.branch, KIND: self.kind, **self.extra})
 
     def to_json(self) -> str:
         return json.dumps({
-            "id": self.id, "parent": self.parent, "merged_parent": self.merged_parent, "branch": self.branch,
-            "seq": self.seq, "actor": self.actor, "created_at": self.created_at, "kind": self.kind, **self.extra,
-            "tables": {key: list(pin) for key, pin in self.pins.items()},
+            **{name: getattr(self, name) for name in GRAPH_RECORD}, **self.extra,
+            TABLES: {key: list(pin) for key, pin in self.pins.items()},
         }, separators=(",", ":"))  # fmt: skip
 
     @classmethod
     def from_json(cls, text: str) -> CommitRecord:
         data = json.loads(text)
-        pins = {key: Pin(*pin) for key, pin in data.pop("tables").items()}
-        known = ("id", "parent", "merged_parent", "branch", "seq", "actor", "created_at", "kind")
-        given: dict[str, Any] = {name: data.pop(name) for name in known}
+        pins = {key: Pin(*pin) for key, pin in data.pop(TABLES).items()}
+        given: dict[str, Any] = {name: data.pop(name) for name in GRAPH_RECORD}
         return cls(**given, pins=pins, extra=data)
 
 

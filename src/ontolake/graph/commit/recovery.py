@@ -28,6 +28,7 @@ from ontolake.graph.place import GraphPlace
 from ontolake.graph.tables.datasets import STEP, GraphTables, own_versions
 from ontolake.graph.tables.origins import transaction_at
 from ontolake.graph.tables.types import GraphType
+from ontolake.history.metadata import OPERATION, ORIGINAL_ACTOR, RECOVERED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,7 +193,7 @@ class Recoverer:
         details = CommitDetails(
             sidecar.kind, RECOVERY_ACTOR, merged_parent=sidecar.merged_parent, lineage=sidecar.lineage,
             types=[GraphType.from_json(data) for data in sidecar.types],
-            extra={**sidecar.extra, "recovered": "rolled_forward", "original_actor": sidecar.actor})  # fmt: skip
+            extra={**sidecar.extra, RECOVERED: "rolled_forward", ORIGINAL_ACTOR: sidecar.actor})  # fmt: skip
         try:
             self.manifest.publish(sidecar.branch, sidecar.operation, details, expected=expected, pins=pins,
                                   identity=sidecar.identity)
@@ -213,7 +214,7 @@ class Recoverer:
             pins[move.key] = Pin(state.line, restored.version, pin.rows, pin.schema)
         faults.reach("graph: before rolling back")
         expected: dict[str, int | None] = {move.key: move.expected for move in moves if move.key in pins}
-        extra = {"recovered": "rolled_back", "operation": sidecar.operation, "original_actor": sidecar.actor}
+        extra = {RECOVERED: "rolled_back", OPERATION: sidecar.operation, ORIGINAL_ACTOR: sidecar.actor}
         try:
             self.manifest.publish(sidecar.branch, id, CommitDetails("rollback", RECOVERY_ACTOR, extra=extra),
                                   expected=expected, pins=pins, identity=sidecar.identity)

@@ -25,13 +25,14 @@ from ontolake.graph.merge.columns import JoinedType, Sources, join_types, source
 from ontolake.graph.merge.differences import distinct, positions, rows_at, same, touched, touched_keys
 from ontolake.graph.merge.results import Counts, MergeConflict, MergeResult
 from ontolake.graph.merge.rows import Strategy, merge_rows, strategies_by_table
-from ontolake.graph.merge.types import RENAMES, alike, check_whole, misfits, renames_since, schema_conflict
+from ontolake.graph.merge.types import alike, check_whole, misfits, renames_since, schema_conflict
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.constraints import Checker
 from ontolake.graph.tables.rows import check_values
 from ontolake.graph.tables.types import GraphType
 from ontolake.history.contention import commit_optimistically
+from ontolake.history.metadata import MERGED_BRANCH, RENAMES
 
 _KINDS = {"endpoint": "orphan_edge", "unique": "unique", "cardinality": "cardinality"}
 
@@ -109,7 +110,7 @@ class _Merge:
         return result
 
     def _publish(self, actor: str | None) -> GraphState:
-        told: dict[str, Any] = {"merged_branch": self.theirs.branch}
+        told: dict[str, Any] = {MERGED_BRANCH: self.theirs.branch}
         brought = [self.commits[id] for id in self.lineage.since(self.theirs.head.id, self.ours.head.id)
                    if id not in self.known]
         new = {**self.added, **self.reshaped}

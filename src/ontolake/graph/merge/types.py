@@ -16,12 +16,12 @@ from ontolake.graph.merge.results import MergeConflict
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.rows import check_values, key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
+from ontolake.history.metadata import RENAMES
 
 if TYPE_CHECKING:
     from ontolake.graph.commit.records import CommitRecord
     from ontolake.graph.tables.constraints import Problem
 
-RENAMES = "renames"
 """Under this name a commit tells which columns it renamed, by table."""
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.errors import OntolakeError
+from ontolake.history.metadata import KIND, MIGRATED_TYPES
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.schema import FieldChange, SchemaDiff, diff, schema_of
@@ -138,7 +139,7 @@ class Migration:
                 rows = self._rewrite(transaction, planned)
                 faults.reach(f"ontology: {planned.type_name} rewritten")
                 done.append(planned._replace(rows=rows))
-            commit_id = transaction.finish({"kind": "migration", "migrated_types": [_told(one) for one in done]})
+            commit_id = transaction.finish({KIND: "migration", MIGRATED_TYPES: [_told(one) for one in done]})
         return MigrationResult(commit_id, tuple(done))
 
     def _count(self, stored: StoredType) -> int:

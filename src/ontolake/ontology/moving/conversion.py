@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ontolake.history import Commit
+from ontolake.history.metadata import MIGRATED_TYPES
 from ontolake.model.restoration import restore
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
@@ -115,7 +116,7 @@ def _common(source: list[Commit[int]], target: list[Commit[int]], repository: Re
 def _types(source: Repository, commits: list[Commit[int]], reader: History, have: int) -> dict[Name, list[VersionRows]]:
     found: dict[Name, list[VersionRows]] = {}
     migrated = {(told["type_kind"], told["type_name"], told["to_schema_version_id"]): commit.id
-                for commit in commits for told in commit.metadata.get("migrated_types", ())}
+                for commit in commits for told in commit.metadata.get(MIGRATED_TYPES, ())}
     for name in sorted({*source.schemas(), *source.dropped()}):
         versions = []
         for version in source.schema_versions(*name):

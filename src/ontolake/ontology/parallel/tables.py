@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-
 def opened(url: str, branch: str, *, write: bool = False) -> Any:
     """The repository at `url`, for a `with` block."""
     return contextlib.closing(cast(Any, open_repository(

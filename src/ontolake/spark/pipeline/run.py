@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ontolake.errors import Conflict, NotFound
 from ontolake.faults import reach
 from ontolake.history.contention import Pace, commit_optimistically
+from ontolake.history.metadata import COUNTS, PIPELINE, RUN, SOURCES
 from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
 from ontolake.spark.console import told_once
 from ontolake.spark.errors import ExpectationError, PipelineError, SourceError, TooManyRejectedError
@@ -317,8 +318,8 @@ class PipelineRun:
 
     def _metadata(self) -> dict[str, object]:
         """What the commit says of the run."""
-        return {"pipeline": self.pipeline.name, "run": self.report.run, "sources": self.report.sources,
-                "counts": {one.table: one.counts for one in self.report.tables}}
+        return {PIPELINE: self.pipeline.name, RUN: self.report.run, SOURCES: self.report.sources,
+                COUNTS: {one.table: one.counts for one in self.report.tables}}
 
 
 _OF_EXPRESSIONS = ("CAST_", "DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Corruption, Invalid, NotFound
 from ontolake.history import Change, Commit, Ref
+from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.layout import is_described
@@ -37,7 +38,7 @@ def newest_first(session: SqlSession, since: int | None, until: int | None) -> I
         if not page:
             return
         for version, moment, statement, author, message, stored in page:
-            metadata = {"statement": statement, **_metadata(version, statement, stored)}
+            metadata = {STATEMENT: statement, **_metadata(version, statement, stored)}
             yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment),
                          author, metadata, message)  # fmt: skip
         high = page[-1][0] - 1

@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from ontolake.history import Commit
+from ontolake.history.metadata import AUTHOR
 from ontolake.model.types import Kind
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.objects import layout
@@ -138,7 +139,7 @@ class HeadSnapshot:
         while found is not None and found.commit_id > since and (limit is None or limit > 0):
             parent = found.parent_commit_id
             yield Commit(found.commit_id, () if parent is None else (parent,), parse_time(found.created_at),
-                         found.metadata.get("author"), found.metadata)
+                         found.metadata.get(AUTHOR), found.metadata)
             limit = None if limit is None else limit - 1
             path = found.parent_manifest_path
             found = None if path is None else self._records.manifest(path, "a manifest")

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from ontolake.history import Commit
+from ontolake.history.metadata import AUTHOR
 from ontolake.model.codecs import encode_datetime
 from ontolake.model.schema import Schema, canonical_json, schema_hash
 from ontolake.model.types import Kind
@@ -93,7 +94,7 @@ def commits(db: apsw.Connection, since: int, until: int | None, limit: int | Non
     for commit_id, created_at, metadata, parent in rows:
         found = json.loads(metadata) if metadata else {}
         yield Commit(commit_id, () if parent is None else (parent,), parse_time(created_at),
-                     found.get("author"), found)
+                     found.get(AUTHOR), found)
 
 
 # schemas

@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 
+from ontolake.history.metadata import KIND, MIGRATED_TYPES
 from ontolake.model.codecs import json_text
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
@@ -184,9 +185,9 @@ def activations(repository: SqliteRepository, kind: Kind, name: str) -> Mapping[
     """Since when each version is current: from the commits that migrated, else from the first row of a version."""
     found: dict[int, int] = {}
     told: Any = repository.db.execute(
-        """SELECT c.id, t.value ->> 'to_schema_version_id' FROM (SELECT id, CASE WHEN json_valid(metadata_json)
-        THEN metadata_json END AS metadata FROM commits) AS c, json_each(c.metadata, '$.migrated_types') AS t
-        WHERE c.metadata ->> 'kind' = 'migration' AND t.type = 'object' AND t.value ->> 'type_kind' = ?
+        f"""SELECT c.id, t.value ->> 'to_schema_version_id' FROM (SELECT id, CASE WHEN json_valid(metadata_json)
+        THEN metadata_json END AS metadata FROM commits) AS c, json_each(c.metadata, '$.{MIGRATED_TYPES}') AS t
+        WHERE c.metadata ->> '{KIND}' = 'migration' AND t.type = 'object' AND t.value ->> 'type_kind' = ?
         AND t.value ->> 'type_name' = ? ORDER BY c.id""", (kind, name))  # fmt: skip
     for commit, version in told:
         found.setdefault(version, commit)
