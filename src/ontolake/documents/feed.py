@@ -69,14 +69,14 @@ def _changes_of_page(
     current = 0
     for seq, id, op, data in revisions:
         if seq != current:
-            yield from _told(current, pending, states)
+            yield from _commit_changes(current, pending, states)
             current, pending = seq, {}
         pending.setdefault(id, states[id])
         states[id] = replay.applied(states[id], op, data)
-    yield from _told(current, pending, states)
+    yield from _commit_changes(current, pending, states)
 
 
-def _told(
+def _commit_changes(
     seq: int, before: dict[str, Document | None], after: dict[str, Document | None]
 ) -> Iterator[Change[int]]:
     """The changes of one commit, with documents that the caller may change."""
