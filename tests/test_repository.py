@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import lowered
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -260,6 +261,15 @@ def test_modules_say_what_they_are_for_and_stay_small() -> None:
     silent = [str(module) for module in MODULES if (text := module.read_text()) and not text.startswith('"""')]
     assert silent == [], "a module opens with one or two sentences: what it is for"
     assert [str(module) for module in MODULES if module.read_text().count("\n") > 600] == [], "split it along a seam"
+
+
+@pytest.mark.parametrize("package", lowered.PACKAGES)
+def test_thresholds_that_tests_lower_are_there(package: str) -> None:
+    """Text names them, which no type checker follows: only slow tests would notice that a module has moved."""
+    for name in lowered.PACKAGES[package]:
+        module, _, constant = name.rpartition(".")
+        text = (ROOT / "src" / "ontolake" / package / f"{module.replace('.', '/')}.py").read_text()
+        assert re.search(rf"\b{constant}\b", text), f"{package}.{name}"
 
 
 def test_library_code_does_not_print() -> None:

@@ -19,8 +19,8 @@ ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLAC
 STORAGE = {"index.PART_ENTRIES": 4, "index.MERGE_RATIO": 2, "maintenance._LAYER_PAGES": 3}
 """Entries of a part of an index, how runs grow, pages of a layer."""
 GRAPH = {
-    "tables.tiers.FRAGMENT_ROWS": 6, "tables.tiers.FEW": 1, "tables.staging.STEP_ROWS": 12,
-    "tables.staging.STAGED_ROWS": 4, "tables.indexes.INDEX_ROWS": 3, "tables.indexes.PARTITION_ROWS": 4,
+    "tables.tiers.FRAGMENT_ROWS": 6, "tables.tiers.FEW": 1, "tables.appends.STEP_ROWS": 12,
+    "tables.appends.STAGED_ROWS": 4, "tables.indexes.INDEX_ROWS": 3, "tables.indexes.PARTITION_ROWS": 4,
     "upkeep.table_upkeep.SEGMENT_ROWS": 4, "upkeep.table_upkeep.AT_ONCE_ROWS": 5, "upkeep.background.EVERY": 2,
     "upkeep.background._MANIFEST_FRAGMENTS": 2, "commit.manifest.COMPACT_AFTER": 3, "tables.datasets.FEW_KEYS": 3,
     "tables.datasets._BATCH": 4, "tables.datasets._CACHED": 4, "tables.positions._FIRST": 1,
@@ -32,12 +32,13 @@ GRAPH = {
 KNOBS = {"index_every": 3, "index_bytes": 20_000, "compact_bytes": 40_000, "batch_read_max": 3, "cached_parts": 2,
          "cache_bytes": 20_000, "gc_grace_ms": 0, "maintenance": "inline"}  # fmt: skip
 """The same by options of `open_storage`: when a tail is indexed and compacted, what is read and kept at once."""
+PACKAGES = {"graph": GRAPH, "sql": SQL, "engine": ENGINE, "storage": STORAGE}
 
 
 def lower(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Set the thresholds of these packages low until the test ends."""
     for package in packages:
-        for name, value in {"graph": GRAPH, "sql": SQL, "engine": ENGINE, "storage": STORAGE}[package].items():
+        for name, value in PACKAGES[package].items():
             module, _, constant = name.rpartition(".")
             found = import_module(f"ontolake.{package}.{module}")
             assert getattr(found, constant) > value, f"{package}.{name} is not lowered"
