@@ -253,7 +253,7 @@ def measure(subject: Subject, size: int, changed: int, rounds: int = ROUNDS) -> 
 def one_round(subject: Subject, size: int, changed: int, number: int) -> dict[str, Callable[[], object]]:
     """What is done to a store, in order."""
     step, name = max(size // changed, 1), f"b{number}"
-    ids = range(number % step, size, step)[:changed]
+    ids = range(number % step, size - 5 * step, step)[:changed]  # the last ones are for the first branch
     return {
         "branch": lambda: subject.branch(name), "tag": lambda: subject.tag(f"t{number}"),
         "write": lambda: subject.change(name, ids, number + 1),
