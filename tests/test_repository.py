@@ -38,7 +38,7 @@ HISTORY = frozenset({
     "UnknownCommitError"})  # fmt: skip
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
-STILL_TWICE = frozenset({"ConstraintError", "Entity", "LayoutError"})
+STILL_TWICE = frozenset({"ConstraintError", "Entity"})
 """Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})
 STILL_PARTICIPLES: frozenset[str] = frozenset()

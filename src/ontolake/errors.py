@@ -97,6 +97,14 @@ class Invalid(UsageFailure, StorageError, ValueError):
     """The request or the configuration is wrong; asking again will not help."""
 
 
+class LayoutError(SchemaFailure, Invalid):
+    """A database at `place` holds something else than what is opened, or a layout that this version does not know."""
+
+    def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{place} {reason}", hint=hint)
+        self.place = place
+
+
 class MissingExtra(Invalid, ImportError):
     """A package that this needs is not installed. `extra` is the extra of Ontolake that brings it."""
 

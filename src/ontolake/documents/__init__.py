@@ -17,7 +17,6 @@ from ontolake.documents.errors import (
     DocumentError,
     FutureSeqError,
     InvalidOperationError,
-    LayoutError,
     MergeConflictError,
     PatchError,
     PreconditionFailedError,
@@ -42,6 +41,7 @@ from ontolake.documents.operations import (
 from ontolake.documents.resolutions import MergeConflict, prefer_source, prefer_target
 from ontolake.documents.snapshots import Policy
 from ontolake.documents.space import Space, open_space
+from ontolake.errors import LayoutError
 
 __all__ = [
     "Absent",

@@ -13,8 +13,8 @@ from ontolake.errors import (
     ConflictFailure,
     ExecutionFailure,
     Invalid,
+    LayoutError,
     NotFound,
-    SchemaFailure,
     UsageFailure,
 )
 
@@ -23,12 +23,8 @@ class DocumentError(ExecutionFailure):
     """The root of all errors of documents."""
 
 
-class LayoutError(SchemaFailure, DocumentError, Invalid):
+class SpaceLayoutError(LayoutError, DocumentError):
     """The database is not a space, or one of a layout that this version does not know."""
-
-    def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{place} {reason}", hint=hint)
-        self.place = place
 
 
 class InvalidOperationError(UsageFailure, DocumentError, ValueError):

@@ -6,7 +6,7 @@ database that carries another stamp is refused, never guessed at.
 
 from __future__ import annotations
 
-from ontolake.documents.errors import LayoutError
+from ontolake.documents.errors import SpaceLayoutError
 from ontolake.engine.layout import DatabaseLayout
 
 TABLES = """\
@@ -98,4 +98,4 @@ SELECT branch, id, seq, op_index FROM head;
 _FIRST_BRANCH = "INSERT INTO branch (name, created_seq, head_seq) VALUES ('', 0, 0)"
 
 _APPLICATION_ID = 0x6F6E7464  # "ontd"
-LAYOUT = DatabaseLayout(_APPLICATION_ID, 1, 32768, TABLES + _FIRST_BRANCH, "a space of documents", LayoutError)
+LAYOUT = DatabaseLayout(_APPLICATION_ID, 1, 32768, TABLES + _FIRST_BRANCH, "a space of documents", SpaceLayoutError)

@@ -3,6 +3,7 @@
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
 """
 
+from ontolake.errors import LayoutError
 from ontolake.extras import needs
 
 with needs("sql", "ontolake.sql"):
@@ -13,7 +14,6 @@ with needs("sql", "ontolake.sql"):
         DataError,
         DefinitionError,
         DuplicateNameError,
-        LayoutError,
         NotNullError,
         SerializationError,
         SqlError,

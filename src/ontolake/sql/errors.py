@@ -15,8 +15,8 @@ from ontolake.errors import (
     ConflictFailure,
     ExecutionFailure,
     Invalid,
+    LayoutError,
     NotFound,
-    SchemaFailure,
     UsageFailure,
 )
 
@@ -118,14 +118,10 @@ class TransactionError(SqlError, Invalid):
     default_state = "25000"
 
 
-class LayoutError(SchemaFailure, SqlError, Invalid):
+class SqlLayoutError(LayoutError, SqlError):
     """The database does not hold SQL tables, or in a layout that this version does not know."""
 
     default_state = "58P01"
-
-    def __init__(self, place: str, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{place} {reason}", hint=hint)
-        self.place = place
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

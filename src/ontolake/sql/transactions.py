@@ -20,10 +20,10 @@ import numpy as np
 
 from ontolake import faults
 from ontolake.engine.failures import translate
-from ontolake.errors import Corruption, Invalid, NotFound, OntolakeError
+from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, OntolakeError
 from ontolake.sql.catalog.column_cache import ColumnCache
 from ontolake.sql.catalog.records import SqlCatalog
-from ontolake.sql.errors import LayoutError, SerializationError, SqlError, TransactionError, UnknownNameError
+from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, ranges
 from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST, upgrade
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange

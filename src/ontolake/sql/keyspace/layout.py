@@ -15,7 +15,7 @@ from __future__ import annotations
 import apsw
 
 from ontolake.engine.layout import DatabaseLayout
-from ontolake.sql.errors import LayoutError
+from ontolake.sql.errors import SqlLayoutError
 
 PAGE_SIZE = 16384
 MAPPED = 0x7FFF0000
@@ -89,7 +89,7 @@ _DESCRIBED = 3
 _ADDED = ("author TEXT", "message TEXT", "metadata TEXT", "merged_branch INTEGER", "merged_version INTEGER")
 
 LAYOUT = DatabaseLayout(  # the id reads "onts"
-    0x6F6E7473, _DESCRIBED, PAGE_SIZE, TABLES, "SQL tables of ours", LayoutError)  # fmt: skip
+    0x6F6E7473, _DESCRIBED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError)  # fmt: skip
 
 
 def is_described(connection: apsw.Connection) -> bool:
