@@ -12,8 +12,20 @@ import io
 import itertools
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, assert_never, get_args
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+    assert_never,
+    get_args,
+    runtime_checkable,
+)
 from urllib.parse import quote
 
 from ontolake import urls
@@ -28,6 +40,9 @@ if TYPE_CHECKING:
     from ontolake.model.scalars import Scalar
     from ontolake.objects import ObjectStore
     from ontolake.objects.store import ObjectInfo
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Mode = Literal["latest", "history", "changes"]
 MODES: tuple[Mode, ...] = ("latest", "history", "changes")
@@ -238,6 +253,34 @@ def open_parallel(
             raise
         return stores.TYPED.opener.open_parallel(absolute(url), write=True, branch=branch, types=classes)
     return store.open_parallel(write=write, branch=branch, types=classes)
+
+
+# jobs
+
+
+@runtime_checkable
+class Workers(Protocol):
+    """Whoever does the parts of a job."""
+
+    parts: int
+    """About how many parts to cut a job into."""
+
+    def run(self, work: Callable[[T], R], items: Sequence[T], *, code: Iterable[Any] = ()) -> list[R]:
+        """What `work` returns for each item. `code` has classes and functions of the user's that items refer to.
+
+        Raises what `work` raises, once nothing is done any more.
+        """
+        ...
+
+
+class Here:
+    """This process, one part after the other."""
+
+    def __init__(self, parts: int = 1) -> None:
+        self.parts = parts
+
+    def run(self, work: Callable[[T], R], items: Sequence[T], *, code: Iterable[Any] = ()) -> list[R]:
+        return [work(item) for item in items]
 
 
 # staging

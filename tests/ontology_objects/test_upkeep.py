@@ -17,9 +17,9 @@ from tests.ontology.test_machine import Machine, play
 
 from ontolake.ontology import Session
 from ontolake.ontology.repository.objects import layout, maintenance
+from ontolake.parallel import Here
 from ontolake.spark.jobs import compact as compact_in_parts
-from ontolake.spark.jobs.object_verification import verify_objects
-from ontolake.spark.jobs.workers import Here
+from ontolake.spark.jobs import verify
 
 from .test_past import Reading, State, following, rows_at, successors
 
@@ -58,7 +58,7 @@ class ObjectsMachine(Machine):
         assert {one.state for one in maintenance.verify_index(self._repository)} <= {"ok"}
 
     def verify(self) -> None:
-        assert not verify_objects(self.url, Here()).damage
+        assert not verify(self.url).damage
 
     def look_at_files(self, name: str) -> None:
         """Rows that files say were replaced name the commits that replaced them."""

@@ -30,10 +30,10 @@ from ontolake.ontology.errors import (
     QueryError,
 )
 from ontolake.ontology.migration.upgraders import Upgrader
+from ontolake.ontology.repository.objects.jobs.ranges import on_objects
 from ontolake.ontology.repository.objects.maintenance import collect, garbage
 from ontolake.spark import jobs
 from ontolake.spark.jobs.errors import JobError
-from ontolake.spark.jobs.places import on_objects
 from ontolake.spark.jobs.workers import Here
 from ontolake.sql import open_database
 

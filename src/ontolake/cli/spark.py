@@ -114,7 +114,7 @@ def compact(
 ) -> None:  # fmt: skip
     """Merge Parquet files of a typed store, or fragments of a graph. Without a token it only says what it would do."""
     from ontolake.spark import jobs
-    from ontolake.spark.jobs.ranges import ROWS
+    from ontolake.spark.jobs.compaction import ROWS
     from ontolake.spark.jobs.workers import PARTS
 
     settings: dict[str, Any] = {"types": type, "parts": parts or PARTS, "rows_per_file": rows or ROWS, "branch": branch}

@@ -215,15 +215,14 @@ def _typed_damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> 
     from ontolake.ontology.repository import open_repository
     from ontolake.ontology.verification import dangling
     from ontolake.ontology.verification import verify as verify_typed
-    from ontolake.spark.jobs.object_verification import verify_objects
-    from ontolake.spark.jobs.workers import Here
+    from ontolake.parallel import Here
 
     url = store.site.url
     repository = open_repository(url, config={"create": False, "readonly": True})
     whole = True
     try:
-        on_objects = repository.backend == "s3"
-        for one in verify_objects(url, Here()).damage if on_objects else verify_typed(repository, advance):
+        jobs = repository.jobs
+        for one in verify_typed(repository, advance) if jobs is None else jobs.verify(Here()).damage:
             whole = False
             yield one
         if whole:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -10,19 +10,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from ontolake import urls
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, place
 from ontolake.ontology.parallel.tables import TypedParallel
-from ontolake.ontology.repository.objects.base import S3Repository
-from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.scan import Span, relevant
+from ontolake.ontology.repository.jobs import ParquetFile, ParquetView
 from ontolake.parallel import Parallel, View
 from ontolake.spark.types import named, spark_schema
 
 _LONG = 16 << 10
 """Rows of so many bytes are too long for Spark's own reader: it holds thousands of them at a time, and Java ends where
 its memory does."""
-_PACKED = _LONG // 256
-"""They have at least so many bytes in a file: compression is never better."""
 
 
 def one_machine(spark: SparkSession) -> bool:
@@ -48,8 +43,7 @@ def native_frame(
     if not isinstance(store, TypedParallel):
         return None
     repository, location, info = store.repository, urls.parse(store.url), store.info_at(table, view)
-    if (not isinstance(repository, S3Repository) or not repository.versions_apart or view.mode == "changes"
-            or location.place is not urls.Place.DIRECTORY or not one_machine(spark)):  # fmt: skip
+    if view.mode == "changes" or location.place is not urls.Place.DIRECTORY or not one_machine(spark):
         return None
     names = {column.stored.lower() for column in info.all_columns}
     if len(names) < len(info.all_columns):  # which Spark's own reader cannot tell from each other
@@ -59,14 +53,12 @@ def native_frame(
     with repository.reading():
         if not store.splits(table, view, columns, parts=1):  # knows when there is nothing
             return None
-        state = repository.files_of(info)
-        runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
-        read = {place(column) for column in info.all_columns if column.stored in columns}
-        if any(_long_rows(repository, file, read) for file in (*runs, *past)):
-            return None
-    files = _Files(spark, location.path, info)
+        parquet = repository.parquet(info, view, columns, _LONG)
+    if parquet is None:
+        return None
+    files, runs, past = _Files(spark, location.path, info, parquet), parquet.runs, parquet.past
     if view.mode == "history":
-        found = files.read([*past, *runs]).where(F.col(COMMIT) <= view.commit)
+        found = files.read([*past, *runs]).where(F.col(parquet.commit) <= view.commit)
     elif past or any(file.max_commit_id > view.commit for file in runs):
         found = files.newest(files.read(past, view.commit).unionByName(files.read(runs, view.commit)) if past
                              else files.read(runs, view.commit))
@@ -79,49 +71,42 @@ def native_frame(
             found = found.join(newer.select(*files.keys), files.keys, "left_anti").select(*newer.columns)
             found = found.unionByName(newer)
     public = spark_schema(store.schema(table, view.mode, view))
-    shown = [named(place(column)).cast(public[column.stored].dataType).alias(column.stored)
-             for column in info.all_columns] + [F.col(COMMIT).alias(public.names[-1])]
+    shown = [named(parquet.names[column.stored]).cast(public[column.stored].dataType).alias(column.stored)
+             for column in info.all_columns] + [F.col(parquet.commit).alias(public.names[-1])]
     return found.select(*shown).select(*[named(name) for name in columns])
-
-
-def _long_rows(repository: S3Repository, file: DataFile, columns: Collection[str]) -> bool:
-    if file.size < _PACKED * file.row_count:
-        return False
-    meta = repository.files.statistics(file)
-    groups = map(meta.row_group, range(meta.num_row_groups))
-    chunks = (group.column(at) for group in groups for at in range(group.num_columns))
-    size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
-    return bool(size > _LONG * file.row_count)
 
 
 class _Files:
     """Parquet files of one version of a type under a folder."""
 
-    def __init__(self, spark: SparkSession, folder: str, info: TypeInfo) -> None:
+    def __init__(self, spark: SparkSession, folder: str, info: TypeInfo, view: ParquetView) -> None:
         import pyarrow as pa
 
         self._spark = spark
         self._folder = folder
-        self.keys = [place(column) for column in info.keys]
-        fields = [pa.field(place(column), column.type.native_type()) for column in (*info.keys, *info.columns)]
-        self._schema = spark_schema(pa.schema([*fields, pa.field(COMMIT, pa.int64()), pa.field(ROW, pa.int64())]))
+        self._view = view
+        self.keys = list(view.keys)
+        fields = [pa.field(view.names[column.stored], column.type.native_type())
+                  for column in (*info.keys, *info.columns)]
+        fields += [pa.field(name, pa.int64()) for name in (view.commit, view.row)]
+        self._schema = spark_schema(pa.schema(fields))
 
-    def read(self, files: Sequence[DataFile], until: int | None = None) -> DataFrame:
+    def read(self, files: Sequence[ParquetFile], until: int | None = None) -> DataFrame:
         """The rows of files; `until` a commit those that were not replaced by then."""
         schema = self._schema
-        past = [file for file in files if file.superseded is not None]
+        past = [file for file in files if file.superseded]
         if past and until is not None:
-            schema = StructType([*schema.fields, StructField(SUPERSEDED, LongType())])
+            schema = StructType([*schema.fields, StructField(self._view.superseded, LongType())])
         found = self._spark.read.schema(schema).parquet(*[f"{self._folder}/{file.path}" for file in files])
         if until is not None:
-            found = found.where(F.col(COMMIT) <= until)
+            found = found.where(F.col(self._view.commit) <= until)
             if past:
-                found = found.where(named(SUPERSEDED) > until).drop(SUPERSEDED)
+                found = found.where(named(self._view.superseded) > until).drop(self._view.superseded)
         return found
 
     def newest(self, rows: DataFrame) -> DataFrame:
         """Of every key the row that was written last."""
         names = rows.columns
-        whole = F.max_by(F.struct(*[named(name) for name in names]), F.col(ROW)).alias("$row")
+        whole = F.max_by(F.struct(*[named(name) for name in names]), F.col(self._view.row)).alias("$row")
         found = rows.groupBy(*[named(key).alias(f"$key:{key}") for key in self.keys]).agg(whole)
         return found.select(*[F.col("`$row`").getField(name).alias(name) for name in names])

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from ontolake.ontology.events.records import QueueChange
     from ontolake.ontology.events.store import EventStore
     from ontolake.ontology.query.plan import Plan, Values
+    from ontolake.ontology.repository.jobs import CommitLog, FileJobs, ParquetView
     from ontolake.ontology.repository.ranges import KeyRange
-    from ontolake.parallel import Fragment, Shape, Split
+    from ontolake.parallel import Fragment, Shape, Split, View
 
 Row = tuple[Any, ...]
 WRITE_LOCK = "ontology_write"
@@ -227,6 +228,22 @@ class Repository(Protocol):
 
     def unshaped(self, info: TypeInfo, table: pa.Table) -> pa.Table:
         """Rows that were staged in that form, under the names that users know."""
+        ...
+
+    def parquet(self, info: TypeInfo, view: View, columns: Collection[str], longest: int) -> ParquetView | None:
+        """The files that have the rows of a view, its history or its latest state, for other readers of Parquet.
+
+        None if rows are not in such files, or have more than `longest` bytes each in the columns that are read.
+        """
+        ...
+
+    @property
+    def jobs(self) -> FileJobs | None:
+        """Work on the files of the whole store that workers share; None where rows are not in files."""
+        ...
+
+    def commit_log(self) -> CommitLog:
+        """Which rows the commits wrote, for workers that copy or compare them."""
         ...
 
     # checking and looking after

@@ -13,12 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ontolake.ontology.repository.jobs import Verified
     from ontolake.spark.jobs.compaction import compact
     from ontolake.spark.jobs.conversion import convert
     from ontolake.spark.jobs.exports import Exported, export
     from ontolake.spark.jobs.indexes import reindex
     from ontolake.spark.jobs.migration import migrate, preview_migration
-    from ontolake.spark.jobs.verification import Verified, verify
+    from ontolake.spark.jobs.verification import verify
 
 _WHERE = {
     "compact": "compaction", "convert": "conversion", "Exported": "exports", "export": "exports",

@@ -8,11 +8,11 @@ where it stopped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ontolake.model.stored import StoredType
-from ontolake.ontology.arrow.physical import COMMIT, concat, encoded, places, rows_of, table_of
+from ontolake.ontology.arrow.physical import COMMIT, encoded, places, rows_of
 from ontolake.ontology.moving.conversion import (
     ByCommit,
     Conversion,
@@ -25,13 +25,8 @@ from ontolake.ontology.moving.conversion import (
 )
 from ontolake.ontology.moving.conversion import convert as copy
 from ontolake.ontology.repository import open_repository
-from ontolake.ontology.repository.objects.base import S3Repository
-from ontolake.ontology.repository.objects.checks import manifests
-from ontolake.ontology.repository.objects.files import parquet_table
-from ontolake.ontology.repository.objects.layout import type_key
+from ontolake.ontology.repository.jobs import CommitLog, CommitRows
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
-from ontolake.ontology.repository.sqlite.base import SqliteRepository
-from ontolake.ontology.repository.sqlite.checks import commit_counts, stored_history
 from ontolake.parallel import Fragment, absolute, discard, new_job, stage
 from ontolake.spark.jobs.places import need, typed, workers_of
 from ontolake.spark.jobs.workers import Workers
@@ -77,34 +72,32 @@ class StagedHistory(History):
         self._urls = source_url, target_url
         self._job = job
         self._workers = workers
-        self._files = _files_of(source)
+        self._log = source.commit_log()
 
     def rows(self, version: SchemaVersion, have: int) -> ByCommit:
-        counts = _counts(self._source, version, self._files)
+        counts = self._log.counts(version)
         ranges = self._ranges(version, {commit: rows for commit, rows in counts.items() if commit > have})
         staged = self._workers.run(stage_commits, [(one, self._urls[1], self._job) for one in ranges])
         return StagedRows(version, counts, [one for one in staged if one is not None])
 
     def _ranges(self, version: SchemaVersion, counts: Mapping[int, int]) -> list[TypeCommits]:
-        whole = TypeCommits(self._urls[0], version, 0, 0, self._files.get(_key(version)) if self._files else None)
         most = min(ROWS, max(1, -(-sum(counts.values()) // self._workers.parts)))
-        return [whole.between(since, until) for since, until in _cut(counts, most)]
+        return [_commits(self._urls[0], self._log, version, since, until) for since, until in _cut(counts, most)]
 
     def compare(self, types: Mapping[Name, list[VersionRows]]) -> int:
         """Compare what was copied, ranges of commits on both sides at once."""
-        files, items = _files_of(self._target), []
+        log, items = self._target.commit_log(), []
         for versions in types.values():
             for one in versions:
                 twin = twin_of(one.version, self._target)
                 counts = {commit: cast(StagedRows, one.by_commit).counts[commit] for commit in one.by_commit}
-                mirror = TypeCommits(self._urls[1], twin, 0, 0, files.get(_key(twin)) if files else None)
-                items += [(left, mirror.between(left.since, left.until))
+                items += [(left, _commits(self._urls[1], log, twin, left.since, left.until))
                           for left in self._ranges(one.version, counts)]
         return sum(self._workers.run(compare_commits, items))
 
 
-def _key(version: SchemaVersion) -> tuple[str, int]:
-    return type_key(version.type_kind, version.type_name), version.schema_version_id
+def _commits(url: str, log: CommitLog, version: SchemaVersion, since: int, until: int) -> TypeCommits:
+    return TypeCommits(url, version, since, until, log.rows(version, since, until))
 
 
 def _cut(counts: Mapping[int, int], most: int) -> Iterator[tuple[int, int]]:
@@ -118,38 +111,6 @@ def _cut(counts: Mapping[int, int], most: int) -> Iterator[tuple[int, int]]:
             since, rows = commit, 0
     if commits:
         yield since, 1 << 62
-
-
-class FileOf(NamedTuple):
-    """A file that a commit wrote."""
-
-    commit: int
-    path: str
-    rows: int
-
-
-def _files_of(repository: Repository) -> dict[tuple[str, int], tuple[FileOf, ...]] | None:
-    """Which files commits wrote, by type and version, oldest first; None where rows are not in files."""
-    if not isinstance(repository, S3Repository):
-        return None
-    found: dict[tuple[str, int], list[FileOf]] = {}
-    for _, manifest in manifests(repository, repository.moment()):
-        for file in manifest.files:
-            key = type_key(file.kind, file.type_name), file.schema_version_id
-            found.setdefault(key, []).append(FileOf(manifest.commit_id, file.path, file.row_count))
-    return {key: tuple(reversed(files)) for key, files in found.items()}
-
-
-def _counts(
-    repository: Repository, version: SchemaVersion, files: Mapping[tuple[str, int], Sequence[FileOf]] | None
-) -> dict[int, int]:  # fmt: skip
-    """How many rows each commit wrote under a version."""
-    if files is None:
-        return commit_counts(cast(SqliteRepository, repository), version)
-    counts: dict[int, int] = {}
-    for file in files.get(_key(version), ()):
-        counts[file.commit] = counts.get(file.commit, 0) + file.rows
-    return counts
 
 
 class StagedRows(Mapping[int, list[Row]]):
@@ -189,31 +150,13 @@ class TypeCommits:
     version: SchemaVersion
     since: int
     until: int
-    files: tuple[FileOf, ...] | None
-
-    def between(self, since: int, until: int) -> TypeCommits:
-        """The same of other commits, with only the files that they wrote."""
-        files = None if self.files is None else tuple(file for file in self.files if since < file.commit <= until)
-        return replace(self, since=since, until=until, files=files)
+    rows: CommitRows
 
     def table(self) -> pa.Table | None:
         """The rows with their commits, oldest first; None if there are none."""
-        import pyarrow as pa
-
-        stored = StoredType(self.version.schema)
         with typed(self.url) as repository:
-            if not isinstance(repository, S3Repository):
-                rows = list(stored_history(cast(SqliteRepository, repository), self.version, self.since, self.until))
-                names = [column.name for column in stored.all_columns]
-                wanted = [names.index(column.name) for column in (*stored.keys, *stored.columns)]
-                table = table_of(stored, [tuple(row[place] for place in wanted) for row in rows])
-                table = table.append_column(COMMIT, pa.array([row[-1] for row in rows], pa.int64()))
-            else:
-                tables = [parquet_table(repository.access.need(file.path, "a manifest")) for file in self.files or ()]
-                if not tables:
-                    return None
-                table = concat(tables)
-        return table.sort_by(COMMIT) if len(table) else None
+            table = self.rows.table(repository)
+        return None if table is None or not len(table) else table.sort_by(COMMIT)
 
 
 class StagedCommits(NamedTuple):

@@ -18,9 +18,8 @@ from ontolake.graph.tables.types import GraphType
 from ontolake.graph.upkeep.maintenance import compaction, optimize, rework_one, worth_it
 from ontolake.graph.upkeep.repairs import index_damage
 from ontolake.history import Damage
-from ontolake.ontology.repository.objects.maintenance import Compaction
+from ontolake.ontology.repository.jobs import Compaction, Looked, Verified
 from ontolake.spark.jobs.indexes import Reindexed
-from ontolake.spark.jobs.verification import Looked, Verified
 from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ontolake.ontology.repository.objects.advisory import all_advisory
-from ontolake.ontology.repository.objects.maintenance import repair_index
-from ontolake.spark.jobs.places import need, on_objects, workers_of
+from ontolake.spark.jobs.places import file_jobs, need, typed, workers_of
 from ontolake.spark.jobs.workers import Workers
 
 if TYPE_CHECKING:
@@ -47,8 +45,8 @@ def reindex(
         from ontolake.spark.jobs.graphs import reindex_graph
 
         return reindex_graph(where, workers, branch=branch)
-    with on_objects(where) as repository, repository.reading():
-        keys = sorted(all_advisory(repository.moment()))
+    with typed(where) as repository:
+        keys = file_jobs(repository).index_keys()
     size = max(1, -(-len(keys) // workers.parts))
     items = [IndexPart(where, frozenset(keys[at : at + size])) for at in range(0, len(keys), size)]
     return [one for found in workers.run(reindex_part, items) for one in found]
@@ -56,5 +54,5 @@ def reindex(
 
 def reindex_part(part: IndexPart) -> list[Reindexed]:
     """Make some objects anew where they differ."""
-    with on_objects(part.url, write=True) as repository:
-        return [Reindexed(one.key, one.state) for one in repair_index(repository, only=part.keys)]
+    with typed(part.url, write=True) as repository:
+        return [Reindexed(key, state) for key, state in file_jobs(repository).repair_index(part.keys)]

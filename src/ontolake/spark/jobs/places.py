@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ontolake.ontology.repository import Repository
-    from ontolake.ontology.repository.objects.base import S3Repository
+    from ontolake.ontology.repository.jobs import FileJobs
     from ontolake.stores import Store
 
 Kind = Literal["objects", "sqlite", "documents", "sql", "graph"]
@@ -70,11 +70,10 @@ def typed(url: str, *, write: bool = False) -> Iterator[Repository]:
         yield repository
 
 
-@contextlib.contextmanager
-def on_objects(url: str, *, write: bool = False) -> Iterator[S3Repository]:
-    """The same where it is known to be on objects."""
-    with typed(url, write=write) as repository:
-        yield cast("S3Repository", repository)
+def file_jobs(repository: Repository) -> FileJobs:
+    """The jobs of a store that is known to have its rows in files."""
+    assert repository.jobs is not None
+    return repository.jobs
 
 
-__all__ = ["NAMES", "Kind", "kind", "need", "on_objects", "typed", "workers_of"]
+__all__ = ["NAMES", "Kind", "file_jobs", "kind", "need", "typed", "workers_of"]

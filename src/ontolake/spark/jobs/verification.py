@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ontolake.errors import Corruption, OntolakeError
 from ontolake.history import Damage
+from ontolake.ontology.repository.jobs import Looked, Verified, together
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.verification import check_rows, check_schema
 from ontolake.parallel import Split, View, open_parallel
-from ontolake.spark.jobs.places import kind, typed, workers_of
+from ontolake.spark.jobs.places import file_jobs, kind, typed, workers_of
 from ontolake.spark.jobs.workers import Workers
 from ontolake.stores import find, find_shared
 
@@ -26,34 +27,14 @@ if TYPE_CHECKING:
     from ontolake.ontology.repository.ranges import KeyRange
 
 
-class Verified(NamedTuple):
-    """What was looked at, in how many parts, and all damage that was found."""
-
-    damage: tuple[Damage, ...]
-    parts: int
-    rows: int
-
-    @property
-    def ok(self) -> bool:
-        return not self.damage
-
-
-class Looked(NamedTuple):
-    """What one part found."""
-
-    damage: tuple[Damage, ...]
-    rows: int
-
-
 def verify(url: str, *, spark: SparkSession | Workers | None = None, parts: int | None = None) -> Verified:
     """Read everything, and return all damage that is found. Raises `NotFound` if nothing is there."""
     store = find_shared(url)
     where, of = store.site.url, kind(store)
     workers = workers_of(spark, parts)
     if of == "objects":
-        from ontolake.spark.jobs.object_verification import verify_objects
-
-        return verify_objects(where, workers)
+        with typed(where) as repository:
+            return file_jobs(repository).verify(workers)
     if of == "graph":
         from ontolake.spark.jobs.graphs import verify_graph
 
@@ -61,18 +42,6 @@ def verify(url: str, *, spark: SparkSession | Workers | None = None, parts: int 
     if of == "sqlite":
         return _typed_in_sqlite(where, workers)
     return together(workers, _own_parts(where, workers))
-
-
-def together(workers: Workers, items: Sequence[tuple[Callable[[Any], Looked], Any]]) -> Verified:
-    """Have all parts looked at, and put together what they found."""
-    found = workers.run(_look, items)
-    return Verified(tuple(damage for one in found for damage in one.damage), len(items),
-                    sum(one.rows for one in found))
-
-
-def _look(item: tuple[Callable[[Any], Looked], Any]) -> Looked:
-    look, part = item
-    return look(part)
 
 
 # typed stores in SQLite

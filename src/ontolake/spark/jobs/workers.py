@@ -11,10 +11,12 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ontolake.errors import OntolakeError, Transient
 from ontolake.faults import reach
+from ontolake.parallel import Here as Here
+from ontolake.parallel import Workers as Workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,31 +27,6 @@ R = TypeVar("R")
 
 PARTS = 8
 """Parts of a job on Spark, unless somebody says how many."""
-
-
-@runtime_checkable
-class Workers(Protocol):
-    """Whoever does the parts of a job."""
-
-    parts: int
-    """About how many parts to cut a job into."""
-
-    def run(self, work: Callable[[T], R], items: Sequence[T], *, code: Iterable[Any] = ()) -> list[R]:
-        """What `work` returns for each item. `code` has classes and functions of the user's that items refer to.
-
-        Raises what `work` raises, once nothing is done any more.
-        """
-        ...
-
-
-class Here:
-    """This process, one part after the other."""
-
-    def __init__(self, parts: int = 1) -> None:
-        self.parts = parts
-
-    def run(self, work: Callable[[T], R], items: Sequence[T], *, code: Iterable[Any] = ()) -> list[R]:
-        return [work(item) for item in items]
 
 
 class OnSpark:

@@ -42,9 +42,10 @@ from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
+    from ontolake.ontology.repository.jobs import CommitLog, FileJobs, ParquetView
     from ontolake.ontology.repository.objects.events import S3EventStore
     from ontolake.ontology.repository.ranges import KeyRange
-    from ontolake.parallel import Shape, Split
+    from ontolake.parallel import Shape, Split, View
 
 log = logging.getLogger(__name__)
 
@@ -380,6 +381,22 @@ class S3Repository(SingleRows, ABC):
         from ontolake.ontology.repository.objects.attachment import unshaped
 
         return unshaped(info, table)
+
+    def parquet(self, info: TypeInfo, view: View, columns: Collection[str], longest: int) -> ParquetView | None:
+        from ontolake.ontology.repository.objects.parquet import parquet_view
+
+        return parquet_view(self, info, view, columns, longest)
+
+    @property
+    def jobs(self) -> FileJobs | None:
+        from ontolake.ontology.repository.objects.jobs.offer import ObjectJobs
+
+        return ObjectJobs(self)
+
+    def commit_log(self) -> CommitLog:
+        from ontolake.ontology.repository.objects.jobs.commits import ObjectCommits
+
+        return ObjectCommits(self)
 
     # checking and looking after
     def gc(self, *, dry_run: bool = True) -> Garbage:

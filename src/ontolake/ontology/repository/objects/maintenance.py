@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import MigrationTokenError, QueryError
+from ontolake.ontology.repository.jobs import Compaction
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.advisory import Standing, all_advisory, compared
 from ontolake.ontology.repository.objects.base import Restated, S3Repository
@@ -24,16 +25,6 @@ from ontolake.ontology.repository.objects.states import live_states
 
 GRACE = 3600.0
 """Seconds for which nothing is removed: readers may still look at it, and commits under way may yet name it."""
-
-
-class Compaction(NamedTuple):
-    """What merging does, or would do, to the files of one type."""
-
-    type_name: str
-    files_before: int
-    files_after: int
-    rows: int
-    bytes: int
 
 
 class ObjectGarbage(NamedTuple):

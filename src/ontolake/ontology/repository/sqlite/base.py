@@ -37,8 +37,9 @@ from ontolake.ontology.repository.versions import version_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ontolake.ontology.repository.jobs import CommitLog, FileJobs, ParquetView
     from ontolake.ontology.repository.ranges import KeyRange
-    from ontolake.parallel import Shape, Split
+    from ontolake.parallel import Shape, Split, View
 
 
 class Closed:
@@ -343,6 +344,18 @@ class SqliteRepository(ABC):
 
     def unshaped(self, info: TypeInfo, table: pa.Table) -> pa.Table:
         return table
+
+    def parquet(self, info: TypeInfo, view: View, columns: Collection[str], longest: int) -> ParquetView | None:
+        return None
+
+    @property
+    def jobs(self) -> FileJobs | None:
+        return None
+
+    def commit_log(self) -> CommitLog:
+        from ontolake.ontology.repository.sqlite.commit_log import SqliteCommits
+
+        return SqliteCommits(self)
 
     # checking and looking after
     def gc(self, *, dry_run: bool = True) -> Garbage:

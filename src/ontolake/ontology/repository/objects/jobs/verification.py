@@ -1,4 +1,4 @@
-"""`verify` of typed stores on objects: every file against its manifest, and what was merged against what commits wrote.
+"""Checks of a store by workers: every file against its manifest, and what was merged against what commits wrote.
 
 Two rounds: files first, which also tells which keys are in which; then, where files were merged since, ranges of keys.
 """
@@ -14,19 +14,18 @@ from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
 from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
+from ontolake.ontology.repository.jobs import Looked, Verified, together
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.checks import check_chain, manifests
 from ontolake.ontology.repository.objects.files import described, parquet_table
+from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, key_ranges, on_objects
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.phantoms import phantom_rows
 from ontolake.ontology.repository.objects.scan import last_of_each, same_keys
 from ontolake.ontology.repository.objects.states import state_of
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.verification import check_rows, check_schema
-from ontolake.spark.jobs.places import on_objects
-from ontolake.spark.jobs.ranges import KeyPart, key_ranges
-from ontolake.spark.jobs.verification import Looked, Verified, together
-from ontolake.spark.jobs.workers import Workers
+from ontolake.parallel import Workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,33 +66,33 @@ class FilesLooked(NamedTuple):
     files: tuple[DataFile, ...]
 
 
-def verify_objects(url: str, workers: Workers) -> Verified:
-    """See `verify`."""
+def verify_objects(repository: S3Repository, workers: Workers) -> Verified:
+    """See `FileJobs.verify`."""
     damage: list[Damage] = []
-    with on_objects(url) as repository:
-        try:
-            with repository.reading():
-                moment = repository.moment()
-                damage += check_chain(repository, moment)
-                damage += [one for version in _versions(moment).values() for one in check_schema(version)]
-                if damage:
-                    return Verified(tuple(damage), 1, 0)
-                listed = list(_files(repository, moment))
-        except OntolakeError as error:
-            return Verified((*damage, Damage(layout.HEAD, str(error))), 1, 0)
-        size = max(1, min(_FILES, -(-len(listed) // workers.parts)))
-        groups = [FileGroup(url, tuple(listed[at : at + size]), moment.commit_id) for at in range(0, len(listed), size)]
-        looked = workers.run(look_at_files, groups)
-        damage += [one for part in looked for one in part.damage]
-        rows = sum(part.rows for part in looked)
-        if damage:  # what is damaged cannot be worked out again
-            return Verified(tuple(damage), len(groups), rows)
-        there = {file.path: file for part in looked for file in part.files}
+    url = repository.uri
+    try:
         with repository.reading():
-            if repository.moment().commit_id < moment.commit_id:
-                return Verified((Damage(layout.HEAD, "it went back while it was looked at"),), len(groups), rows)
-            damage += phantom_rows(repository, moment)
-            again = together(workers, list(_merged(repository, moment, url, listed, there, workers)))
+            moment = repository.moment()
+            damage += check_chain(repository, moment)
+            damage += [one for version in _versions(moment).values() for one in check_schema(version)]
+            if damage:
+                return Verified(tuple(damage), 1, 0)
+            listed = list(_files(repository, moment))
+    except OntolakeError as error:
+        return Verified((*damage, Damage(layout.HEAD, str(error))), 1, 0)
+    size = max(1, min(_FILES, -(-len(listed) // workers.parts)))
+    groups = [FileGroup(url, tuple(listed[at : at + size]), moment.commit_id) for at in range(0, len(listed), size)]
+    looked = workers.run(look_at_files, groups)
+    damage += [one for part in looked for one in part.damage]
+    rows = sum(part.rows for part in looked)
+    if damage:  # what is damaged cannot be worked out again
+        return Verified(tuple(damage), len(groups), rows)
+    there = {file.path: file for part in looked for file in part.files}
+    with repository.reading():
+        if repository.moment().commit_id < moment.commit_id:
+            return Verified((Damage(layout.HEAD, "it went back while it was looked at"),), len(groups), rows)
+        damage += phantom_rows(repository, moment)
+        again = together(workers, list(_merged(repository, moment, url, listed, there, workers)))
     return Verified((*damage, *again.damage), len(groups) + again.parts, rows)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
 from ontolake.ontology.arrow.physical import Type, concat, empty_table
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.repository.jobs import ROWS
 from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.scan import last_of_each
 from ontolake.ontology.repository.objects.splits import cuts_of, groups_within, in_range
@@ -19,11 +23,17 @@ if TYPE_CHECKING:
 
     from ontolake.ontology.repository.objects.base import S3Repository
 
-ROWS = 1 << 20
-"""Rows that a part of a job has at most, if there are keys to cut at."""
-
 LEAST = 1024
 """Rows below which it is not worth cutting."""
+
+
+@contextlib.contextmanager
+def on_objects(url: str, *, write: bool = False) -> Iterator[S3Repository]:
+    """The typed store on objects at a URL, which must be there."""
+    from ontolake.ontology.repository.objects.engines import open_objects
+
+    with contextlib.closing(open_objects(url, None, Config(create=False, readonly=not write))) as repository:
+        yield repository
 
 
 @dataclass(frozen=True)
@@ -94,3 +104,13 @@ def key_parts(
             for low, high in key_ranges(repository, info, files, parts))
     return [KeyPart(one.url, one.schema, one.version, tuple(file for file in one.files if one.meets(file)), one.low,
                     one.high) for one in made]  # fmt: skip
+
+
+def check_written(repository: S3Repository, paths: Collection[str]) -> None:
+    """Raise `StorageBackendError` if something that workers wrote is gone: a gc may have taken it for garbage."""
+    folders = {path.rpartition("/")[0] + "/" for path in paths}
+    there = {info.key for folder in folders for info in repository.access.store.list(folder)}
+    gone = sorted(set(paths) - there)
+    if gone:
+        raise StorageBackendError(f"{gone[0]!r} was removed before it could be published",
+                                  hint="onto gc ran meanwhile; nothing was changed, run the job again")
