@@ -1,31 +1,22 @@
 """Data that keeps its history: the words that every store uses, and the rules of merging that models share.
 
-`contract` has the words and protocols, `refs` how states are written, `conflicts` and `results` what merges answer,
-`errors` what goes wrong. The core is pure and reads nothing but what its callers hand it: `dag` is the commits as a
-graph, `bases` the base of a merge, `threeway` the rule for one value, `trees` that for JSON, `rows` that for rows in
-Arrow, `blame` who wrote what; `operations` leads through merge, revert, restore and cherry-pick.
-`contention` is the loop of a commit that others may beat, `metadata` has the keys of commit metadata.
+`words` and `contract` have the words and protocols, `refs` how states are written, `conflicts` and `results` what
+merges answer, `errors` what goes wrong. The core is pure and reads nothing but what its callers hand it: `dag` is the
+commits as a graph, `bases` the base of a merge, `threeway` the rule for one value, `trees` that for JSON, `rows` that
+for rows in Arrow, `blame` who wrote what; `operations` leads through merge, revert, restore and cherry-pick.
+`conformance` is the suite that every model passes.
 """
 
 from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Resolution, Strategy, Value
 from ontolake.history.contract import (
-    Branch,
     Branched,
     Branches,
-    Change,
-    ChangeKind,
-    Commit,
-    Damage,
-    Garbage,
     Maintained,
-    RowVersion,
     Snapshot,
-    Tag,
     Tags,
     VersionControlled,
     Versioned,
     check_snapshots,
-    net,
 )
 from ontolake.history.errors import (
     BranchError,
@@ -43,6 +34,7 @@ from ontolake.history.errors import (
 from ontolake.history.ids import Id, Id_co, Key, Row
 from ontolake.history.refs import Point, Ref
 from ontolake.history.results import Counts, MergeResult, MergeStatus
+from ontolake.history.words import Branch, Change, ChangeKind, Commit, Damage, Garbage, RowVersion, Tag, net
 
 __all__ = [
     "Branch",

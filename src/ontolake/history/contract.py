@@ -1,4 +1,4 @@
-"""One vocabulary for data that keeps its history: commit, branch, change, snapshot, and who offers them.
+"""The contract of stores that keep their history: what each offers, in the words of `ontolake.history.words`.
 
 Every kind of store means the same by these words, whatever it calls them inside: a commit is a `commit_id`, a
 `seq`, a version or an LSN. What works on any store (`onto log`, `diff`, `export`, …) asks for nothing else.
@@ -6,103 +6,15 @@ Every kind of store means the same by these words, whatever it calls them inside
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from ontolake.errors import Invalid
+from ontolake.history.conflicts import Resolution, Strategy
 from ontolake.history.ids import Id, Id_co, Key, Row
 from ontolake.history.refs import Ref
-
-if TYPE_CHECKING:
-    from ontolake.history.conflicts import Resolution, Strategy
-    from ontolake.history.results import MergeResult
-
-class Commit(NamedTuple, Generic[Id]):
-    """One atomic change of a store. What a layout does not keep is empty or None."""
-
-    id: Id
-    parents: tuple[Id, ...] = ()
-    """The commits it was made on: none for the first one, two after a merge."""
-    time: datetime | None = None
-    """When it was made, with a time zone."""
-    author: str | None = None
-    metadata: Mapping[str, Any] = {}
-    message: str | None = None
-
-
-class Branch(NamedTuple, Generic[Id]):
-    """A line of history. `base` is where it left its `parent`; a store's first branch has neither."""
-
-    name: str
-    head: Id
-    base: Id | None = None
-    parent: str | None = None
-    protected: bool = False
-    """Whether it changes by merges alone."""
-
-
-class Tag(NamedTuple, Generic[Id]):
-    """A name for a commit, which cleanup keeps. `branch` is where the commit was when it was tagged."""
-
-    name: str
-    commit: Id
-    branch: str
-    time: datetime | None = None
-    message: str | None = None
-
-
-class RowVersion(NamedTuple, Generic[Id]):
-    """One state of a row: the commit that wrote it, and the row; None if the commit deleted it."""
-
-    commit: Commit[Id]
-    row: Row | None
-
-
-class ChangeKind(StrEnum):
-    """What became of a row."""
-
-    INSERT = "insert"
-    UPDATE = "update"
-    DELETE = "delete"
-
-
-class Change(NamedTuple, Generic[Id]):
-    """What one commit did to one row: `before` is None for an insert, `after` for a delete."""
-
-    commit: Id
-    table: str
-    key: Key
-    kind: ChangeKind
-    before: Row | None
-    after: Row | None
-
-    @classmethod
-    def of(cls, commit: Id, table: str, key: Key, before: Row | None, after: Row | None) -> Change[Id]:
-        """The change from one state of a row to another. Raises `Invalid` if the row is in neither."""
-        if before is None and after is None:
-            raise Invalid(f"{table} {key!r} is neither before nor after commit {commit!r}: that is no change")
-        kind = ChangeKind.INSERT if before is None else ChangeKind.DELETE if after is None else ChangeKind.UPDATE
-        return Change(commit, table, key, kind, before, after)
-
-
-def net(changes: Iterable[Change[Id]]) -> list[Change[Id]]:
-    """What changes amount to together: at most one a row, in the order in which rows were first touched.
-
-    Takes the changes of each row oldest first. A row that ends as it began is left out; otherwise it is told
-    with the state before the first change, the state after the last one, and the last one's commit.
-    """
-    folded: dict[tuple[str, Key], Change[Id]] = {}
-    for change in changes:
-        where = (change.table, change.key)
-        first = folded.get(where)
-        folded[where] = change if first is None else change._replace(before=first.before)
-    return [
-        Change.of(change.commit, change.table, change.key, change.before, change.after)
-        for change in folded.values()
-        if change.before != change.after
-    ]
+from ontolake.history.results import MergeResult
+from ontolake.history.words import Branch, Change, Commit, Damage, Garbage, RowVersion, Tag
 
 
 class Snapshot(Protocol[Id_co]):
@@ -267,20 +179,6 @@ class VersionControlled(Branched[Id], Protocol[Id]):
         Leaves an audit entry with the reason and without the key. A dry run counts what would go.
         """
         ...
-
-
-class Damage(NamedTuple):
-    """Something that is stored and should not be trusted."""
-
-    where: str
-    what: str
-
-
-class Garbage(NamedTuple):
-    """What nobody can reach any more."""
-
-    items: int
-    bytes: int
 
 
 @runtime_checkable

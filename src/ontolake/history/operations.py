@@ -14,13 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from ontolake.errors import Invalid
 from ontolake.history.conflicts import Conflict, Decisions, Resolution, Strategy
 from ontolake.history.contention import Pace, commit_optimistically
-from ontolake.history.contract import Commit
 from ontolake.history.dag import Dag, best_common_ancestors, is_ancestor
 from ontolake.history.errors import BranchError, MergeConflictError, RevertError, UnrelatedError
 from ontolake.history.ids import Id
 from ontolake.history.metadata import CHERRY_PICKED, RESTORES, REVERTS
 from ontolake.history.refs import Point
 from ontolake.history.results import Counts, MergeResult, MergeStatus
+from ontolake.history.words import Commit
 
 C = TypeVar("C")
 """What a model calls a set of changes."""

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Generic, NamedTuple
 
 from ontolake.history.conflicts import Conflict
-from ontolake.history.contract import Commit
 from ontolake.history.ids import Id
+from ontolake.history.words import Commit
 
 
 class MergeStatus(StrEnum):

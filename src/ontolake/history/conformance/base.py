@@ -9,8 +9,8 @@ import pytest
 
 from ontolake.history.conformance.adapter import VersioningAdapter
 from ontolake.history.conformance.oracle import Record, State
-from ontolake.history.contract import Commit
 from ontolake.history.refs import Ref
+from ontolake.history.words import Commit
 
 Fresh = Callable[[], str]
 
