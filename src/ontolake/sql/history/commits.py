@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -38,7 +37,9 @@ def newest_first(session: SqlSession, since: int | None, until: int | None) -> I
         if not page:
             return
         for version, moment, statement, author, message, stored in page:
-            metadata = {STATEMENT: statement, **_metadata(version, statement, stored)}
+            metadata = {STATEMENT: statement}
+            if stored is not None or statement.startswith(_PUBLISHED):
+                metadata |= _metadata(version, statement, stored)
             yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment),
                          author, metadata, message)  # fmt: skip
         high = page[-1][0] - 1
@@ -47,9 +48,10 @@ def newest_first(session: SqlSession, since: int | None, until: int | None) -> I
 def _metadata(version: int, statement: str, stored: str | None) -> dict[str, Any]:
     """What a commit says of itself. Raises `Corruption` if it cannot be read."""
     if stored is None:
-        with contextlib.suppress(ValueError):  # it was too long to be kept whole
-            return dict(json.loads(statement.removeprefix(_PUBLISHED))) if statement.startswith(_PUBLISHED) else {}
-        return {}
+        try:
+            return dict(json.loads(statement.removeprefix(_PUBLISHED)))
+        except ValueError:
+            return {}  # it was too long to be kept whole
     try:
         return dict(json.loads(stored))
     except (TypeError, ValueError) as error:
