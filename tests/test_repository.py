@@ -38,11 +38,7 @@ HISTORY = frozenset({
     "UnknownCommitError"})  # fmt: skip
 """Words of the history that models share: each model has a class of the name until `history/` has the only one."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
-STILL_TWICE = frozenset({"ConstraintError", "Entity"})
-"""Names that await another one. Take a name out when only one class has it."""
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})
-STILL_PARTICIPLES: frozenset[str] = frozenset()
-"""Types that await a noun. Take one out when it has it."""
 
 
 def declared() -> list[Requirement]:
@@ -153,7 +149,7 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert twice(shown) == {"A": ["a.py", "b.py"]}
     assert twice([("graph/a.py", "class Commit:"), ("history/b.py", "class Commit:")]) == {}
     assert twice([("storage/a.py", "class Commit:"), ("history/b.py", "class Commit:")]) != {}
-    assert {name: paths for name, paths in twice(sources()).items() if name not in STILL_TWICE} == {}
+    assert twice(sources()) == {}
 
 
 def participles(path: str, text: str) -> Iterator[str]:
@@ -168,7 +164,7 @@ def test_types_and_modules_have_names_that_say_what_they_are() -> None:
     assert [*participles("a/asked.py", text)] == ["asked", "Told", "_Found", "Given", "Made"]
     assert [*participles("told/a.py", "")] == ["told"]
     called = [(path, name) for path, text in sources() for name in participles(path, text)]
-    assert [(path, name) for path, name in called if name not in STILL_PARTICIPLES] == []
+    assert called == []
 
 
 def imports(package: str) -> dict[str, set[str]]:

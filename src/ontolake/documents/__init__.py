@@ -27,7 +27,7 @@ from ontolake.documents.merges import Diff, MergePlan, MergeResult
 from ontolake.documents.operations import (
     Absent,
     Delete,
-    Entity,
+    DocumentState,
     Exists,
     HeadIs,
     Patch,
@@ -43,6 +43,9 @@ from ontolake.documents.snapshots import Policy
 from ontolake.documents.space import Space, open_space
 from ontolake.errors import LayoutError
 
+Entity = DocumentState
+"""The name that `DocumentState` had before; `ontolake.Entity` is another thing."""
+
 __all__ = [
     "Absent",
     "Blob",
@@ -56,6 +59,7 @@ __all__ = [
     "Diff",
     "Document",
     "DocumentError",
+    "DocumentState",
     "Entity",
     "Exists",
     "FutureSeqError",

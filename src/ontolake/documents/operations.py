@@ -93,7 +93,7 @@ class HeadIs(Struct, frozen=True, tag="head-is", tag_field="kind"):
 Precondition = Exists | Absent | ValueIs | HeadIs
 
 
-class Entity(Struct, frozen=True):
+class DocumentState(Struct, frozen=True):
     """An entity as it was read. `document` is None for one that is deleted or never was."""
 
     id: str

@@ -41,7 +41,7 @@ SELECT h.branch, h.id, h.seq, (
 FROM head h WHERE (h.branch, h.id) > (?1, ?2) ORDER BY h.branch, h.id LIMIT ?4"""
 _BATCH = 200
 
-Entity = tuple[str, str]
+EntityPlace = tuple[str, str]
 """A branch and an id."""
 
 
@@ -98,7 +98,7 @@ class Snapshots:
         """Seconds between two rounds of the background task: the longer, the less is read to remove the same."""
         self._database = database
         self._lock = threading.Lock()
-        self._added: dict[Entity, int] = {}
+        self._added: dict[EntityPlace, int] = {}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
@@ -121,10 +121,10 @@ class Snapshots:
         return SnapshotCompaction(removed, freed, added)
 
     def _pages(
-        self, select: Callable[[apsw.Connection, Entity], list[Any]]
+        self, select: Callable[[apsw.Connection, EntityPlace], list[Any]]
     ) -> Iterator[list[Any]]:
         """Rows that start with a branch and an id, in pages; `select` gives those behind an entity."""
-        after: Entity = ("", "")
+        after: EntityPlace = ("", "")
         while True:
             with self._database.read as connection:
                 page = select(connection, after)
@@ -171,7 +171,7 @@ class Snapshots:
 
     # in the background
 
-    def note(self, entities: Sequence[Entity]) -> None:
+    def note(self, entities: Sequence[EntityPlace]) -> None:
         """Entities have got snapshots: clear the older ones away some time soon."""
         with self._lock:
             for entity in entities:

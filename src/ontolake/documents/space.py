@@ -17,7 +17,7 @@ from ontolake.documents.database import SpaceDatabase, View
 from ontolake.documents.merges import Merger
 from ontolake.documents.moments import SpaceMoment, differences, read_ref
 from ontolake.documents.names import check_branch_text, check_id
-from ontolake.documents.operations import Entity, Operation, Precondition, Reads, Revision, Set
+from ontolake.documents.operations import DocumentState, Operation, Precondition, Reads, Revision, Set
 from ontolake.documents.places import database_url
 from ontolake.documents.requests import NO_READS, prepare
 from ontolake.documents.snapshots import Snapshots
@@ -98,7 +98,7 @@ class Space:
         with self._database.read:
             return self._database.last_seq()
 
-    def read(self, id: str, *, branch: str = FIRST, seq: int | None = None) -> Entity:
+    def read(self, id: str, *, branch: str = FIRST, seq: int | None = None) -> DocumentState:
         """An entity now, or as it was at `seq`. Its document is None if it is not there.
 
         Raises `UnknownBranchError`, and `FutureSeqError` for a seq beyond the last commit.
@@ -110,9 +110,9 @@ class Space:
             moment = database.moment(seq, "the read")
             view = database.view(database.line(branch), moment)
             found = replay.find(connection, view, id, current=seq is None)
-        return Entity(id, found.document, moment, found.changed, branch)
+        return DocumentState(id, found.document, moment, found.changed, branch)
 
-    def read_many(self, ids: Iterable[str], *, branch: str = FIRST, seq: int | None = None) -> dict[str, Entity]:
+    def read_many(self, ids: Iterable[str], *, branch: str = FIRST, seq: int | None = None) -> dict[str, DocumentState]:
         """Entities, all at the same moment, in the order in which they were asked for. Raises what `read` does."""
         wanted = dict.fromkeys(check_id(id) for id in ids)
         check_branch_text(branch)
@@ -120,7 +120,7 @@ class Space:
         with database.read as connection:
             moment = database.moment(seq, "the read")
             found = replay.find_in_chunks(connection, [database.view(database.line(branch), moment)], wanted)
-            return {id: Entity(id, state.document, moment, state.changed, branch) for id, (state,) in found}
+            return {id: DocumentState(id, state.document, moment, state.changed, branch) for id, (state,) in found}
 
     def history(
         self, id: str, *, branch: str = FIRST, since: int = 0, until: int | None = None

@@ -47,7 +47,10 @@ class Sides(Generic[Id]):
 
 @dataclass(frozen=True)
 class MergePlan(Generic[C]):
-    """What a step would do: the changes as the model has them, how many rows, and what is not settled."""
+    """What a step would do: the changes as the model has them, how many rows, and what is not settled.
+
+    `changes` is false if there is nothing to do, rows and definitions included.
+    """
 
     changes: C
     tables: Mapping[str, Counts] = field(default_factory=dict)

@@ -10,7 +10,7 @@ with needs("sql", "ontolake.sql"):
     from ontolake.sql.database import Database, open_database
     from ontolake.sql.errors import (
         CheckError,
-        ConstraintError,
+        ConstraintViolation,
         DataError,
         DefinitionError,
         DuplicateNameError,
@@ -26,9 +26,13 @@ with needs("sql", "ontolake.sql"):
     )
     from ontolake.sql.results import Result
 
+ConstraintError = ConstraintViolation
+"""The name that `ConstraintViolation` had before; that of graphs is another class."""
+
 __all__ = [
     "CheckError",
     "ConstraintError",
+    "ConstraintViolation",
     "DataError",
     "Database",
     "DefinitionError",

@@ -94,7 +94,7 @@ class NotSupportedError(DatabaseError): ...
 
 
 _ERRORS: tuple[tuple[type[OntolakeError], type[Error]], ...] = (
-    (errors.UnsupportedError, NotSupportedError), (errors.ConstraintError, IntegrityError),
+    (errors.UnsupportedError, NotSupportedError), (errors.ConstraintViolation, IntegrityError),
     (errors.DataError, DataError), (errors.TypeMismatchError, ProgrammingError), (Conflict, OperationalError),
     (errors.TransactionError, OperationalError), (errors.SqlError, ProgrammingError),
     (OntolakeError, OperationalError),

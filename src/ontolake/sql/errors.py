@@ -79,7 +79,7 @@ class DataError(SqlError, ValueError):
     default_state = "22000"
 
 
-class ConstraintError(SqlError):
+class ConstraintViolation(SqlError):
     """A row breaks a rule of its table. `table` and `constraint` name both."""
 
     default_state = "23000"
@@ -92,17 +92,17 @@ class ConstraintError(SqlError):
         self.constraint = constraint
 
 
-class NotNullError(ConstraintError):
+class NotNullError(ConstraintViolation):
     default_state = "23502"
 
 
-class UniqueError(ConflictFailure, ConstraintError):
+class UniqueError(ConflictFailure, ConstraintViolation):
     """A row of this key is there already."""
 
     default_state = "23505"
 
 
-class CheckError(ConstraintError):
+class CheckError(ConstraintViolation):
     default_state = "23514"
 
 
