@@ -51,6 +51,7 @@ def unhandled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mypy")  # one process checks the copy for all
 @pytest.mark.parametrize(("name", "modules"), [(name, modules) for *_, name, modules in ADDED])
 def test_mypy_names_who_does_not_handle_a_new_filter(
     unhandled: dict[str, set[str]], name: str, modules: set[str]
