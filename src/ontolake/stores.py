@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from ontolake.parallel import Parallel
     from ontolake.sql import Database
 
-Verb = Literal["log", "diff", "export", "verify", "gc", "branch", "merge"]
+Verb = Literal["log", "diff", "export", "verify", "gc", "branch", "tag", "merge", "revert", "cherry-pick", "restore",
+               "blame", "erase"]  # fmt: skip
 """What a command or a server can do with a store without knowing more of it than `ontolake.history` describes."""
 
 _ALL: frozenset[Verb] = frozenset({"log", "diff", "export", "verify", "gc"})
+HISTORY: frozenset[Verb] = frozenset({"branch", "tag", "merge", "revert", "cherry-pick", "restore", "blame", "erase"})
+"""What a model offers whose stores are `history.VersionControlled`."""
 
 
 class Opener(Protocol):
@@ -49,7 +52,8 @@ class Model(NamedTuple):
 
     A store in SQLite, native or on pages, has all the tables of one of the sets in `tables`; any other has a stamp
     whose kind is in `stamps`. `numbered`: commits are numbered from one on, else they have ids. `opens_branch`: a store
-    is opened at one branch, else it is opened with all branches and its methods take `branch`.
+    is opened at one branch, else it is opened with all branches and its methods take `branch`. `trees`: rows are JSON,
+    and fields are named by JSON pointers.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Model(NamedTuple):
     stamps: tuple[str, ...] = ()
     numbered: bool = True
     opens_branch: bool = False
+    trees: bool = False
 
     @property
     def opener(self) -> Opener:
@@ -72,10 +77,10 @@ TYPED = Model(
     tables=(frozenset({"storage_meta", "schema_versions", "commits"}), frozenset({"commits", "entity_history"})),
     stamps=("typed",), opens_branch=True)  # fmt: skip
 DOCUMENTS = Model(
-    "documents", "a space of documents", "ontolake.documents.store", _ALL | {"branch", "merge"},
-    tables=(frozenset({"revision", "commit", "head", "snapshot"}),))  # fmt: skip
+    "documents", "a space of documents", "ontolake.documents.store", _ALL | {"branch"},
+    tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
 GRAPH = Model(
-    "graph", "a graph", "ontolake.graph.store", _ALL | {"branch", "merge"}, stamps=("graph",), numbered=False)
+    "graph", "a graph", "ontolake.graph.store", _ALL | {"branch"}, stamps=("graph",), numbered=False)
 SQL = Model(
     "sql", "SQL tables", "ontolake.sql.store", _ALL | {"branch"},
     tables=(frozenset({"latest", "past", "gone", "commit"}),), opens_branch=True)  # fmt: skip

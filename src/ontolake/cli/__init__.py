@@ -19,20 +19,25 @@ from ontolake.cli.admin import init, migrate
 from ontolake.cli.branch import app as branch
 from ontolake.cli.commits import app as commits
 from ontolake.cli.common.output import ErrorReport, say_error
+from ontolake.cli.diff import diff
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
 from ontolake.cli.graph import app as graph
 from ontolake.cli.info import info
+from ontolake.cli.log import log
+from ontolake.cli.merge import cherry_pick, merge, restore, revert, undo
 from ontolake.cli.pipeline import app as pipeline
 from ontolake.cli.query import app as query
+from ontolake.cli.rows import blame, erase
 from ontolake.cli.schema import app as schema
 from ontolake.cli.spark import app as spark
 from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
+from ontolake.cli.tag import app as tag
 from ontolake.cli.transfer import import_lines
 from ontolake.cli.upkeep import compact, convert
 from ontolake.cli.upkeep import index as object_index
-from ontolake.cli.verbs import diff, export, gc, log, verify
+from ontolake.cli.verbs import export, gc, verify
 from ontolake.cli.version import show_version, version
 from ontolake.errors import ExitCode, MissingExtra, OntolakeError
 
@@ -47,7 +52,15 @@ app.command("version")(version)
 app.command("info")(info)
 app.command("log")(log)
 app.add_typer(branch, name="branch")
+app.add_typer(tag, name="tag")
 app.command("diff")(diff)
+app.command("merge")(merge)
+app.command("revert")(revert)
+app.command("cherry-pick")(cherry_pick)
+app.command("restore")(restore)
+app.command("undo")(undo)
+app.command("blame")(blame)
+app.command("erase")(erase)
 app.command("export")(export)
 app.command("verify")(verify)
 app.command("gc")(gc)

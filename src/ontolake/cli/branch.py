@@ -10,15 +10,18 @@ import typer
 from ontolake.cli.common.groups import ListByDefault
 from ontolake.cli.common.output import Heading, Json, Out, Url
 from ontolake.cli.common.safety import Token, check_token, token_of
-from ontolake.cli.verbs import commit_in
+from ontolake.cli.common.stored_commits import commit_in
+from ontolake.cli.common.versions import bare, controlled
 
 if TYPE_CHECKING:
     from ontolake.stores import Store
 
-app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete branches of any store.",
-                  rich_markup_mode="rich", subcommand_metavar="[list|create|delete] URL [ARGS]…")
+app = typer.Typer(cls=ListByDefault, no_args_is_help=True, rich_markup_mode="rich",
+                  help="List, create, rename, protect and delete branches of any store.",
+                  subcommand_metavar="[list|create|rename|protect|delete] URL [ARGS]…")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
-_COLUMNS = (Heading("name"), Heading("parent"), Heading("base", right=True), Heading("head", right=True))
+_COLUMNS = (Heading("name"), Heading("parent"), Heading("base", right=True), Heading("head", right=True),
+            Heading("protected"))
 
 
 def _pages(store: Store) -> bool:
@@ -51,13 +54,14 @@ def list_branches(url: Url, json: Json = False) -> None:
         out.document({"url": url, "branches": found})
     else:
         out.table(_COLUMNS, [(one["name"] or "(first)", "(first)" if one["parent"] == "" else one["parent"],
-                              one["base"], one["head"]) for one in found])  # fmt: skip
+                              one["base"], one["head"], "yes" if one["protected"] else None) for one in found])
 
 
 @app.command("create")
 def create_branch(
     url: Url, name: Name,
-    at: Annotated[str | None, typer.Option("--at", metavar="COMMIT", help="Where; at the head.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="REF", help="Where: a commit, a tag, …; at the head.")]
+    = None,
     parent: Annotated[str | None, typer.Option("--from", metavar="BRANCH", help="The branch it leaves.")] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
@@ -67,6 +71,11 @@ def create_branch(
     from ontolake.stores import find
 
     store, out = find(url), Out(json)
+    if store.offers("tag") and at is not None:
+        created = _created_at(store, name, at, parent)
+        out.document({"url": url, "created": created._asdict()}) if json else \
+            out.say(f"created branch {name} at commit {created.base}")
+        return
     where = commit_in(store, at, "--at")
     if _pages(store):
         if store.model is not None and where is not None:
@@ -81,11 +90,53 @@ def create_branch(
         out.say(f"created branch {name} at commit {created.base}")
 
 
+def _created_at(store: Store, name: str, at: str, parent: str | None) -> Any:
+    """A branch at a reference, of the branch on which that is or of the one that is named."""
+    from ontolake.history import Ref
+
+    with store.opened(write=True) as versioned:
+        ref = Ref.parse(bare(store, versioned, at))
+        if parent is not None and ref.branch is None:
+            ref = ref._replace(branch=parent)
+        point = versioned.at(ref)
+        return versioned.branches.create(name, at=point.commit, parent=point.branch if parent is None else parent)
+
+
+@app.command("rename")
+def rename_branch(
+    url: Url, name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")], json: Json = False
+) -> None:
+    """Give a branch another name; its history stays."""
+    out = Out(json)
+    with controlled(url, "tag", write=True) as (_, versioned):
+        branch = versioned.branches.rename(name, new)
+    if json:
+        out.document({"url": url, "renamed": branch._asdict(), "from": name})
+    else:
+        out.say(f"branch {name} is now called {branch.name}")
+
+
+@app.command("protect")
+def protect_branch(
+    url: Url, name: Name,
+    off: Annotated[bool, typer.Option("--off", help="End the protection.")] = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Let a branch change by merges alone, and let nobody delete it."""
+    out = Out(json)
+    with controlled(url, "tag", write=True) as (_, versioned):
+        branch = versioned.branches.protect(name, not off)
+    if json:
+        out.document({"url": url, "branch": branch._asdict()})
+    else:
+        out.say(f"branch {name} is no longer protected" if off else f"branch {name} is protected: it changes by merges")
+
+
 @app.command("delete")
 def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False) -> None:
     """Give a branch up. Without a token this only shows what would go."""
     from ontolake.cli import storage_branch
     from ontolake.errors import NotFound
+    from ontolake.history import ProtectedBranchError
     from ontolake.stores import find
 
     store, out = find(url), Out(json)
@@ -97,6 +148,8 @@ def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False)
         branch = next((one for one in branches.list() if one.name == name), None)
         if branch is None:
             raise NotFound(f"branch {name!r} does not exist", hint=f"see onto branch {url}")
+        if branch.protected:
+            raise ProtectedBranchError(name, "deleted")
         expected = token_of("delete branch", *branch)
         if token is not None:
             check_token(token, expected)

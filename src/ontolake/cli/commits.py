@@ -23,7 +23,7 @@ app = typer.Typer(cls=ListByDefault, help="List commits, and see what one did.",
 def commit_facts(commit: Commit[Any]) -> dict[str, Any]:
     """A commit under the names that `--json` prints."""
     return {"id": commit.id, "parents": list(commit.parents), "time": commit.time.isoformat() if commit.time else None,
-            "author": commit.author, "metadata": dict(commit.metadata)}  # fmt: skip
+            "author": commit.author, "message": commit.message, "metadata": dict(commit.metadata)}  # fmt: skip
 
 
 @app.command("list")
@@ -76,7 +76,7 @@ def examine(
 
 def _changes(store: TypedStore, commit: int, types: Any) -> Any:
     """What a commit did, by the schemas of its time; of a migration, how rows were and what they became."""
-    from ontolake.cli.verbs import plain
+    from ontolake.cli.common.values import plain
     from ontolake.ontology.moving.json_values import plain_key, record
     from ontolake.ontology.versioned import table_of
 

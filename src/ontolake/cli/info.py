@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ontolake.cli.common.options import Db, StorageUri, place
+from ontolake.cli.common.options import AnyUrl, Db, StorageUri, place
 from ontolake.cli.common.output import Heading, Json, Out, size, titled
-from ontolake.cli.verbs import AnyUrl
 
 if TYPE_CHECKING:
     from ontolake.stores import Store

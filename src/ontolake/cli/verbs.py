@@ -1,4 +1,4 @@
-"""The verbs that mean the same on any store: `onto log|diff|export|verify|gc`. `onto info` and `onto branch` are apart.
+"""The verbs of any store that need no more than a past and upkeep: `onto export|verify|gc`.
 
 They ask for nothing but what `ontolake.history` describes, except where a model has more to say.
 """
@@ -7,122 +7,22 @@ from __future__ import annotations
 
 import json as jsons
 from collections.abc import Iterator
-from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.commits import commit_facts
-from ontolake.cli.common.options import Db, StorageUri, place
-from ontolake.cli.common.output import Heading, Json, Out, progress
+from ontolake.cli.common.options import AnyUrl, Db, StorageUri, place
+from ontolake.cli.common.output import Json, Out, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
+from ontolake.cli.common.stored_commits import OnBranch, branch_argument, commit_in
+from ontolake.cli.common.values import plain
 from ontolake.cli.transfer import Form, export_typed
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ontolake.history import Change, Damage
+    from ontolake.history import Damage
     from ontolake.stores import Store
-
-AnyUrl = Annotated[str | None, typer.Argument(metavar="[URL]", help="Where it is; else --db, --storage-uri, onto.db.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="COMMIT", help="Only what came after it.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="COMMIT", help="Nothing newer.")]
-OnBranch = Annotated[str | None, typer.Option("--branch", metavar="BRANCH", help="What this branch sees; the first.")]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
-
-_CHANGES = (Heading("kind", 6), Heading("table", 20), Heading("key", 20), Heading("row"))
-
-
-def plain(value: Any) -> Any:
-    """Any value of a row or a key as JSON has it."""
-    from pydantic_core import to_jsonable_python
-
-    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants")
-
-
-def log(
-    url: AnyUrl = None, since: Since = None, until: Until = None, branch: OnBranch = None, limit: Limit = None,
-    db: Db = None, storage_uri: StorageUri = None, json: Json = False,
-) -> None:  # fmt: skip
-    """The commits of any store, newest first; of a page store its log."""
-    from ontolake.stores import find
-
-    store, out = find(place(db, storage_uri, url)), Out(json)
-    if store.model is None and store.site.on_pages:
-        from ontolake.cli.storage import wal
-
-        wal(store.url, commit_in(store, since, "--since"), branch or "main", limit, json=json)
-        return
-    with store.opened(branch=branch) as versioned:
-        span = {"since": commit_in(store, since), "until": commit_in(store, until)}
-        commits = islice(versioned.commits(**span, **_branch(branch)), limit)
-        if json:
-            out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
-        else:
-            columns = (Heading("commit", 8, right=True), Heading("time", 20), Heading("author", 16),
-                       Heading("metadata"))
-            out.stream(columns, ((
-                commit.id, f"{commit.time:%Y-%m-%d %H:%M:%S}" if commit.time else None, commit.author,
-                jsons.dumps(plain(dict(commit.metadata)), ensure_ascii=False) if commit.metadata else None)
-                for commit in commits))  # fmt: skip
-
-
-def commit_in(store: Store, text: str | None, option: str | None = None) -> Any:
-    """A commit as somebody typed it, as the store has them.
-
-    Raises `BadParameter` for an option that has to be a number; otherwise what is none is left for the store to tell.
-    """
-    if text is None or (store.model is not None and not store.model.numbered):
-        return text
-    if text.isascii() and text.isdigit() and len(text) < 19:
-        return int(text)
-    if option is not None:
-        raise typer.BadParameter(f"{text!r} is not a number", param_hint=option)
-    return text
-
-
-def _branch(name: str | None) -> dict[str, str]:
-    return {} if name is None else {"branch": name}
-
-
-def diff(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where the store is.")],
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="COMMIT, BRANCH or BRANCH@COMMIT.")],
-    after: Annotated[str | None, typer.Argument(metavar="[AFTER]", help="The same; now, if left out.")] = None,
-    json: Json = False,
-) -> None:
-    """What turns one state of a store into another, row by row."""
-    from ontolake.history import Ref
-    from ontolake.stores import find
-
-    store, out = find(url), Out(json)
-
-    def ref(text: str) -> Ref:
-        return Ref(None, text) if text.isascii() and text.isdigit() else Ref.parse(text)
-
-    first, last = ref(before), Ref() if after is None else ref(after)
-    with store.opened(branch=first.branch) as versioned, store.opened(branch=last.branch) as other:
-        old = versioned.at(first)
-        newer = versioned if first.branch == last.branch else other
-        new = newer.snapshot() if last == Ref() else newer.at(last)
-        changes = versioned.diff(old, new)
-        if json:
-            head = {"url": url, "before": old.commit, "after": new.commit}
-            out.records(head, "changes", map(_change, changes))
-        else:
-            out.stream(_CHANGES, map(_change_row, changes))
-
-
-def _change(change: Change[Any]) -> dict[str, Any]:
-    return {"table": change.table, "key": plain(change.key), "kind": change.kind.value, "before": plain(change.before),
-            "after": plain(change.after)}  # fmt: skip
-
-
-def _change_row(change: Change[Any]) -> tuple[Any, ...]:
-    key = plain(change.key)
-    return (change.kind.value, change.table, " ".join(map(str, key)) if isinstance(key, list) else key,
-            None if change.after is None else jsons.dumps(plain(change.after), ensure_ascii=False))
-
 
 def export(
     url: AnyUrl = None,
@@ -146,7 +46,7 @@ def export(
             return
         if format is not Form.JSONL:
             raise typer.BadParameter(f"{store.model.described} has no {format.value} form", param_hint="--format")
-        snapshot, rows = versioned.snapshot(commit_in(store, as_of, "--as-of"), **_branch(branch)), 0
+        snapshot, rows = versioned.snapshot(commit_in(store, as_of, "--as-of"), **branch_argument(branch)), 0
         with redirected(output):
             for table in type or snapshot.tables():
                 for key, row in snapshot.rows(table):

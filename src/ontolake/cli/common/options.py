@@ -23,6 +23,7 @@ DEFAULT = "onto.db"
 Db = Annotated[str | None, typer.Option("--db", metavar="FILE", help=f"A native SQLite file; else {DEFAULT}.")]
 StorageUri = Annotated[str | None, typer.Option(
     "--storage-uri", metavar="URL", help=f"Any place: file:///data/shop.db, sqlite+s3://…; else ${VARIABLE}.")]
+AnyUrl = Annotated[str | None, typer.Argument(metavar="[URL]", help="Where it is; else --db, --storage-uri, onto.db.")]
 Models = Annotated[str | None, typer.Option(
     "--models", metavar="MODULE", help="Your classes: shop.types, shop/types.py, shop.types:Customer,Placed.")]
 AsOf = Annotated[int | None, typer.Option("--as-of", metavar="COMMIT", min=0, help="As it was after this commit.")]

@@ -1,0 +1,112 @@
+"""What the commands of one history share: stores that have the whole contract, references as people type them, and
+the options of whatever makes a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from ontolake.errors import Invalid
+
+if TYPE_CHECKING:
+    from ontolake.history import Commit, Counts
+    from ontolake.stores import Store, Verb
+
+
+class Side(StrEnum):
+    """Whose values stay: `ours` are those of the branch that is changed."""
+
+    OURS = "ours"
+    THEIRS = "theirs"
+
+
+OnBranch = Annotated[str | None, typer.Option("--branch", metavar="BRANCH", help="The branch to change; the first.")]
+Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="Says what the commit is for.")]
+Author = Annotated[str | None, typer.Option("--author", metavar="NAME", help="Who makes the commit.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+Strategy = Annotated[Side | None, typer.Option("--strategy", help="Who wins where both sides changed a field.")]
+Resolve = Annotated[str | None, typer.Option("--resolve", metavar="FILE", help="Decisions; see --conflicts.")]
+Conflicts = Annotated[str | None, typer.Option("--conflicts", metavar="FILE", help="Write conflicts there, to decide.")]
+CommitRef = Annotated[str, typer.Argument(metavar="COMMIT", help="A commit: 12, main@12, main~1, a tag, …")]
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as onto diff shows it.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Its key, as onto diff shows it; of several parts '[\"a\", 1]'.")]
+
+
+class Controlled(NamedTuple):
+    """An open store, and what is known of it without opening it."""
+
+    found: Store
+    store: Any
+
+    def reference(self, text: str) -> str:
+        """A reference as the contract takes it: the bare id of a commit is one, too.
+
+        Raises `Invalid` if it names nothing.
+        """
+        return bare(self.found, self.store, text)
+
+
+@contextmanager
+def controlled(url: str, verb: Verb, *, write: bool = False) -> Iterator[Controlled]:
+    """The store at `url`, open. Raises `Invalid` if its model does not have the verb, and what opening raises."""
+    from ontolake.stores import find
+
+    found = find(url)
+    require(found, verb)
+    with found.opened(write=write) as store:
+        yield Controlled(found, store)
+
+
+def require(found: Store, verb: Verb) -> None:
+    """Raise `Invalid` unless the store has the verb."""
+    if found.model is None or found.offers(verb):
+        return  # a store of no model is refused when it is opened
+    if found.model.name == "typed":
+        hint = "over the page seam there are branches of the pages: onto branch" if found.site.on_pages else \
+            "onto commits, onto diff and onto export --as-of read its past"
+        raise Invalid(f"{found.url!r} holds {found.described}: typed stores of engine v1 and v2 have no branches, so "
+                      f"there is no onto {verb}", hint=hint)  # fmt: skip
+    raise Invalid(f"{found.url!r} holds {found.described}, which cannot do onto {verb}", hint="see onto --help")
+
+
+def bare(found: Store, store: Any, text: str) -> str:
+    """A reference in which a commit may stand without its `@`, unless a branch or a tag has that name."""
+    from ontolake.history import Ref
+
+    ref = Ref.parse(text)
+    name = ref.branch
+    if ref.commit is not None or name is None or not _like_an_id(found, name):
+        return text
+    if any(one.name == name for one in store.branches.list()) or any(one.name == name for one in store.tags.list()):
+        return text
+    return str(Ref(None, name, ref.back))
+
+
+def _like_an_id(found: Store, text: str) -> bool:
+    if found.model is not None and not found.model.numbered:
+        return text.isascii() and text.isalnum() and len(text) == 26  # a ULID
+    return text.isascii() and text.isdigit()
+
+
+def counts_text(tables: Mapping[str, Counts]) -> str | None:
+    """How many rows of which table changed, for people: `orders +2 ~1 -3`."""
+    return ", ".join(" ".join((table, *(f"{sign}{count}" for sign, count in zip("+~-", counts, strict=True) if count)))
+                     for table, counts in sorted(tables.items()) if any(counts)) or None
+
+
+def title(commit: Commit[Any]) -> str | None:
+    """The first line of what a commit says of itself: its message, else its statement or its kind."""
+    from ontolake.history.metadata import KIND, STATEMENT
+
+    text = commit.message or commit.metadata.get(STATEMENT) or commit.metadata.get(KIND)
+    lines = str(text).strip().splitlines() if text else []
+    return lines[0].replace("\t", " ") + (" …" if len(lines) > 1 else "") if lines else None
+
+
+def moment(commit: Commit[Any]) -> str | None:
+    """The time of a commit for people."""
+    return f"{commit.time:%Y-%m-%d %H:%M:%S}" if commit.time else None
