@@ -55,13 +55,20 @@ def changed_fields(before: Any, after: Any, *, pointers: bool = False) -> Iterat
         return
     for name in dict.fromkeys((*after, *before)):
         old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
-        if old == new and type(old) is type(new):
+        if _same(old, new):
             continue
         path = f"/{str(name).replace('~', '~0').replace('/', '~1')}" if pointers else str(name)
         if pointers and isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from (one._replace(field=path + one.field) for one in changed_fields(old, new, pointers=True))
-        elif plain(None if old is _ABSENT else old) != plain(None if new is _ABSENT else new) or _ABSENT in (old, new):
+        else:
             yield FieldChange(path, old, new)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether two values are printed alike: 1, 1.0 and true are not."""
+    if old is _ABSENT or new is _ABSENT:
+        return old is new
+    return json.dumps(plain(old), sort_keys=True) == json.dumps(plain(new), sort_keys=True)
 
 
 def field_text(change: FieldChange) -> str:
@@ -101,7 +108,10 @@ def key_like(example: Any, value: Any, table: str) -> Any:
     if isinstance(example, tuple):
         if not isinstance(value, list | tuple) or len(value) != len(example):
             raise _unlike(value, table, example)
-        return tuple(key_like(one, part, table) for one, part in zip(example, value, strict=True))
+        try:
+            return tuple(key_like(one, part, table) for one, part in zip(example, value, strict=True))
+        except Invalid:
+            raise _unlike(value, table, example) from None
     if isinstance(value, type(example)) and type(value) is not bool:
         return value
     return _converted(example, value, table)

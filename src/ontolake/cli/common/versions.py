@@ -33,7 +33,7 @@ Resolve = Annotated[str | None, typer.Option("--resolve", metavar="FILE", help="
 Conflicts = Annotated[str | None, typer.Option("--conflicts", metavar="FILE", help="Write conflicts there, to decide.")]
 CommitRef = Annotated[str, typer.Argument(metavar="COMMIT", help="A commit: 12, main@12, main~1, a tag, …")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as onto diff shows it.")]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="Its key, as onto diff shows it; of several parts '[\"a\", 1]'.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="As onto diff shows it; of several parts '[\"a\", 1]'.")]
 
 
 class Controlled(NamedTuple):
