@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from ontolake import stores
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VersionedPlace]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VersionedPlace:
     """A store: `a` and `b` by Ada on the first branch, then `a` changed by Bob."""
     monkeypatch.setattr(stores, "MODELS", (*stores.MODELS, REFERENCE))
     found = PLACES[request.param](tmp_path)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ontolake.history import Snapshot
 
 
-class FieldChange(NamedTuple):
+class FieldDifference(NamedTuple):
     """A field that differs between two states of a row. A row that is not a mapping is one field without a name."""
 
     field: str
@@ -45,13 +45,13 @@ def key_cell(key: Any) -> str:
     return found if isinstance(found, str) and found.isprintable() else json.dumps(found, ensure_ascii=False)
 
 
-def changed_fields(before: Any, after: Any, *, pointers: bool = False) -> Iterator[FieldChange]:
+def changed_fields(before: Any, after: Any, *, pointers: bool = False) -> Iterator[FieldDifference]:
     """The fields that differ between two rows, in the order of the later one.
 
     With `pointers` rows are trees, and fields are JSON pointers to the smallest parts that differ.
     """
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
-        yield FieldChange("", before, after)
+        yield FieldDifference("", before, after)
         return
     for name in dict.fromkeys((*after, *before)):
         old, new = before.get(name, _ABSENT), after.get(name, _ABSENT)
@@ -61,7 +61,7 @@ def changed_fields(before: Any, after: Any, *, pointers: bool = False) -> Iterat
         if pointers and isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from (one._replace(field=path + one.field) for one in changed_fields(old, new, pointers=True))
         else:
-            yield FieldChange(path, old, new)
+            yield FieldDifference(path, old, new)
 
 
 def _same(old: Any, new: Any) -> bool:
@@ -71,7 +71,7 @@ def _same(old: Any, new: Any) -> bool:
     return json.dumps(plain(old), sort_keys=True) == json.dumps(plain(new), sort_keys=True)
 
 
-def field_text(change: FieldChange) -> str:
+def field_text(change: FieldDifference) -> str:
     """A changed field for people: `total: 1 → 2`."""
     before, after = (_MISSING if value is _ABSENT else cell(value) for value in (change.before, change.after))
     return f"{change.field}: {before} → {after}" if change.field else f"{before} → {after}"
