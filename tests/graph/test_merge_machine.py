@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from dictionary_git import DictionaryGit, Disputed, Merged, by_field, is_disputed
+from dictionary_git import DictionaryGit, Merged, by_field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
@@ -25,12 +25,6 @@ class Thing(Entity):
     g: Field[float | None]
 
 
-def virtual_rule(base: Any, ours: Any, theirs: Any) -> Any:
-    """Bases merge by field, too, but a row of which they dispute one field is disputed as a whole."""
-    found = by_field(base, ours, theirs)
-    return Disputed() if is_disputed(found) else found
-
-
 def shown(row: Any) -> dict[str, Any]:
     """A row without what has no value: to a git of dictionaries that is not there."""
     return {name: row[name] for name in "fg" if row[name] is not None}
@@ -45,7 +39,7 @@ class Merges(MergeMachine):
         self.patch.setattr(manifest, "COMPACT_AFTER", 3)
         self.folder = tempfile.TemporaryDirectory()
         self.graph = Graph.init(f"{self.folder.name}/g/", [Thing])
-        self.git = DictionaryGit(by_field, virtual_rule)
+        self.git = DictionaryGit(by_field, by_field)
         self.cleaned = False
         self.past: dict[str, dict[str, Any]] = {}
         self.begin(row)

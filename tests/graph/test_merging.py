@@ -186,7 +186,7 @@ def test_criss_crossed_histories_merge_against_the_merge_of_their_bases(graph: G
     graph.load(Customer, [{"id": "x", "name": "1"}], branch="b")
     result = graph.merge("b", "a")
     assert result.tables["node/Customer"].updated == 1, "taken back on b after it had come from a"
-    assert result.base == max(bases)
+    assert result.base in bases
     assert names(graph, "a") == names(graph, "b") == {"x": "1", "y": "2"}
 
 

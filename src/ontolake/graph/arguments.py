@@ -13,18 +13,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ontolake.errors import Invalid
-from ontolake.history.metadata import GRAPH_RECORD, RENAMES, TABLES
+from ontolake.history.metadata import GRAPH_RECORD, MESSAGE, RENAMES, TABLES
 
 _HINTS = {
     "branch": "name a branch; graph.branches.list() returns them",
     "commit": "pass the id of a commit or a tag; graph.commits() returns the commits",
     "actor": "name who makes the change",
+    "message": "say in a line what the commit does",
 }
 for _name, _same in (("parent", "branch"), ("source", "branch"), ("into", "branch"), ("since", "commit"),
-                     ("until", "commit"), ("at", "commit")):  # fmt: skip
+                     ("until", "commit"), ("at", "commit"), ("author", "actor")):  # fmt: skip
     _HINTS[_name] = _HINTS[_same]
 
-RESERVED = frozenset({*GRAPH_RECORD, TABLES, RENAMES})
+RESERVED = frozenset({*GRAPH_RECORD, TABLES, RENAMES, MESSAGE})
 """Keys under which a commit stores what a graph itself needs to know of it."""
 
 

@@ -9,7 +9,7 @@ import errno
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ontolake.errors import (
     AlreadyExists,
@@ -24,10 +24,8 @@ from ontolake.errors import (
     Transient,
     UsageFailure,
 )
+from ontolake.history import errors as history
 from ontolake.objects.providers import PROVIDERS
-
-if TYPE_CHECKING:
-    from ontolake.graph.merge.results import MergeConflict
 
 
 class GraphError(ExecutionFailure):
@@ -108,22 +106,12 @@ class UnknownTableError(UsageFailure, GraphError, NotFound):
         self.table = table
 
 
-class UnknownBranchError(UsageFailure, GraphError, NotFound):
+class UnknownBranchError(history.UnknownBranchError, GraphError):
     """A branch that is not there."""
 
-    def __init__(self, branch: str) -> None:
-        super().__init__(f"there is no branch {branch!r}", hint="onto graph branch list shows what there is")
-        self.branch = branch
 
-
-class UnknownCommitError(UsageFailure, GraphError, NotFound):
+class UnknownCommitError(history.UnknownCommitError, GraphError):
     """A commit that is not there, or not on the branch that was named."""
-
-    def __init__(self, commit: str, branch: str | None = None) -> None:
-        where = f" on branch {branch!r}" if branch is not None else ""
-        super().__init__(f"there is no commit {commit!r}{where}", hint="onto graph log shows what there is")
-        self.commit = commit
-        self.branch = branch
 
 
 class RemovedCommitError(UnknownCommitError):
@@ -135,16 +123,12 @@ class RemovedCommitError(UnknownCommitError):
         self.hint = "name a newer commit; cleanup keeps what is tagged"
 
 
-class BranchError(Invalid, GraphError):
+class BranchError(history.BranchError, GraphError):
     """Something cannot be done with this branch."""
 
-    def __init__(self, branch: str, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"branch {branch!r} {reason}", hint=hint)
-        self.branch = branch
 
-
-class BranchExistsError(AlreadyExists, BranchError):
-    """A branch of this name lives already."""
+class BranchExistsError(history.BranchExistsError, BranchError):
+    """A branch or a tag of this name is there already."""
 
 
 class ExpectedVersionMismatch(Conflict, GraphError):
@@ -226,14 +210,30 @@ class ReadOnlyGraphError(Invalid, GraphError):
         super().__init__(f"{url} was opened for reading only", hint="open it without read_only=True")
 
 
-class MergeConflictError(Conflict, GraphError):
+class MergeConflictError(history.MergeConflictError, GraphError):
     """Both branches changed the same things in ways that cannot be combined. `conflicts` has them all."""
 
-    def __init__(self, source: str, into: str, conflicts: Sequence[MergeConflict]) -> None:
-        first = conflicts[0]
-        more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-        super().__init__(f"{source!r} cannot be merged into {into!r}: {first}{more}",
-                         hint="nothing was changed; pass a strategy for the table, or change one side")
-        self.source = source
-        self.into = into
-        self.conflicts = tuple(conflicts)
+
+@contextmanager
+def graph_errors() -> Iterator[None]:
+    """Raise what `ontolake.history` raises as the errors of graphs that mean the same."""
+    try:
+        yield
+    except GraphError:
+        raise
+    except history.MergeConflictError as error:
+        raise MergeConflictError(error.source, error.into, error.conflicts) from None
+    except (history.UnknownBranchError, history.UnknownCommitError, history.BranchError) as error:
+        for shared, own in _OWN.items():
+            if type(error) is shared:
+                changed: OntolakeError = own.__new__(own)
+                changed.__dict__.update(error.__dict__)
+                changed.args = error.args
+                raise changed from None
+        raise
+
+
+_OWN: dict[type, type[OntolakeError]] = {
+    history.UnknownBranchError: UnknownBranchError, history.UnknownCommitError: UnknownCommitError,
+    history.BranchError: BranchError,
+}  # fmt: skip

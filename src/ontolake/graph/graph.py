@@ -30,19 +30,17 @@ from ontolake.graph.commit.recovery import Recovery
 from ontolake.graph.commit.retention import require, still_there
 from ontolake.graph.commit.tags import Tags
 from ontolake.graph.commit.transaction import GraphTransaction, Mode, begin_transaction
-from ontolake.graph.commit.ulid import is_ulid, new_ulid
-from ontolake.graph.errors import GraphExistsError, UnknownCommitError
+from ontolake.graph.commit.ulid import new_ulid
+from ontolake.graph.errors import GraphExistsError, UnknownCommitError, graph_errors
 from ontolake.graph.merge.differences import diff_tables
-from ontolake.graph.merge.merge import merge
-from ontolake.graph.merge.results import MergeResult
-from ontolake.graph.merge.rows import Strategy
+from ontolake.graph.merge.model import GraphHistory, Strategies, stored_resolutions, strategy_by_table
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.place import GraphPlace
 from ontolake.graph.read.exports import export, import_into, types_in
-from ontolake.graph.read.resolution import find_snapshot, snapshot_of
+from ontolake.graph.read.resolution import find_commit, find_snapshot, resolve_ref, snapshot_of
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.tables.datasets import GraphTables
-from ontolake.graph.tables.types import GraphType, check_types, graph_type
+from ontolake.graph.tables.types import GraphType, check_types, graph_type, resolve_table
 from ontolake.graph.upkeep.background import EVERY, Background
 from ontolake.graph.upkeep.maintenance import (
     TRIES,
@@ -55,7 +53,8 @@ from ontolake.graph.upkeep.maintenance import (
 )
 from ontolake.graph.upkeep.purge import purge
 from ontolake.graph.upkeep.repairs import Finding, repair, verify
-from ontolake.history import Change, Commit, Damage, Garbage, Ref
+from ontolake.history import Change, Commit, Damage, Garbage, MergeResult, Ref, Resolution, operations
+from ontolake.history.operations import MergeRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,22 +116,21 @@ class Graph:
 
     # Reading
 
-    def snapshot(self, commit: str | None = None, *, branch: str = MAIN) -> Snapshot:
+    def snapshot(self, commit: str | None = None, *, branch: str | None = None) -> Snapshot:
         """The graph at the head of a branch, or as it was at a commit that the branch knows.
 
-        Raises `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
+        Without a branch, main is meant, and a commit is looked for on all branches. Raises `UnknownBranchError`,
+        `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
-        check_optional_text(commit=commit)
+        check_optional_text(commit=commit, branch=branch)
         return find_snapshot(self.parts, commit, branch)
 
     def at(self, ref: Ref) -> Snapshot:
-        """`snapshot` for what a user wrote: a branch, a commit or tag of one, or the id of a commit alone."""
+        """The graph at what a user wrote: a branch, a tag, a commit, a time, or some commits before one."""
         check_type(Ref, "a Ref such as Ref.parse('try@01J…')", ref=ref)
         check_optional_text(branch=ref.branch, commit=ref.commit)
-        if ref.commit is None and ref.branch is not None and is_ulid(ref.branch) and ref.branch not in (
-            self.parts.manifest.branches()):  # fmt: skip
-            return self.snapshot(ref.branch)
-        return self.snapshot(ref.commit, branch=ref.branch or MAIN)
+        branch, commit = resolve_ref(self.parts, ref)
+        return find_snapshot(self.parts, commit, branch)
 
     def types(self, branch: str = MAIN) -> dict[str, GraphType]:
         """The types of a branch, by table key."""
@@ -207,46 +205,118 @@ class Graph:
     # Writing
 
     def transaction(
-        self, *, branch: str = MAIN, actor: str | None = None, metadata: Mapping[str, Any] | None = None
+        self, *, branch: str = MAIN, actor: str | None = None, metadata: Mapping[str, Any] | None = None,
+        message: str | None = None,
     ) -> GraphTransaction:  # fmt: skip
         """Several loads and deletions as one commit: `with graph.transaction() as tx: tx.load(…); tx.delete(…)`."""
         check_text(branch=branch)
-        check_optional_text(actor=actor)
+        check_optional_text(actor=actor, message=message)
         check_metadata(metadata)
-        return begin_transaction(self.parts, branch, actor, metadata)
+        return begin_transaction(self.parts, branch, actor, metadata, message)
 
     def load(
-        self, table: Any, data: Any, *, mode: Mode = "merge", branch: str = MAIN, actor: str | None = None
+        self, table: Any, data: Any, *, mode: Mode = "merge", branch: str = MAIN, actor: str | None = None,
+        message: str | None = None,
     ) -> Commit[str] | None:  # fmt: skip
         """Load rows into one table as one commit; None if there were none. See `GraphTransaction.load`."""
-        with self.transaction(branch=branch, actor=actor) as transaction:
+        with self.transaction(branch=branch, actor=actor, message=message) as transaction:
             transaction.load(table, data, mode=mode)
         return transaction.commit
 
     def delete(
         self, table: Any, keys: Any = None, *, where: Any = None, cascade: bool = False, branch: str = MAIN,
-        actor: str | None = None,
+        actor: str | None = None, message: str | None = None,
     ) -> int:  # fmt: skip
         """Delete rows by key or filter as one commit. Returns how many. See `GraphTransaction.delete`."""
-        with self.transaction(branch=branch, actor=actor) as transaction:
+        with self.transaction(branch=branch, actor=actor, message=message) as transaction:
             return transaction.delete(table, keys, where=where, cascade=cascade)
 
     def merge(
-        self, source: str, into: str = MAIN, *, strategy: Strategy | Mapping[Any, Strategy] | None = None,
-        dry_run: bool = False, actor: str | None = None,
-    ) -> MergeResult:  # fmt: skip
-        """Bring what changed on a branch into another, as one commit.
+        self, source: str, into: str = MAIN, *, strategy: Strategies = None, resolutions: Iterable[Resolution] = (),
+        dry_run: bool = False, message: str | None = None, author: str | None = None, actor: str | None = None,
+    ) -> MergeResult[str]:  # fmt: skip
+        """Bring what changed on a branch, a tag or a commit into a branch, as one commit with two parents.
 
-        A `strategy` decides for rows that both changed, for all tables or by table: `ours` keeps those of `into`,
-        `theirs` takes those of `source`. Raises `MergeConflictError` with all conflicts, and changes nothing then;
-        a dry run returns them. Raises `UnknownBranchError`, `ExpectedVersionMismatch`.
+        Conflicts are told by field. A `strategy` settles them for all tables or by table: `ours` keeps what `into` has,
+        `theirs` takes what `source` has; `resolutions` settle single ones. A rule that rows break together is settled
+        for a side: all of them are then as that side has them. A table whose definitions do not fit stays as one side
+        has it. Raises `MergeConflictError` with all conflicts, and changes nothing then; a dry run returns them.
+        Raises `UnknownBranchError`, `UnknownCommitError`, `BranchError`.
         """
         check_text(source=source, into=into)
+        request = self._request((into, source), strategy, resolutions, dry_run, message, author or actor)
+        with self.parts.turns.writing(into), graph_errors():
+            return operations.merge(self._now, source, into, request)
+
+    def revert(
+        self, commit: str, *, branch: str = MAIN, strategy: Strategies = None, resolutions: Iterable[Resolution] = (),
+        dry_run: bool = False, message: str | None = None, author: str | None = None,
+    ) -> MergeResult[str]:  # fmt: skip
+        """Undo what one commit did, as a new commit; of a merge, what it brought to its first parent.
+
+        What was changed again since is a conflict. Raises `RevertError` for the first commit and for one that the
+        branch does not have, and what `merge` raises.
+        """
+        check_text(commit=commit, branch=branch)
+        request = self._request((branch, commit), strategy, resolutions, dry_run, message, author)
+        with self.parts.turns.writing(branch), graph_errors():
+            return operations.revert(self._now, commit, branch, request)
+
+    def cherry_pick(
+        self, commit: str, *, branch: str = MAIN, strategy: Strategies = None, resolutions: Iterable[Resolution] = (),
+        dry_run: bool = False, message: str | None = None, author: str | None = None,
+    ) -> MergeResult[str]:  # fmt: skip
+        """Do on a branch what one commit did elsewhere, as a new commit. Raises what `revert` raises."""
+        check_text(commit=commit, branch=branch)
+        request = self._request((branch, commit), strategy, resolutions, dry_run, message, author)
+        with self.parts.turns.writing(branch), graph_errors():
+            return operations.cherry_pick(self._now, commit, branch, request)
+
+    def restore(
+        self, to: str, *, branch: str = MAIN, tables: Iterable[Any] | None = None, dry_run: bool = False,
+        message: str | None = None, author: str | None = None,
+    ) -> MergeResult[str]:  # fmt: skip
+        """Bring an earlier state back, of all tables or some, as a new commit; nothing of history is lost.
+
+        Raises `MergeConflictError` if rows of other tables need what goes, `UnknownTableError`.
+        """
+        check_text(to=to, branch=branch)
+        request = self._request((branch, to), None, (), dry_run, message, author)
+        some = None
+        if tables is not None:
+            check_iterable(tables=tables)
+            known = self._types(branch, to)
+            some = [known[resolve_table(table, known)].table for table in tables]
+        with self.parts.turns.writing(branch), graph_errors():
+            return operations.restore(self._now, to, branch, some, request)
+
+    def _now(self) -> GraphHistory:
+        return GraphHistory(self.parts)
+
+    def _types(self, *refs: str) -> dict[str, GraphType]:
+        """The types of all tables at some references, by table key."""
+        found: dict[str, GraphType] = {}
+        for ref in reversed(refs):
+            branch, commit = resolve_ref(self.parts, ref)
+            state, record = find_commit(self.parts, commit, branch)
+            found |= {key: state.history[pin.schema] for key, pin in record.pins.items() if pin.schema in state.history}
+        return found
+
+    def _request(
+        self, refs: tuple[str, str], strategy: Strategies, resolutions: Iterable[Resolution], dry_run: bool,
+        message: str | None, author: str | None,
+    ) -> MergeRequest:  # fmt: skip
+        """What a caller wants of a merge, with tables under the names that they have in conflicts."""
         check_type((str, Mapping, type(None)), "'ours', 'theirs' or a mapping of tables to these", strategy=strategy)
+        check_iterable(resolutions=resolutions)
         check_flag(dry_run=dry_run)
-        check_optional_text(actor=actor)
-        with self.parts.turns.writing(into):
-            return merge(self.parts, source, into, strategy=strategy, dry_run=dry_run, actor=actor)
+        check_optional_text(message=message, author=author)
+        some = list(resolutions)
+        if some or isinstance(strategy, Mapping):
+            types = self._types(*refs)
+            return MergeRequest.of(strategy_by_table(strategy, types), stored_resolutions(some, types), dry_run,
+                                   message, author)  # fmt: skip
+        return MergeRequest.of(strategy, (), dry_run, message, author)
 
     def recover(self) -> list[Recovery]:
         """Recover now what others left behind, as opening does."""

@@ -217,8 +217,9 @@ class GraphParallel:
         import numpy as np
         import pyarrow as pa
 
-        from ontolake.graph.merge.differences import positions, rows_at, same
+        from ontolake.graph.merge.differences import rows_at
         from ontolake.graph.tables.rows import refuse_duplicates, to_table
+        from ontolake.history.rows import positions, same
 
         rows = to_table(kind, without_past(data, kind.by_name))
         refuse_duplicates(kind, rows)
@@ -228,8 +229,8 @@ class GraphParallel:
         if pin.rows:
             keys = rows.select(list(kind.keys))
             old = rows_at(self._parts.tables, kind, pin, keys)
-            at = positions(kind, keys, old)
-            alike = same(kind, old, at, rows, np.arange(rows.num_rows))
+            at = positions(kind.keys, keys, old)
+            alike = same([field.name for field in kind.fields], old, at, rows, np.arange(rows.num_rows))
             if alike.any():
                 rows = rows.filter(pa.array(~alike))
         if rows.num_rows:

@@ -169,7 +169,8 @@ def _changed(tables: GraphTables, kind: GraphType, before: Pin | None, after: Pi
     import numpy as np
     import pyarrow as pa
 
-    from ontolake.graph.merge.differences import positions, rows_at, same, touched
+    from ontolake.graph.merge.differences import rows_at, touched
+    from ontolake.history.rows import positions, same
 
     if before is not None and after is not None:
         keys, old, new = touched(tables, kind, before, after)
@@ -179,8 +180,8 @@ def _changed(tables: GraphTables, kind: GraphType, before: Pin | None, after: Pi
         keys = tables.at(kind, there).to_table(columns=list(kind.keys))
         rows = rows_at(tables, kind, there, keys)
         old, new = (rows.slice(0, 0), rows) if before is None else (rows, rows.slice(0, 0))
-    at_old, at_new = positions(kind, keys, old), positions(kind, keys, new)
-    differing = np.flatnonzero(~same(kind, old, at_old, new, at_new))
+    at_old, at_new = positions(kind.keys, keys, old), positions(kind.keys, keys, new)
+    differing = np.flatnonzero(~same([field.name for field in kind.fields], old, at_old, new, at_new))
     at_old, at_new = at_old[differing], at_new[differing]
     kinds = np.where(at_new < 0, "delete", np.where(at_old < 0, "insert", "update"))
     places = pa.array(at_new, mask=at_new < 0)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ontolake.graph.errors import ExpectedVersionMismatch
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
-from ontolake.history.metadata import BRANCH, GRAPH_RECORD, KIND, TABLES
+from ontolake.history.metadata import BRANCH, GRAPH_RECORD, KIND, MESSAGE, TABLES
 
 MAIN = "main"
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -49,8 +49,10 @@ class CommitRecord:
 
     def as_history(self) -> Commit[str]:
         parents = tuple(one for one in (self.parent, self.merged_parent) if one is not None)
+        extra = {name: value for name, value in self.extra.items() if name != MESSAGE}
+        message = self.extra.get(MESSAGE)
         return Commit(self.id, parents, datetime.fromisoformat(self.created_at), self.actor,
-                      {BRANCH: self.branch, KIND: self.kind, **self.extra})
+                      {BRANCH: self.branch, KIND: self.kind, **extra}, None if message is None else str(message))
 
     def to_json(self) -> str:
         return json.dumps({

@@ -33,6 +33,7 @@ from ontolake.graph.tables.filters import filtering, to_sql
 from ontolake.graph.tables.rows import key_at, keys_table, refuse_duplicates, to_table
 from ontolake.graph.tables.types import GraphType, declared, resolve_table
 from ontolake.history import Commit
+from ontolake.history.metadata import MESSAGE
 
 Mode = Literal["append", "merge", "overwrite"]
 
@@ -69,12 +70,13 @@ class GraphTransaction:
     """Collects loads and deletions on one branch; leaving the block commits them, an exception drops them."""
 
     def __init__(
-        self, parts: GraphParts, branch: str, actor: str | None, extra: Mapping[str, Any] | None = None
+        self, parts: GraphParts, branch: str, actor: str | None, extra: Mapping[str, Any] | None = None,
+        message: str | None = None,
     ) -> None:  # fmt: skip
         self._parts = parts
         self._state = parts.state(branch)
         self._actor = actor
-        self._extra = dict(extra or {})
+        self._extra = {**(extra or {}), **({MESSAGE: message} if message is not None else {})}
         self._pending: dict[str, _Pending] = {}
         self._done = False
         self.commit: Commit[str] | None = None
@@ -312,9 +314,10 @@ class GraphTransaction:
 
 
 def begin_transaction(
-    parts: GraphParts, branch: str, actor: str | None = None, metadata: Mapping[str, Any] | None = None
+    parts: GraphParts, branch: str, actor: str | None = None, metadata: Mapping[str, Any] | None = None,
+    message: str | None = None,
 ) -> GraphTransaction:  # fmt: skip
     """See `Graph.transaction`. Raises `ReadOnlyGraphError`, `RecoveryBlockedError`, `UnknownBranchError`."""
     parts.require_writable()
     parts.writer.ready(branch)
-    return GraphTransaction(parts, branch, actor, metadata)
+    return GraphTransaction(parts, branch, actor, metadata, message)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ontolake.graph.merge.differences import positions, same
 from ontolake.history.bases import base_values
+from ontolake.history.rows import positions, same, virtual_row
 from ontolake.history.threeway import Disputed, Outcome, decide
 
 if TYPE_CHECKING:
@@ -59,37 +59,53 @@ def _merged_type(base: Any, ours: Any, theirs: Any) -> Any:
     return ours if outcome is Outcome.KEEP else theirs if outcome is Outcome.TAKE else Disputed()
 
 
+class BaseRows(NamedTuple):
+    """The rows of a base, and for each key whether several bases dispute its row, or one field of it."""
+
+    rows: pa.Table
+    disputed: Any
+    fields: dict[str, Any]
+
+
 def base_rows(
     lineage: Lineage, bases: Sequence[str], commits: Mapping[str, CommitRecord], kind: GraphType, keys: pa.Table,
     read: ReadRows,
-) -> tuple[pa.Table, Any]:  # fmt: skip
-    """The rows with these keys in the merge of the bases, and for each key whether the bases dispute it.
+) -> BaseRows:  # fmt: skip
+    """The rows with these keys in the merge of the bases.
 
-    A disputed row is not among the rows. It is disputed as a whole, also if the bases disagree on one field alone.
+    A row that is disputed as a whole is not among the rows; a field that is disputed has no value.
     """
+    names = [field.name for field in kind.fields]
     rows = read(commits[bases[0]], keys)
-    places = positions(kind, keys, rows)
+    places = positions(kind.keys, keys, rows)
     differing = np.zeros(keys.num_rows, dtype=bool)
     for base in bases[1:]:
         others = read(commits[base], keys)
-        differing |= ~same(kind, rows, places, others, positions(kind, keys, others))
+        differing |= ~same(names, rows, places, others, positions(kind.keys, keys, others))
     disputed = np.zeros(keys.num_rows, dtype=bool)
     if not differing.any():
-        return rows, disputed
+        return BaseRows(rows, disputed, {})
 
     def read_some(commit: str, wanted: Sequence[int]) -> dict[int, Row | Disputed | None]:
         some = keys.take(pa.array(wanted, pa.int64()))
         table = read(commits[commit], some)
         listed = table.to_pylist()
-        found = positions(kind, some, table)
+        found = positions(kind.keys, some, table)
         return {index: listed[place] if place >= 0 else None for index, place in zip(wanted, found, strict=True)}
 
-    merged = base_values(lineage, bases, [int(index) for index in np.flatnonzero(differing)], read=read_some,
-                         same=_same_rows, merge=_merged_row, absent=None)
+    merged = base_values(
+        lineage, bases, [int(index) for index in np.flatnonzero(differing)], read=read_some, same=_same_rows,
+        merge=lambda base, ours, theirs: virtual_row(base, ours, theirs, _same_values), absent=None)  # fmt: skip
     kept = rows.take(pa.array(places[~differing & (places >= 0)], pa.int64()))
-    made = [row for row in merged.values() if isinstance(row, dict)]
     disputed[[index for index, row in merged.items() if isinstance(row, Disputed)]] = True
-    return pa.concat_tables([kept, pa.Table.from_pylist(made, kept.schema)]), disputed
+    fields: dict[str, Any] = {}
+    joined: list[Row] = []
+    for index, row in merged.items():
+        if isinstance(row, dict):
+            for name in (name for name, value in row.items() if isinstance(value, Disputed)):
+                fields.setdefault(name, np.zeros(keys.num_rows, dtype=bool))[index] = True
+            joined.append({name: None if isinstance(value, Disputed) else value for name, value in row.items()})
+    return BaseRows(pa.concat_tables([kept, pa.Table.from_pylist(joined, kept.schema)]), disputed, fields)
 
 
 def _same_rows(one: Row | Disputed | None, other: Row | Disputed | None) -> bool:
@@ -102,21 +118,3 @@ def _same_values(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other):
         return True
     return bool(one == other)
-
-
-def _merged_row(
-    base: Row | Disputed | None, ours: Row | Disputed | None, theirs: Row | Disputed | None
-) -> Row | Disputed | None:
-    outcome = decide(base, theirs, ours, _same_rows)
-    if outcome is not Outcome.CLASH:
-        return ours if outcome is Outcome.KEEP else theirs
-    if not isinstance(base, dict) or not isinstance(ours, dict) or not isinstance(theirs, dict):
-        return Disputed()
-    merged = dict(ours)
-    for name, value in theirs.items():
-        field = decide(base[name], value, ours[name], _same_values)
-        if field is Outcome.CLASH:
-            return Disputed()
-        if field is Outcome.TAKE:
-            merged[name] = value
-    return merged

@@ -63,6 +63,9 @@ def sources_since(
             continue
         name = back.get(field.name, field.name if field.name not in renames else None)
         found[field.name] = name if name in old.by_name and old.by_name[name].id is None else None
+        other = known.get(field.name)  # in a base that is newer than the side, a column may have got an id since
+        if found[field.name] is None and other is not None and old.by_name[other].id is not None:
+            found[field.name] = other
     # Older releases gave no ids: there the numbers of columns in the files tell one that was dropped and added again.
     if old != new or pin != base_pin:
         with reading(new.table):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ontolake.arrow_keys import codes
 from ontolake.graph.commit.records import Pin
@@ -21,6 +20,7 @@ from ontolake.graph.read.views import SnapshotTables, plain_row, row_key
 from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Change as RowChange
+from ontolake.history.rows import positions, same
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -148,44 +148,6 @@ def rows_at(tables: GraphTables, kind: GraphType, pin: Pin, keys: pa.Table) -> p
     return tables.lookup(kind, tables.at(kind, pin), keys).cast(kind.schema)
 
 
-def positions(kind: GraphType, keys: pa.Table, table: pa.Table) -> Any:
-    """Where each key is in a table; -1 where it is not."""
-    if keys.num_rows == 0 or table.num_rows == 0:
-        return np.full(keys.num_rows, -1)
-    columns = [pa.chunked_array([*keys.column(name).chunks, *table.column(name).chunks], kind.schema.field(name).type)
-               for name in kind.keys]  # fmt: skip
-    both = codes(*columns)
-    wanted, stored = both[: keys.num_rows], both[keys.num_rows :]
-    order = np.argsort(stored, kind="stable")
-    place = np.searchsorted(stored[order], wanted)
-    place = np.minimum(place, len(stored) - 1)
-    return np.where(stored[order][place] == wanted, order[place], -1)
-
-
-def same(kind: GraphType, a: pa.Table, at_a: Any, b: pa.Table, at_b: Any) -> Any:
-    """For each pair of positions, whether the rows are equal; two that are not there are."""
-    result = (at_a < 0) == (at_b < 0)
-    both = np.flatnonzero((at_a >= 0) & (at_b >= 0))
-    if len(both):
-        left, right = a.take(pa.array(at_a[both])), b.take(pa.array(at_b[both]))
-        equal_rows = np.ones(len(both), dtype=bool)
-        for field in kind.fields:
-            equal_rows &= equal(left.column(field.name), right.column(field.name))
-        result[both] = equal_rows
-    return result
-
-
-def equal(a: Any, b: Any) -> Any:
-    """For each pair of values whether they are equal; two that are missing are, and two that are not a number."""
-    if pa.types.is_fixed_size_list(a.type) or pa.types.is_struct(a.type):
-        return np.array([x == y for x, y in zip(a.to_pylist(), b.to_pylist(), strict=True)], dtype=bool)
-    found = pc.fill_null(pc.equal(a, b), False)
-    found = pc.or_(found, pc.and_(pc.is_null(a), pc.is_null(b)))
-    if pa.types.is_floating(a.type):
-        found = pc.or_(found, pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))
-    return found.to_numpy()
-
-
 def diff_tables(tables: GraphTables, before: SnapshotTables, after: SnapshotTables) -> Iterator[RowChange[str]]:
     """What turns one snapshot into another, table by table, rows by key."""
     for key in sorted(before.pins.keys() | after.pins.keys()):
@@ -220,8 +182,9 @@ def _other_columns(before: SnapshotTables, after: SnapshotTables, key: str) -> I
 
 
 def _changes(kind: GraphType, found: Touched, commit: str) -> Iterator[RowChange[str]]:
-    at_old, at_new = positions(kind, found.keys, found.before), positions(kind, found.keys, found.after)
-    differing = np.flatnonzero(~same(kind, found.before, at_old, found.after, at_new))
+    at_old, at_new = positions(kind.keys, found.keys, found.before), positions(kind.keys, found.keys, found.after)
+    names = [field.name for field in kind.fields]
+    differing = np.flatnonzero(~same(names, found.before, at_old, found.after, at_new))
     changed = [(at_old[i], at_new[i]) for i in differing]
     told: list[RowChange[str]] = []
     for old, new in changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,17 +11,15 @@ import pyarrow.compute as pc
 from ontolake.arrow_keys import are_distinct, contains, repeated
 from ontolake.graph.commit.lineage import first_parents
 from ontolake.graph.errors import ConstraintError
-from ontolake.graph.merge.results import MergeConflict
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.rows import check_values, key_at
 from ontolake.graph.tables.types import LEFT, RIGHT, GraphType
+from ontolake.history.conflicts import Conflict, ConflictKind
 from ontolake.history.metadata import RENAMES
 
 if TYPE_CHECKING:
     from ontolake.graph.commit.records import CommitRecord
     from ontolake.graph.tables.constraints import Problem
-
-"""Under this name a commit tells which columns it renamed, by table."""
 
 
 def renames_since(
@@ -55,20 +52,37 @@ def alike(one: GraphType | None, other: GraphType | None) -> bool:
 
 def misfits(
     types: Mapping[str, GraphType], added: Mapping[str, GraphType], dropped: Collection[str]
-) -> list[MergeConflict]:  # fmt: skip
-    """Why the types of the target, with those that the source added and without those that it dropped, are no graph."""
+) -> list[Conflict]:  # fmt: skip
+    """Why the types of the target, with those that the source added and without those that it dropped, are no graph.
+
+    The `rows` of a conflict name the other table, without a key.
+    """
     left = {key: kind for key, kind in {**types, **added}.items() if key not in dropped}
-    found = [schema_conflict(key, f"it leads to {end.replace(':', '/')}, which "
-                             + ("the source" if end in dropped else "the target") + " has dropped")
+    found = [schema_conflict(key, f"it leads to {table_of(end)}, which "
+                             + ("the source" if end in dropped else "the target") + " has dropped", others=(end,))
              for key, kind in left.items() for _, end in kind.ends if end not in left]  # fmt: skip
-    names = Counter(kind.name.lower() for kind in left.values())
-    found += [schema_conflict(key, "the source has added it, and the target has another type of that name")
-              for key, kind in added.items() if names[kind.name.lower()] > 1]
+    names: dict[str, list[str]] = {}
+    for key, kind in left.items():
+        names.setdefault(kind.name.lower(), []).append(key)
+    found += [schema_conflict(key, "the source has added it, and the target has another type of that name",
+                              others=tuple(other for other in names[kind.name.lower()] if other != key))
+              for key, kind in added.items() if len(names.get(kind.name.lower(), ())) > 1 and key in left]  # fmt: skip
     return found
 
 
-def schema_conflict(key: str, detail: str) -> MergeConflict:
-    return MergeConflict("schema", key.replace(":", "/"), None, detail)
+def table_of(key: str) -> str:
+    """A table key as users see it."""
+    return key.replace(":", "/", 1)
+
+
+def schema_conflict(
+    key: str, detail: str, *, base: GraphType | None = None, ours: GraphType | None = None,
+    theirs: GraphType | None = None, others: tuple[str, ...] = (),
+) -> Conflict:  # fmt: skip
+    """Two definitions of a table that do not fit, each as JSON has it."""
+    before, own, other = (None if kind is None else kind.to_json() for kind in (base, ours, theirs))
+    return Conflict(table_of(key), None, ConflictKind.SCHEMA, None, before, own, other, detail,
+                    tuple((table_of(one), None) for one in others))
 
 
 def check_whole(kind: GraphType, stored: pa.Table, change: TableChange | None, report: Problem) -> None:
