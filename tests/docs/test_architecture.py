@@ -1,7 +1,8 @@
-"""The page about the architecture names files that are there, and the layers that the contracts check."""
+"""The page about the architecture and the docstrings of packages name what is there, and all layers."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -40,3 +41,13 @@ def test_links_lead_to_pages() -> None:
     links = re.findall(r"\]\(([^)#]+)", PAGE)
     assert links
     assert all((ROOT / "docs" / link).is_file() for link in links)
+
+
+@pytest.mark.parametrize("package", sorted(path.parent for path in SOURCES.rglob("__init__.py")),
+                         ids=lambda path: path.relative_to(SOURCES.parent).as_posix())
+def test_packages_that_list_their_modules_name_those_that_are_there(package: Path) -> None:
+    """A docstring lists modules if it names two of them; then every word in backquotes is one."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    words = set(re.findall(r"`([a-z0-9_]+)/?`", text))
+    modules = {path.stem for path in package.iterdir()}
+    assert len(words & modules) < 2 or words <= modules

@@ -1,5 +1,7 @@
 """For tests of what is built on an object store: stores that are slow, fail or count, and real servers, S3 and Azure.
 
+`doubles` has the stores; `servers` those of S3 and what servers share, `azurite` that of Azure, `buckets` the requests
+that create buckets.
 The pytest fixtures are in `ontolake.objects.testing.fixtures`, which alone needs pytest.
 """
 

@@ -1,5 +1,5 @@
 """Changes of schemas, and rows from before them.
 
-`rewrite` brings the latest state to new schemas, by `upgraders` of users; `past` finds the schemas of a commit, and
-`lifting` reads its rows as rows of today.
+`rewrite` brings the latest state to new schemas, by `upgraders` of users, and `tables` does so for workers, a table
+at a time; `past` finds the schemas of a commit, and `past_rows` reads its rows as rows of today.
 """

@@ -1,3 +1,5 @@
-"""Typed stores for parallel readers and writers: `tables` is the way in, `objects` has splits of stores on objects,
-`attachment` makes staged files part of a commit, and `filters` are those of readers.
+"""Typed stores for parallel readers and writers: `tables` is the way in, `filters` are those of readers.
+
+What depends on a backend is in its folder of `ontolake.ontology.repository`: splits, and staged files that become part
+of a commit.
 """
