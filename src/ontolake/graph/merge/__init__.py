@@ -1,5 +1,6 @@
 """Three-way merges of branches, by rows and types.
 
-`merge` leads through one, `bases` finds what it starts from, `differences` what changed since; `rows`, `types` and
-`columns` have the rules, and `results` what a merge did.
+`model` is a graph as the shared operations of history see it, `merge` does one step of them. `bases` finds what it
+starts from, `differences` what changed since; `types` and `columns` have what becomes of types, and `rules` what rows
+break together.
 """
