@@ -14,10 +14,11 @@ from ontolake import faults
 from ontolake.errors import Fenced, Invalid, StorageError
 from ontolake.storage.conformance import StorageConformance
 from ontolake.storage.conformance.oracle import Oracle, OracleBranch, OracleState
-from ontolake.storage.conformance.run import CaseResult, run_class
+from ontolake.storage.conformance.run import run_class
 from ontolake.storage.options import StorageOptions
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import MAIN, BranchId, FenceToken, Lsn, Page, PageId, WalRecord, WriterId
+from ontolake.suites import CaseResult
 
 MODELS: dict[str, tuple[OracleState, threading.RLock]] = {}
 

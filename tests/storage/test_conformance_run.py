@@ -11,7 +11,8 @@ import pytest
 
 from ontolake.errors import Invalid
 from ontolake.objects import open_store
-from ontolake.storage.conformance.run import CaseResult, run
+from ontolake.storage.conformance.run import run
+from ontolake.suites import CaseResult
 
 QUICK = "test_an_empty_store_stands or test_two_processes_take or test_a_mistake or test_killed_at_any"
 

@@ -19,6 +19,7 @@ from ontolake.cli.admin import init, migrate
 from ontolake.cli.branch import app as branch
 from ontolake.cli.commits import app as commits
 from ontolake.cli.common.output import ErrorReport, say_error
+from ontolake.cli.conformance import versioning
 from ontolake.cli.diff import diff
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
@@ -75,6 +76,7 @@ app.command("compact")(compact)
 app.add_typer(object_index, name="index")
 app.command("convert")(convert)
 app.add_typer(storage, name="storage")
+app.add_typer(versioning, name="versioning")
 app.add_typer(docs, name="docs")
 app.add_typer(pipeline, name="pipeline")
 app.add_typer(spark, name="spark")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 COUNTED = 1000
 """Changes of one commit that are counted at most."""
+BUDGET = 2.0
+"""Seconds that counting may take in all: a store may have to read a whole commit before it tells its first change."""
 
 _COLUMNS = (Heading("commit", 8, right=True), Heading("time", 19), Heading("author", 16), Heading("message", 40),
             Heading("changes"))
@@ -30,11 +34,12 @@ def log(
     url: AnyUrl = None, since: Since = None, until: Until = None, branch: OnBranch = None, limit: Limit = None,
     long: Annotated[bool, typer.Option("--long", help="Show the metadata of commits instead of counts.")] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Draw all branches, with where they part and meet.")] = False,
-    db: Db = None, storage_uri: StorageUri = None, json: Json = False,
+    counts: Annotated[bool, typer.Option("--counts", help="Count the rows of all commits, however long it takes.")]
+    = False, db: Db = None, storage_uri: StorageUri = None, json: Json = False,
 ) -> None:  # fmt: skip
     """The commits of any store, newest first, with how many rows each changed; of a page store its log.
 
-    Of a commit that changed more than 1000 rows the first 1000 are counted.
+    Dots stand for rows that were not counted: beyond the first 1000 of a commit, and after two seconds of counting.
     """
     from ontolake.stores import find
 
@@ -48,7 +53,7 @@ def log(
         if since is not None or until is not None or branch is not None:
             raise typer.BadParameter("it shows all branches from their heads on; --limit shortens it",
                                      param_hint="--graph")
-        _show_graph(store, out, limit, long)
+        _show_graph(store, out, limit, long, counts)
         return
     with store.opened(branch=branch) as versioned:
         span = {"since": commit_in(store, since), "until": commit_in(store, until)}
@@ -57,20 +62,38 @@ def log(
             out.records({"url": store.url}, "commits", (plain(commit_facts(commit)) for commit in commits))
             return
         columns = (*_COLUMNS[:4], Heading("metadata")) if long else _COLUMNS
+        counting = _Counting(versioned, counts)
         out.stream(columns, ((commit.id, moment(commit), commit.author, title(commit),
-                              _more(versioned, commit, branch, long)) for commit in commits))  # fmt: skip
+                              _metadata(commit) if long else counting.text(commit, branch)) for commit in commits))
 
 
-def _more(versioned: Any, commit: Commit[Any], branch: str | None, long: bool) -> str | None:
-    if long:
-        return cell(dict(commit.metadata)) if commit.metadata else None
-    tables, whole = changed_rows(versioned, commit, branch)
-    shown = counts_text(tables)
-    return shown if whole or shown is None else f"{shown}, …"
+class _Counting:
+    """Counts the rows that commits changed, as long as that does not take too long."""
+
+    def __init__(self, versioned: Any, everything: bool) -> None:
+        self._versioned = versioned
+        self._left = math.inf if everything else BUDGET
+        self._most = None if everything else COUNTED
+
+    def text(self, commit: Commit[Any], branch: str | None) -> str | None:
+        """The counts of a commit for people; dots where they are not whole."""
+        if self._left <= 0:
+            return "…"
+        started = time.perf_counter()
+        tables, whole = changed_rows(self._versioned, commit, branch, self._most)
+        self._left -= time.perf_counter() - started
+        shown = counts_text(tables)
+        return shown if whole or shown is None else f"{shown}, …"
 
 
-def changed_rows(versioned: Any, commit: Commit[Any], branch: str | None) -> tuple[Mapping[str, Counts], bool]:
-    """How many rows of which tables a commit changed, and whether all of them were counted."""
+def _metadata(commit: Commit[Any]) -> str | None:
+    return cell(dict(commit.metadata)) if commit.metadata else None
+
+
+def changed_rows(
+    versioned: Any, commit: Commit[Any], branch: str | None, most: int | None = COUNTED
+) -> tuple[Mapping[str, Counts], bool]:  # fmt: skip
+    """How many rows of which tables a commit changed, counting `most` at most, and whether these were all."""
     from ontolake.errors import NotFound
     from ontolake.history import ChangeKind, Counts
 
@@ -81,16 +104,16 @@ def changed_rows(versioned: Any, commit: Commit[Any], branch: str | None) -> tup
     seen = 0
     try:
         for change in islice(versioned.changes(commit.parents[0] if commit.parents else 0, commit.id,
-                                               **branch_argument(branch)), COUNTED + 1):  # fmt: skip
+                                               **branch_argument(branch)), None if most is None else most + 1):
             seen += 1
-            if seen <= COUNTED:
+            if most is None or seen <= most:
                 tables.setdefault(change.table, [0, 0, 0])[places[change.kind]] += 1
     except NotFound:  # the state before it is no longer kept
         return {}, True
-    return {table: Counts(*counts) for table, counts in tables.items()}, seen <= COUNTED
+    return {table: Counts(*counts) for table, counts in tables.items()}, most is None or seen <= most
 
 
-def _show_graph(store: Store, out: Out, limit: int | None, long: bool) -> None:
+def _show_graph(store: Store, out: Out, limit: int | None, long: bool, counts: bool) -> None:
     """All branches as a drawing, or as JSON with the names that point to each commit."""
     from ontolake.cli.common.commit_lanes import draw, newest_first
 
@@ -104,16 +127,15 @@ def _show_graph(store: Store, out: Out, limit: int | None, long: bool) -> None:
             out.records({"url": store.url}, "commits",
                         (plain({**commit_facts(commits[id][0]), "refs": names.get(id, [])}) for id in order))
             return
-        shown = set(order)
-        for drawing, id in draw(order, {one: parents[one] for one in order if one in shown}):
+        counting = _Counting(versioned, counts)
+        for drawing, id in draw(order, {one: parents[one] for one in order}):
             if id is None:
                 out.say(drawing)
                 continue
             commit, branch = commits[id]
-            more = cell(dict(commit.metadata)) if long and commit.metadata else None
             refs = f"({', '.join(names[id])})" if id in names else None
             facts = (str(commit.id), refs, moment(commit), commit.author, title(commit),
-                     more if long else _more(versioned, commit, branch, False))
+                     _metadata(commit) if long else counting.text(commit, branch))
             out.say(f"{drawing}  {'  '.join(fact for fact in facts if fact)}")
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ontolake.history import Commit, Counts
     from ontolake.stores import Store, Verb
 
+_TITLE = 72
+"""Characters of a message that are shown on a line."""
+
 
 class Side(StrEnum):
     """Whose values stay: `ours` are those of the branch that is changed."""
@@ -104,7 +107,10 @@ def title(commit: Commit[Any]) -> str | None:
 
     text = commit.message or commit.metadata.get(STATEMENT) or commit.metadata.get(KIND)
     lines = str(text).strip().splitlines() if text else []
-    return lines[0].replace("\t", " ") + (" …" if len(lines) > 1 else "") if lines else None
+    if not lines:
+        return None
+    line = lines[0].replace("\t", " ")
+    return f"{line[:_TITLE]} …" if len(lines) > 1 or len(line) > _TITLE else line
 
 
 def moment(commit: Commit[Any]) -> str | None:

@@ -23,6 +23,11 @@ class VersioningAdapter(ABC):
     """The store's first branch."""
 
     @classmethod
+    def place(cls, base: str, name: str) -> str:
+        """The place of a store called `name` below a URL or a folder, as `create` and `open` take it."""
+        return f"{base.rstrip('/')}/{name}"
+
+    @classmethod
     @abstractmethod
     def create(cls, where: str) -> None:
         """Make an empty store at a place, with the table in it."""
