@@ -24,9 +24,9 @@ from ontolake.documents import (
     UnknownBranchError,
     codec,
     edits,
-    pointers,
 )
 from ontolake.documents.conflicts import Later, first_conflict
+from ontolake.history import pointers
 
 START = {"value": {"a": {"x": 1, "y": {"z": 2}}, "b": 1, "list": [{"k": 1}, {"k": 2}]}}
 

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,6 +42,8 @@ from ontolake.documents import (
     prefer_target,
 )
 from ontolake.documents.operations import Operation
+from ontolake.history import Conflict
+from ontolake.history.pointers import value_at
 
 IDS = ["a", "b", "c"]
 
@@ -128,19 +131,24 @@ class Histories(RuleBasedStateMachine):
         if one == two:
             return
         before, theirs = self.model.states(two), self.model.states(one)
+        conflicts: Sequence[Conflict] = ()
         try:
             result = self.space.branches.merge(one, two)
         except MergeConflictError as error:
-            for conflict in error.conflicts:
-                assert equal(conflict.source, theirs.get(conflict.id))
-                assert equal(conflict.target, before.get(conflict.id))
+            conflicts = error.conflicts
+        if conflicts:
+            for conflict in conflicts:
+                for found, document in ((conflict.theirs, theirs.get(conflict.key)),
+                                        (conflict.ours, before.get(conflict.key))):
+                    assert equal(found, document if conflict.field is None else value_at(document, conflict.field))
             result = self.space.branches.merge(one, two, resolve=prefer_target if ours else prefer_source)
             kept = before if ours else theirs
-            assert all(equal(kept.get(id), self.space.read(id, branch=two).document) for id in result.resolved)
+            assert all(equal(kept.get(conflict.key), self.space.read(conflict.key, branch=two).document)
+                       for conflict in conflicts)  # fmt: skip
         if result.commit is None:
             return
-        for id in result.taken:
-            assert equal(theirs.get(id), self.space.read(id, branch=two).document)
+        if result.status == "fast_forward":
+            assert all(equal(theirs.get(id), self.space.read(id, branch=two).document) for id in IDS)
         written = [(revision.op, revision.id, revision.data) for id in IDS
                    for revision in self.space.history(id, branch=two, since=self.model.seq)]  # fmt: skip
         assert self.model.commit(two, written) == result.commit.seq

@@ -17,9 +17,11 @@ from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
 
 if TYPE_CHECKING:
-    from ontolake.documents import Commit, Space
+    from collections.abc import Sequence
+
+    from ontolake.documents import Space
     from ontolake.documents.operations import Operation
-    from ontolake.history import Branch, Change
+    from ontolake.history import Branch, Change, Commit, Conflict, Strategy
 
 app = typer.Typer(no_args_is_help=True, help="Read and write documents that keep their history.",
                   rich_markup_mode="rich")
@@ -137,10 +139,13 @@ def _write(url: str, space: str, operation: Operation, branch: str, since: int |
         out.say(f"committed as seq {commit.seq}")
 
 
-def _commit(commit: Commit) -> dict[str, Any]:
-    return {"seq": commit.seq, "branch": commit.branch, "parents": list(commit.parents),
-            "time": commit.time.isoformat() if commit.time else None, "session_id": commit.session_id,
-            "local_seq": commit.local_seq}  # fmt: skip
+def _commit(commit: Commit[int]) -> dict[str, Any]:
+    from ontolake.history.metadata import BRANCH, LOCAL_SEQ, SESSION_ID
+
+    return {"seq": commit.id, "branch": commit.metadata[BRANCH], "parents": list(commit.parents),
+            "time": commit.time.isoformat() if commit.time else None,
+            "session_id": commit.metadata.get(SESSION_ID, commit.author),
+            "local_seq": commit.metadata[LOCAL_SEQ]}  # fmt: skip
 
 
 @app.command()
@@ -255,38 +260,34 @@ def merge(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Bring the changes of a branch into another, as one commit. Conflicts are shown, and end with 6."""
-    from ontolake.documents import MergeConflictError, prefer_source, prefer_target
+    from ontolake.documents import MergeConflictError
 
     if prefer not in (None, "source", "target"):
         raise typer.BadParameter("choose source or target", param_hint="--prefer")
-    resolve = None if prefer is None else prefer_source if prefer == "source" else prefer_target
+    strategy: Strategy = None if prefer is None else "theirs" if prefer == "source" else "ours"
     out = Out(json)
     with _open(url, space, write=not dry_run) as opened:
-        if dry_run:
-            plan = opened.branches.plan_merge(source, into)
-            _show_merge(out, None, plan.taken, plan.combined, [conflict.id for conflict in plan.conflicts])
-            return
         try:
-            result = opened.branches.merge(source, into, resolve=resolve)
+            result = opened.merge(source, into, strategy=strategy, dry_run=dry_run)
         except MergeConflictError as error:
             if not json:
-                for conflict in error.conflicts:
-                    paths = ", ".join(path or "the whole document" for path in conflict.paths)
-                    out.say(f"conflict: {conflict.id} at {paths}")
+                _show_conflicts(out, error.conflicts)
             error.hint = "choose with --prefer source or --prefer target, or change one side; --dry-run lists them"
             raise
-    _show_merge(out, result.commit, result.taken, result.combined, result.resolved)
-
-
-def _show_merge(out: Out, commit: Commit | None, taken: Any, combined: Any, conflicts: Any) -> None:
     if out.json:
-        out.document({"commit": None if commit is None else _commit(commit), "taken": list(taken),
-                      "combined": list(combined), "conflicts": list(conflicts)})  # fmt: skip
+        out.document({"status": result.status, "commit": None if result.commit is None else _commit(result.commit),
+                      "tables": {table: counts._asdict() for table, counts in result.tables.items()},
+                      "conflicts": [conflict._asdict() for conflict in result.conflicts]})  # fmt: skip
         return
-    for kind, ids in (("take", taken), ("combine", combined), ("conflict", conflicts)):
-        for id in ids:
-            out.say(f"{kind:<8} {id}")
-    out.say(f"merged as seq {commit.seq}" if commit is not None else "nothing was committed")
+    _show_conflicts(out, result.conflicts)
+    for counts in result.tables.values():
+        out.say(f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted")
+    out.say(f"merged as seq {result.commit.id}" if result.commit is not None else "nothing was committed")
+
+
+def _show_conflicts(out: Out, conflicts: Sequence[Conflict]) -> None:
+    for conflict in conflicts:
+        out.say(f"conflict: {conflict.key} at {conflict.field or 'the whole document'}")
 
 
 @branch_app.command("list")

@@ -8,6 +8,7 @@
 from ontolake.documents.blobs import Blob, meta_id
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
+from ontolake.documents.differences import Diff
 from ontolake.documents.errors import (
     BranchError,
     BranchExistsError,
@@ -22,8 +23,8 @@ from ontolake.documents.errors import (
     PreconditionFailedError,
     ProtocolError,
     UnknownBranchError,
+    UnknownCommitError,
 )
-from ontolake.documents.merges import Diff, MergePlan, MergeResult
 from ontolake.documents.operations import (
     Absent,
     Delete,
@@ -38,7 +39,7 @@ from ontolake.documents.operations import (
     Set,
     ValueIs,
 )
-from ontolake.documents.resolutions import MergeConflict, prefer_source, prefer_target
+from ontolake.documents.resolutions import prefer_source, prefer_target
 from ontolake.documents.snapshots import Policy
 from ontolake.documents.space import Space, open_space
 from ontolake.errors import LayoutError
@@ -66,10 +67,7 @@ __all__ = [
     "HeadIs",
     "InvalidOperationError",
     "LayoutError",
-    "MergeConflict",
     "MergeConflictError",
-    "MergePlan",
-    "MergeResult",
     "Patch",
     "PatchError",
     "PendingRead",
@@ -82,6 +80,7 @@ __all__ = [
     "Set",
     "Space",
     "UnknownBranchError",
+    "UnknownCommitError",
     "ValueIs",
     "meta_id",
     "open_space",

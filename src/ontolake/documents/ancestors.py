@@ -10,6 +10,7 @@ import apsw
 from ontolake.documents import codec, commits
 from ontolake.documents.commits import MergedLine
 from ontolake.documents.database import SpaceDatabase, View, row, rows
+from ontolake.documents.errors import UnknownCommitError
 from ontolake.history.dag import missing
 
 PAGE_SIZE = 200
@@ -36,11 +37,10 @@ class Between(NamedTuple):
 
 
 class Commits:
-    """The commits of a space by seq, for as long as one transaction lasts: a `history.dag.Dag`."""
+    """The commits of a space by seq: a `history.dag.Dag`. Rows of commits never change, so each is read once."""
 
-    def __init__(self, database: SpaceDatabase, connection: apsw.Connection) -> None:
+    def __init__(self, database: SpaceDatabase) -> None:
         self._database = database
-        self._connection = connection
         self._parents: dict[int, tuple[int, ...]] = {START: ()}
         self._lines: dict[int, str] = {START: ""}
         self._read: dict[int, tuple[int, str | None]] = {}
@@ -49,7 +49,8 @@ class Commits:
 
     def head(self, line: str, seq: int) -> int:
         """The last commit that a line sees at a seq."""
-        return commits.parent(self._database, self._connection, line, seq + 1)
+        with self._database.joined as connection:
+            return commits.parent(self._database, connection, line, seq + 1)
 
     def parents(self, commit: int) -> Sequence[int]:
         known = self._parents.get(commit)
@@ -60,7 +61,8 @@ class Commits:
     def _found(self, commit: int) -> tuple[int, ...]:
         """The parents of a commit. What a merge took in is looked for only here: few of a page are ever asked for."""
         if commit not in self._read:
-            self._read_page(self.line(commit), commit)
+            with self._database.joined as connection:
+                self._read_page(connection, self.line(commit), commit)
         before, decided = self._read[commit]
         merged = None if decided is None else commits.merged_in(decided)
         if merged is None:
@@ -75,22 +77,26 @@ class Commits:
         """The line on which a commit was made."""
         known = self._lines.get(commit)
         if known is None:
-            (known,) = row(self._connection, _LINE, (commit,))
-            self._lines[commit] = known
+            with self._database.joined as connection:
+                found = row(connection, _LINE, (commit,))
+            if found is None:
+                raise UnknownCommitError(commit)
+            known = self._lines[commit] = str(found[0])
         return known
 
     def view(self, commit: int) -> View:
         """What is seen at a commit."""
-        return self._database.view(self.line(commit), commit)
+        with self._database.joined:
+            return self._database.view(self.line(commit), commit)
 
     def merged(self, commit: int) -> MergedLine | None:
         """What a commit took in, if it is a merge."""
         self.parents(commit)
         return self._merged.get(commit)
 
-    def _read_page(self, line: str, newest: int) -> None:
+    def _read_page(self, connection: apsw.Connection, line: str, newest: int) -> None:
         """Read a page of commits of a line; one more than is kept, as the parent of the last."""
-        page = rows(self._connection, _COMMITS, (line, newest, PAGE_SIZE + 1))
+        page = rows(connection, _COMMITS, (line, newest, PAGE_SIZE + 1))
         ended = len(page) <= PAGE_SIZE
         before = [seq for seq, _ in page[1:]]
         if ended:
@@ -106,12 +112,17 @@ class Commits:
         """
         between = missing(self, commit, [base])
         merges = [found for each in between if (found := self.merged(each)) is not None]
-        written = {id for (id,) in rows(self._connection, _TOUCHED_BY, (codec.encode(between),))}
+        with self._database.joined as connection:
+            written = {id for (id,) in rows(connection, _TOUCHED_BY, (codec.encode(between),))}
         if all(len(found.bases) == 1 for found in merges):
             return Between(written, bool(written), bool(merges))
-        new, old = self.view(commit), self.view(base)
-        ids = touched(self._connection, new, old) | touched(self._connection, old, new)
-        return Between(ids, bool(written), True)
+        return Between(self.differing(commit, base), bool(written), True)
+
+    def differing(self, one: int, other: int) -> set[str]:
+        """The entities that may differ between any two commits."""
+        new, old = self.view(one), self.view(other)
+        with self._database.joined as connection:
+            return touched(connection, new, old) | touched(connection, old, new)
 
 
 def touched(connection: apsw.Connection, view: View, since: View) -> set[str]:

@@ -16,18 +16,20 @@ import apsw
 from ontolake.documents import codec, commits
 from ontolake.documents.codec import Document
 from ontolake.documents.database import SpaceDatabase, row, rows
+from ontolake.documents.differences import Diff, compare
 from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
-from ontolake.documents.merges import Diff, MergePlan, Merger, MergeResult
+from ontolake.documents.merges import MergeDoor, Merger
 from ontolake.documents.names import check_branch_text, check_session, is_seq, line_again, name_of
+from ontolake.documents.references import FIRST
 from ontolake.documents.resolutions import Resolve
-from ontolake.documents.transactions import check_active, check_repeated
+from ontolake.documents.schema import BRANCH_NAME, VERSION_WITH_NAMES
+from ontolake.documents.tags import has_tag
+from ontolake.documents.transactions import ACTIVE, DELETED, PROTECTED, check_active, check_repeated
 from ontolake.faults import reach
-from ontolake.history import Branch
-
-FIRST = ""
-"""The branch that every space starts with, and that is never deleted."""
-
-MAX_NAME_LENGTH = 255
+from ontolake.history import Branch, MergeResult, ProtectedBranchError
+from ontolake.history.errors import BranchError as HistoryBranchError
+from ontolake.history.names import MAIN, check_branch_name
+from ontolake.history.operations import MergeRequest
 
 _COLUMNS = "name, head_seq, fork_seq, parent_branch, status"
 _ONE = f"SELECT {_COLUMNS} FROM branch WHERE name = ?"  # a line
@@ -36,7 +38,8 @@ _REPEATED = 'SELECT seq FROM "commit" WHERE session_id = ? AND local_seq = ?'
 _INSERT = """\
 INSERT INTO branch (name, parent_branch, fork_seq, created_seq, head_seq)
 VALUES (?1, ?2, ?3, ?4, ?4)"""
-_DELETE = "UPDATE branch SET status = 'deleted' WHERE name = ?"
+_SET_STATUS = "UPDATE branch SET status = ? WHERE name = ?"
+_RENAME = "INSERT INTO branch_name (line, name) VALUES (?1, ?2) ON CONFLICT (line) DO UPDATE SET name = ?2"
 
 
 class Branches:
@@ -51,13 +54,13 @@ class Branches:
         """The branches that live, in the order in which they were made; with `deleted`, those that do not as well."""
         with self._database.read as connection:
             found = rows(connection, _ALL)
-        return [_branch(each) for each in found if deleted or each[4] == "active"]
+            return [self._branch(each) for each in found if deleted or each[4] != DELETED]
 
     def get(self, name: str) -> Branch[int]:
         """The branch of this name, deleted or not. Raises `UnknownBranchError`."""
         check_branch_text(name)
         with self._database.read as connection:
-            return _branch(_row(connection, self._database.line(name)))
+            return self._branch(_row(connection, self._database.line(name)))
 
     def create(
         self, name: str, *, at: int | None = None, parent: str = FIRST,
@@ -75,13 +78,9 @@ class Branches:
             raise BranchPointError(parent, f"cannot be left at {at!r}, which is not a seq")
 
         def find(connection: apsw.Connection, seq: int) -> str:
-            try:
-                earlier = self._database.line(name)
-            except UnknownBranchError:
-                return name
-            if _row(connection, earlier)[4] == "active":
-                raise BranchExistsError(name, "is there already", hint="delete it first, or choose another name")
-            return line_again(name, seq)
+            self._check_free(connection, name)
+            # A line keeps the name that its branch was made with, so a branch that was renamed may have this one.
+            return name if row(connection, _ONE, (name,)) is None else line_again(name, seq)
 
         def change(connection: apsw.Connection, seq: int, line: str) -> None:
             origin = self._database.line(parent)
@@ -95,13 +94,16 @@ class Branches:
         return self.get(name)
 
     def delete(self, name: str, *, session_id: str | None = None, local_seq: int | None = None) -> None:
-        """Give a branch up, softly. Raises `BranchNameError` for the first one, `UnknownBranchError`, `BranchError`."""
+        """Give a branch up, softly.
+
+        Raises `BranchNameError` for the first one, `UnknownBranchError`, `ProtectedBranchError`.
+        """
 
         def find(connection: apsw.Connection, seq: int) -> str:
-            return self._deletable(connection, name)
+            return self._own(connection, name, "deleted")
 
         def change(connection: apsw.Connection, seq: int, line: str) -> None:
-            connection.execute(_DELETE, (line,))
+            connection.execute(_SET_STATUS, (DELETED, line))
             reach("documents: branch deleted")
 
         check_branch_text(name)
@@ -111,15 +113,55 @@ class Branches:
         """The branch that `delete` would give up. Writes nothing, and raises what `delete` would."""
         check_branch_text(name)
         with self._database.read as connection:
-            return _branch(_row(connection, self._deletable(connection, name)))
+            return self._branch(_row(connection, self._own(connection, name, "deleted")))
 
-    def _deletable(self, connection: apsw.Connection, name: str) -> str:
-        """The line of a branch that can be deleted."""
-        if name == FIRST:
-            raise BranchNameError(name, "is the first one, and stays")
+    def rename(self, name: str, new: str) -> Branch[int]:
+        """Give a branch another name; its history stays. Takes no seq. Raises what `create` and `delete` raise."""
+        check_branch_text(name)
+        _check_name(new)
+        with self._database.write as connection:
+            line = self._own(connection, name, "renamed")
+            self._check_free(connection, new)
+            if not self._database.has_table("branch_name"):
+                connection.execute(BRANCH_NAME)
+                connection.pragma("user_version", VERSION_WITH_NAMES)
+            connection.execute(_RENAME, (line, new))
+            reach("documents: branch renamed")
+            renamed = self._branch(_row(connection, line))
+        reach("documents: branch rename committed")
+        return renamed
+
+    def protect(self, name: str, protected: bool = True) -> Branch[int]:
+        """Let a branch change by merges alone, or end that. Takes no seq. Raises `UnknownBranchError`."""
+        check_branch_text(name)
+        with self._database.write as connection:
+            line = self._database.line(name)
+            check_active(line, _row(connection, line)[4], by_merge=True)
+            connection.execute(_SET_STATUS, (PROTECTED if protected else ACTIVE, line))
+            reach("documents: branch protected")
+            return self._branch(_row(connection, line))
+
+    def _own(self, connection: apsw.Connection, name: str, what: str) -> str:
+        """The line of a branch that can be deleted or renamed."""
         line = self._database.line(name)
-        check_active(line, _row(connection, line)[4])
+        if line == FIRST:
+            raise BranchNameError(name, "is the first one, and stays")
+        status = _row(connection, line)[4]
+        if status == PROTECTED:
+            raise ProtectedBranchError(name, what)
+        check_active(line, status)
         return line
+
+    def _check_free(self, connection: apsw.Connection, name: str) -> None:
+        """Raise `BranchExistsError` if a branch that lives, or a tag, has this name."""
+        if has_tag(self._database, connection, name):
+            raise BranchExistsError(name, "cannot be: a tag has this name", hint="choose another name")
+        try:
+            earlier = self._database.line(name)
+        except UnknownBranchError:
+            return
+        if earlier == FIRST or _row(connection, earlier)[4] != DELETED:
+            raise BranchExistsError(name, "is there already", hint="delete it first, or choose another name")
 
     def diff(
         self, branch: str, against: str = FIRST, *, seq: int | None = None, against_seq: int | None = None
@@ -128,24 +170,35 @@ class Branches:
 
         Raises `UnknownBranchError`, `FutureSeqError`.
         """
-        return self._merger.diff((branch, seq), (against, against_seq))
+        check_branch_text(branch)
+        check_branch_text(against)
+        database = self._database
+        with database.read:
+            new, old = (database.view(database.line(name), database.moment(moment, f"branch {name!r}"))
+                        for name, moment in ((branch, seq), (against, against_seq)))
+        return compare(database, new, old)
 
-    def plan_merge(self, source: str, into: str = FIRST) -> MergePlan:
+    def plan_merge(self, source: str, into: str = FIRST) -> MergeResult[int]:
         """What `merge` would do, and the conflicts that it would meet. Writes nothing."""
-        return self._merger.plan(source, into)
+        return self._merger.merge(source, into, MergeRequest(dry_run=True))
 
     def merge(
         self, source: str, into: str = FIRST, *, resolve: Resolve | None = None,
         session_id: str | None = None, local_seq: int | None = None,
-    ) -> MergeResult:  # fmt: skip
-        """Bring the changes of `source` into `into`, as one commit.
+    ) -> MergeResult[int]:  # fmt: skip
+        """`Space.merge` for sessions: a request that was made before is answered as then.
 
-        Entities that only `source` has changed are taken as they are there. Where both have, changes to separate
-        fields are combined; what is left is a conflict, for which `resolve` gives the document to store (None to
-        delete it). Raises `MergeConflictError` for conflicts without `resolve`, `ConflictError` if somebody else
-        changed the same entities meanwhile, and what `transact` raises.
+        For a document in conflict `resolve` gives what to store (None to delete it). Raises `MergeConflictError` for
+        conflicts without `resolve`, `ConflictError` if somebody else changed the same documents while it was deciding,
+        and what `transact` raises.
         """
-        return self._merger.merge(source, into, resolve, self._request(session_id, local_seq))
+        door = MergeDoor(self._request(session_id, local_seq), resolve)
+        return self._merger.merge(source, into, MergeRequest(), door)
+
+    def _branch(self, found: Any) -> Branch[int]:
+        line, head, base, parent, status = found
+        name = self._database.name
+        return Branch(name(line), head, base, None if parent is None else name(parent), status == PROTECTED)
 
     def _request(self, session_id: str | None, local_seq: int | None) -> tuple[str, int]:
         if session_id is None and local_seq is None:
@@ -183,14 +236,11 @@ def _row(connection: apsw.Connection, line: str) -> Any:
     return found
 
 
-def _branch(found: Any) -> Branch[int]:
-    name, head, base, parent, _ = found
-    return Branch(name_of(name), head, base, None if parent is None else name_of(parent))
-
-
 def _check_name(name: str) -> None:
-    if not isinstance(name, str) or not name:
-        raise BranchNameError(name, "cannot be: a name is text that is not empty")
-    if len(name) > MAX_NAME_LENGTH or not name.isprintable() or name != name.strip():
-        raise BranchNameError(name, f"cannot be: a name has at most {MAX_NAME_LENGTH} characters that can be printed, "
-                                    "and no blanks at its ends")
+    """Raise `BranchNameError` for a name that cannot be one, `BranchExistsError` for that of the first branch."""
+    try:
+        check_branch_name(name)
+    except HistoryBranchError as error:
+        raise BranchNameError(name, "cannot be called that", hint=error.hint) from None
+    if name == MAIN:
+        raise BranchExistsError(name, "is another name of the first branch", hint="choose another name")

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ontolake.documents import pointers
+from ontolake.history import pointers
 
 Json = Any
 """None, bool, int, float, str, a list of these or a dict from str to these."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,8 +12,8 @@ import apsw
 from ontolake import history
 from ontolake.documents import codec
 from ontolake.documents.database import SpaceDatabase, row, rows
-from ontolake.documents.names import name_of
-from ontolake.history.metadata import BRANCH, LOCAL_SEQ, MERGED, RESOLVED_PENDING_READS
+from ontolake.documents.errors import ProtocolError
+from ontolake.history.metadata import BRANCH, LOCAL_SEQ, MERGED, RESOLVED_PENDING_READS, SESSION_ID
 
 INSERT = """\
 INSERT INTO "commit" (
@@ -38,6 +38,25 @@ class MergedLine(NamedTuple):
     bases: tuple[int, ...] = ()
 
 
+class Remarks(NamedTuple):
+    """What is said about a commit beside its changes: by people, and by the operation that made it."""
+
+    message: str | None = None
+    author: str | None = None
+    metadata: Mapping[str, Any] = {}
+
+
+NO_REMARKS = Remarks()
+
+
+def remarks(message: str | None, author: str | None, metadata: Mapping[str, Any] | None = None) -> Remarks:
+    """Remarks that can be stored. Raises `ProtocolError` for a message or an author that is not text."""
+    for name, text in (("message", message), ("author", author)):
+        if text is not None and (not isinstance(text, str) or not codec.is_unicode(text)):
+            raise ProtocolError(f"{name} must be text, not {text!r}")
+    return Remarks(message, author, metadata or {})
+
+
 @dataclass(slots=True)
 class CommitRow:
     """What the store keeps of a commit. `branch` is a line of history; `created_at` is UTC, as SQLite writes it."""
@@ -50,6 +69,7 @@ class CommitRow:
     resolved: Sequence[tuple[int, int]]
     """The local_seqs that pending reads named, each with the seq it was accepted as."""
     merged: MergedLine | None
+    remarks: Remarks = NO_REMARKS
 
     @classmethod
     def read(cls, seq: int, branch: str, session_id: str, local_seq: int, decided: str, created_at: str) -> CommitRow:
@@ -57,11 +77,12 @@ class CommitRow:
         found = codec.decode(decided)
         resolved = [(each["localSeq"], each["seq"]) for each in found["resolvedPendingReads"]]
         merged = merged_in(decided) if "merged" in found else None
-        return cls(seq, branch, session_id, local_seq, created_at, resolved, merged)
+        said = Remarks(found.get("message"), found.get("author"), found.get("metadata", {}))
+        return cls(seq, branch, session_id, local_seq, created_at, resolved, merged, said)
 
 
 class Commit(history.Commit[int]):
-    """A commit of a space, in the words of documents: its id is its seq, its author the session."""
+    """A commit of a space, in the words of documents: its id is its seq, its author the session unless one is named."""
 
     __slots__ = ()
 
@@ -75,7 +96,7 @@ class Commit(history.Commit[int]):
 
     @property
     def session_id(self) -> str:
-        return str(self.author)
+        return str(self.metadata.get(SESSION_ID, self.author))
 
     @property
     def local_seq(self) -> int:
@@ -87,9 +108,11 @@ class Commit(history.Commit[int]):
         return tuple(self.metadata[RESOLVED_PENDING_READS])
 
 
-def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: MergedLine | None = None) -> str:
-    """What the store decided about a commit, as the `resolution` column keeps it."""
-    if not resolved and merged is None:
+def resolution(
+    seq: int, resolved: Sequence[tuple[int, int]], merged: MergedLine | None = None, said: Remarks = NO_REMARKS
+) -> str:
+    """What the store decided about a commit, and what was said about it, as the `resolution` column keeps it."""
+    if not resolved and merged is None and said is NO_REMARKS:
         return f'{{"seq":{seq},"resolvedPendingReads":[]}}'
     decided: dict[str, Any] = {
         "seq": seq,
@@ -97,6 +120,8 @@ def resolution(seq: int, resolved: Sequence[tuple[int, int]], merged: MergedLine
     }
     if merged is not None:
         decided["merged"] = {"branch": merged.branch, "seq": merged.seq, "bases": merged.bases}
+    noted = {"message": said.message, "author": said.author, "metadata": said.metadata or None}
+    decided |= {name: value for name, value in noted.items() if value is not None}
     return codec.encode(decided)
 
 
@@ -108,15 +133,20 @@ def merged_in(decided: str) -> MergedLine | None:
 
 def build(database: SpaceDatabase, connection: apsw.Connection, before: int, made: CommitRow) -> Commit:
     """The commit of a row; `before` is the commit before it on its branch, 0 for none."""
-    metadata: dict[str, Any] = {BRANCH: name_of(made.branch), LOCAL_SEQ: made.local_seq,
+    said = made.remarks
+    metadata: dict[str, Any] = {**said.metadata, BRANCH: database.name(made.branch), LOCAL_SEQ: made.local_seq,
                                 RESOLVED_PENDING_READS: tuple(made.resolved)}
     parents = (before,) if before else ()
     merged = made.merged
     if merged is not None:
-        metadata[MERGED] = name_of(merged.branch)
+        metadata[MERGED] = database.name(merged.branch)
         parents = (*parents, parent(database, connection, merged.branch, merged.seq + 1))
+    author = made.session_id
+    if said.author is not None:
+        author, metadata[SESSION_ID] = said.author, made.session_id
     # As `datetime('now')` writes it, in UTC; the offset behind it saves the copy that naming the zone would take.
-    return Commit(made.seq, parents, datetime.fromisoformat(f"{made.created_at}+00:00"), made.session_id, metadata)
+    time = datetime.fromisoformat(f"{made.created_at}+00:00")
+    return Commit(made.seq, parents, time, author, metadata, said.message)
 
 
 def stored(database: SpaceDatabase, connection: apsw.Connection, seq: int) -> Commit:

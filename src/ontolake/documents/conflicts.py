@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import edits, patches, pointers, replay
+from ontolake.documents import edits, patches, replay
 from ontolake.documents.codec import Document, Json
 from ontolake.documents.database import View, rows
-from ontolake.documents.pointers import Tokens
+from ontolake.history import pointers
+from ontolake.history.pointers import Tokens
 
 
 class Later(NamedTuple):

@@ -20,16 +20,25 @@ import apsw
 
 from ontolake import urls
 from ontolake.documents.errors import FutureSeqError, ProtocolError, UnknownBranchError
-from ontolake.documents.names import is_seq
+from ontolake.documents.names import is_seq, name_of
 from ontolake.documents.schema import LAYOUT
 from ontolake.engine.failures import translate
 from ontolake.errors import Invalid, OntolakeError
+from ontolake.history.names import MAIN
 
 View = tuple[tuple[str, int], ...]
 """What a line sees at a moment: itself and its ancestors, nearest first, each up to a seq of its own."""
 
 _LAST = 'SELECT max(seq) FROM "commit"'
+# Where names were used again, the branch that lives is meant, else the newest one.
 _LINE = "SELECT name FROM branch WHERE name >= ?1 AND name < ?1 || ' ' ORDER BY created_seq DESC LIMIT 1"
+_RENAMED_LINE = """\
+SELECT b.name FROM branch b
+WHERE b.name >= ?1 AND b.name < ?1 || ' ' AND b.name NOT IN (SELECT line FROM branch_name)
+  OR b.name IN (SELECT line FROM branch_name WHERE name = ?1)
+ORDER BY b.status = 'deleted', b.created_seq DESC LIMIT 1"""
+_NAME = "SELECT name FROM branch_name WHERE line = ?"
+_HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 _LINEAGE = "SELECT parent_branch, fork_seq FROM branch WHERE name = ?"
 
 
@@ -71,9 +80,14 @@ class SpaceDatabase:
         """Counts the commits of this process, and the closing of the space."""
         self._announcement = threading.Condition()
         self.closed = False
+        self.writing = False
+        """Whether the transaction that is open writes."""
         self._why_closed = "is closed"
         self.read = _Transaction(self, "BEGIN")
         self.write = _Transaction(self, "BEGIN IMMEDIATE")
+        self.joined = _Joined(self)
+        self._tables: set[str] = set()
+        self._seen: dict[str, bool] = {}
         self._lineage: dict[str, tuple[str | None, int]] = {}
         _open.add(self)
 
@@ -112,14 +126,49 @@ class SpaceDatabase:
         """The seq of the newest commit, on whichever branch; 0 when there is none. Inside a transaction."""
         return row(self.connection, _LAST)[0] or 0
 
+    def begun(self, writing: bool) -> None:
+        """A transaction has begun: what was seen in the last one may have changed."""
+        self.writing = writing
+        self._seen.clear()
+
+    def has_table(self, name: str) -> bool:
+        """Whether a table that is made when it is first needed is there. Inside a transaction."""
+        if name in self._tables:
+            return True
+        if self.writing:  # it may be made right now, and be taken back
+            return row(self.connection, _HAS_TABLE, (name,)) is not None
+        there = self._seen.get(name)
+        if there is None:
+            there = self._seen[name] = row(self.connection, _HAS_TABLE, (name,)) is not None
+            if there:
+                self._tables.add(name)
+        return there
+
     def line(self, branch: str) -> str:
-        """The line of the newest branch of this name. Inside a transaction. Raises `UnknownBranchError`."""
+        """The line of the newest branch of this name. Inside a transaction. Raises `UnknownBranchError`.
+
+        `main` is the first branch, unless an old space has another one of this name.
+        """
         if not branch:
             return branch
-        found = row(self.connection, _LINE, (branch,))
-        if found is None:
-            raise UnknownBranchError(branch)
-        return str(found[0])
+        found = row(self.connection, _RENAMED_LINE if self.has_table("branch_name") else _LINE, (branch,))
+        if found is not None:
+            return str(found[0])
+        if branch == MAIN:
+            return ""
+        raise UnknownBranchError(branch)
+
+    def name(self, line: str) -> str:
+        """The name of the branch that a line is, or was. Inside a transaction."""
+        if line and self.has_table("branch_name"):
+            found = row(self.connection, _NAME, (line,))
+            if found is not None:
+                return str(found[0])
+        return name_of(line)
+
+    def title(self, line: str) -> str:
+        """`name` for messages: the first branch is called `main` there, unless another one is. Inside a transaction."""
+        return self.name(line) or (MAIN if self.line(MAIN) == line else "")
 
     def lineage(self, line: str) -> tuple[str | None, int]:
         """The parent of a line and the seq where it left it. Never changes, so it is asked for once."""
@@ -159,6 +208,7 @@ class _Transaction:
     def __init__(self, database: SpaceDatabase, begin: str) -> None:
         self._database = database
         self._begin = begin
+        self._writes = begin != "BEGIN"
 
     def __enter__(self) -> apsw.Connection:
         database = self._database
@@ -170,6 +220,7 @@ class _Transaction:
             database.lock.release()
             _raise_ours(error, database.url)
             raise
+        database.begun(self._writes)
         return database.connection
 
     def __exit__(
@@ -190,6 +241,36 @@ class _Transaction:
                 database.lock.release()
             if error is not None:
                 _raise_ours(error, database.url)
+
+
+class _Joined:
+    """`with database.joined`: the transaction that this thread is in, else one of its own that reads."""
+
+    def __init__(self, database: SpaceDatabase) -> None:
+        self._database = database
+        self._own: list[bool] = []
+
+    def __enter__(self) -> apsw.Connection:
+        database = self._database
+        database.lock.acquire()
+        try:
+            own = database.closed or not database.connection.in_transaction
+            if own:
+                database.read.__enter__()
+        except BaseException:
+            database.lock.release()
+            raise
+        self._own.append(own)
+        return database.connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._own.pop():
+                self._database.read.__exit__(kind, error, trace)
+        finally:
+            self._database.lock.release()
 
 
 def _raise_ours(error: BaseException, url: str) -> None:

@@ -5,9 +5,9 @@ Nothing here changes what it is given. An edit that the document does not allow 
 
 from __future__ import annotations
 
-from ontolake.documents import pointers
 from ontolake.documents.codec import Document, Json
-from ontolake.documents.pointers import END, Tokens
+from ontolake.history import pointers
+from ontolake.history.pointers import END, Tokens
 
 
 class UnfitEdit(Exception):

@@ -5,18 +5,12 @@ Where an error means the same as one of `ontolake.errors`, it is that one too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from ontolake.documents.resolutions import MergeConflict
-from ontolake.errors import (
-    AlreadyExists,
-    ConflictFailure,
-    ExecutionFailure,
-    Invalid,
-    LayoutError,
-    NotFound,
-    UsageFailure,
-)
+from ontolake.errors import ConflictFailure, ExecutionFailure, LayoutError, NotFound, UsageFailure
+from ontolake.history import Conflict
+from ontolake.history import errors as shared
 
 
 class DocumentError(ExecutionFailure):
@@ -70,26 +64,33 @@ class ConflictError(ConflictFailure, DocumentError):
         self.conflict_seq = conflict_seq
 
 
-class MergeConflictError(ConflictError):
-    """Both branches changed the same entities in ways that cannot be combined. `conflicts` has them all."""
+class MergeConflictError(shared.MergeConflictError, ConflictError):
+    """Both sides changed the same documents in ways that cannot be combined. `conflicts` has them all.
 
-    def __init__(self, conflicts: Sequence[MergeConflict], base_seq: int) -> None:
-        first = conflicts[0]
-        more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-        super().__init__(first.id, base_seq, first.target_seq, f"both branches changed it{more}")
-        self.hint = "pass resolve= to choose, or change one side"
-        self.conflicts = tuple(conflicts)
+    `of` is the first document in conflict, `seq` the commit that was merged against, `conflict_seq` the one that last
+    changed the document on the target.
+    """
+
+    def __init__(self, source: str, into: str, conflicts: Sequence[Conflict], base: int, changed: int) -> None:
+        plain = shared.MergeConflictError(source, into, conflicts)
+        DocumentError.__init__(self, plain.message, hint=plain.hint)
+        self.source, self.into, self.conflicts = source, into, plain.conflicts
+        self.of = str(conflicts[0].key)
+        self.seq = base
+        self.conflict_seq = changed
 
 
 class ProtocolError(UsageFailure, DocumentError, ValueError):
     """The caller broke the rules between client and store: a reused local_seq, a seq that cannot be."""
 
 
-class FutureSeqError(ProtocolError, NotFound):
+class FutureSeqError(ProtocolError, shared.UnknownCommitError):
     """A seq beyond the last commit was named."""
 
     def __init__(self, what: str, seq: int, head: int) -> None:
-        super().__init__(f"{what} names seq {seq}, but the last commit is {head}", hint=f"use a seq from 0 to {head}")
+        DocumentError.__init__(self, f"{what} names seq {seq}, but the last commit is {head}",
+                               hint=f"use a seq from 0 to {head}")
+        self.commit, self.branch = seq, None
         self.seq = seq
         self.head = head
 
@@ -105,32 +106,57 @@ class PreconditionFailedError(ConflictFailure, DocumentError):
         self.found = found
 
 
-class BranchError(UsageFailure, DocumentError):
+class BranchError(shared.BranchError, DocumentError):
     """Something cannot be done with this branch."""
 
     def __init__(self, branch: str, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"branch {branch!r} {reason}", hint=hint)
-        self.branch = branch
+        shared.BranchError.__init__(self, branch, reason, hint=hint)
         self.reason = reason
 
 
-class UnknownBranchError(NotFound, BranchError):
-    """There is no branch of this name."""
+class UnknownBranchError(shared.UnknownBranchError, BranchError):
+    """There is no branch of this name, or none that lives."""
 
-    def __init__(self, branch: str) -> None:
-        super().__init__(branch, "does not exist", hint="branches.list() has those that do; the first one is ''")
+    def __init__(self, branch: str, reason: str = "does not exist", *, hint: str | None = None) -> None:
+        BranchError.__init__(self, branch, reason,
+                             hint=hint or "branches.list() has those that do; the first one is '' or main")
 
 
-class BranchExistsError(AlreadyExists, BranchError):
-    """The name is taken, by a living branch or by one that was deleted: a name is never used again."""
+class UnknownCommitError(shared.UnknownCommitError, DocumentError):
+    """A commit that is not there, or not on the branch that was named."""
+
+
+class BranchExistsError(shared.BranchExistsError, BranchError):
+    """A branch that lives, or a tag, has this name."""
 
 
 class BranchPointError(BranchError, NotFound):
     """A branch never was where another one is to leave it."""
 
 
-class BranchNameError(BranchError, Invalid):
+class BranchNameError(BranchError):
     """No branch can be called this, or the branch of this name must stay."""
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise the errors of documents for those that the shared core raises."""
+    try:
+        yield
+    except shared.UnknownBranchError as error:
+        if isinstance(error, DocumentError):
+            raise
+        raise UnknownBranchError(error.branch) from None
+    except shared.UnknownCommitError as error:
+        if isinstance(error, DocumentError):
+            raise
+        ours = UnknownCommitError(error.commit, error.branch)
+        ours.args, ours.message = error.args, error.message
+        raise ours from None
+    except shared.BranchError as error:
+        if type(error) is not shared.BranchError:
+            raise
+        raise BranchError(error.branch, error.message.partition("' ")[2], hint=error.hint) from None
 
 
 def _placed(reason: str, operation: int | None, path: str) -> str:

@@ -1,210 +1,281 @@
-"""Differences between branches, and three-way merges against their best common ancestors in the commit DAG.
+"""Merge, revert, cherry-pick and restore of documents, by the shared operations of `ontolake.history`.
 
-Both cost what changed, not what is stored. A merge is a commit with two parents, also if it brings nothing: the next
-one starts from there. It is refused if somebody has changed the entities that it looked at since it was planned.
+All cost what changed, not what is stored. A step is planned from commits, which never change, and published only if the
+head of the target is still the one that was planned for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 import apsw
 
-from ontolake.documents import ancestors, codec, commits, replay, threeway
+from ontolake.documents import ancestors, commits, replay
+from ontolake.documents.ancestors import START, Between
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit, MergedLine
-from ontolake.documents.database import SpaceDatabase, View, row, rows
-from ontolake.documents.errors import BranchError, ConflictError, MergeConflictError, ProtocolError
+from ontolake.documents.database import SpaceDatabase, row, rows
+from ontolake.documents.errors import ConflictError, MergeConflictError, ProtocolError, own_errors
+from ontolake.documents.feed import TABLE
 from ontolake.documents.names import check_branch_text, name_of
 from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
-from ontolake.documents.replay import EntityState
+from ontolake.documents.references import SpaceRefs
 from ontolake.documents.requests import prepare
-from ontolake.documents.resolutions import MergeConflict, Resolve
-from ontolake.documents.transactions import SpaceWriter
+from ontolake.documents.resolutions import Resolve
+from ontolake.documents.transactions import SpaceWriter, check_active
+from ontolake.history import Conflict, Counts, Decisions, MergeResult, MergeStatus, Point, operations
+from ontolake.history import errors as shared
 from ontolake.history.bases import base_values
 from ontolake.history.dag import best_common_ancestors
+from ontolake.history.errors import RevertError
+from ontolake.history.names import MAIN
+from ontolake.history.operations import CommitNote, MergePlan, MergeRequest, Moved, Sides
+from ontolake.history.pointers import format as pointer
+from ontolake.history.pointers import parse, value_at
+from ontolake.history.threeway import Outcome
+from ontolake.history.trees import MergedTree, differing, merge_trees, same_json, undisputed, virtual_tree
 
-Point = tuple[str, int | None]
-"""A branch, and a seq or None for its head."""
+Changes = dict[str, Operation]
+"""What a step writes, by id."""
 
-
-class Modified(NamedTuple):
-    """A document that is there on both sides, but not the same."""
-
-    before: Document
-    after: Document
-
-
-class Diff(NamedTuple):
-    """What makes one side out of the other, by id."""
-
-    added: dict[str, Document]
-    removed: dict[str, Document]
-    modified: dict[str, Modified]
-
-
-class MergePlan(NamedTuple):
-    """What a merge would do. `seq` is the newest commit that was looked at.
-
-    `bases` are the best common ancestors, oldest first, each a branch and a seq; where there are several, the merge is
-    done against what merging them gives. `base` is the last of them.
-    """
-
-    source: str
-    into: str
-    base: tuple[str, int]
-    seq: int
-    taken: dict[str, Document | None]
-    """Changed by the source alone."""
-    combined: dict[str, Patch]
-    """Changed by both, in separate places."""
-    conflicts: tuple[MergeConflict, ...]
-    bases: tuple[tuple[str, int], ...] = ()
-    is_news: bool = True
-    """Whether the source has commits that the target has not: then a merge makes a commit, whatever it brings."""
-
-
-class _Planned(NamedTuple):
-    """A plan, the lines of source and target, the commits to merge against, and all entities that were looked at."""
-
-    plan: MergePlan
-    lines: tuple[str, str]
-    bases: Sequence[int]
-    ids: set[str]
-
-
-class MergeResult(NamedTuple):
-    """What a merge did: the ids that were taken, combined and resolved.
-
-    `commit` is None if the target has all commits of the source already.
-    """
-
-    commit: Commit | None
-    taken: tuple[str, ...] = ()
-    combined: tuple[str, ...] = ()
-    resolved: tuple[str, ...] = ()
-
-
+_STATUS = "SELECT status FROM branch WHERE name = ?"
 _SINCE = "SELECT id, seq FROM revision WHERE branch = ? AND seq > ? AND seq < ? ORDER BY seq"
 _REPEATED = 'SELECT seq, branch, resolution FROM "commit" WHERE session_id = ? AND local_seq = ?'
 
 
-class Merger:
-    """Compares and merges branches of one space."""
+class MergeDoor(NamedTuple):
+    """What only `branches.merge` takes: a request that can be repeated, and a function that decides conflicts."""
 
-    def __init__(self, database: SpaceDatabase, writer: SpaceWriter) -> None:
+    request: tuple[str, int]
+    resolve: Resolve | None = None
+
+
+class _Document(NamedTuple):
+    """One document in a step."""
+
+    id: str
+    base: Any
+    ours: Document | None
+    theirs: Document | None
+
+
+class MergeModel:
+    """A space at one moment, as the shared operations ask it: a `history.operations.Mergeable`."""
+
+    def __init__(self, database: SpaceDatabase, writer: SpaceWriter, door: MergeDoor) -> None:
         self._database = database
         self._writer = writer
+        self._door = door
+        self._planning = ExitStack()
+        self._planning.enter_context(database.read)  # until the plan is there: one state of the space, read at once
+        self.dag = ancestors.Commits(database)
+        self.refs = SpaceRefs(database, self.dag)
+        self._between: dict[tuple[int, int], Between] = {}
+        self._looked_at: set[str] = set()
+        self.refused = (START, START)
+        """Of conflicts the newest base, and the commit that last changed the first document on the target."""
 
-    def diff(self, after: Point, before: Point) -> Diff:
-        """What makes the state `after` out of the state `before`."""
-        with self._database.read:
-            new, old = self._view(*after), self._view(*before)
-        return self.diff_views(new, old)
+    def close(self) -> None:
+        """End the transaction in which the space is read."""
+        self._planning.close()
 
-    def diff_views(self, new: View, old: View) -> Diff:
-        """What makes what one view shows out of what another shows."""
-        diff = Diff({}, {}, {})
-        with self._database.read as connection:
-            ids = ancestors.touched(connection, new, old) | ancestors.touched(connection, old, new)
-            for id, (now, then) in replay.find_in_chunks(connection, (new, old), sorted(ids)):
-                if then.document is None and now.document is not None:
-                    diff.added[id] = now.document
-                elif now.document is None and then.document is not None:
-                    diff.removed[id] = then.document
-                elif now.document is None or then.document is None:
-                    continue
-                elif not codec.same(now.document, then.document):
-                    diff.modified[id] = Modified(then.document, now.document)
-        return diff
+    def resolve(self, ref: str | int) -> Point[int]:
+        branch, commit = self.refs.resolve(ref)
+        with self._database.joined:
+            return Point(self._database.title(self._database.line(branch)), commit)
 
-    def _view(self, branch: str, seq: int | None) -> View:
-        check_branch_text(branch)
-        line = self._database.line(branch)
-        return self._database.view(line, self._database.moment(seq, f"branch {branch!r}"))
+    def head(self, branch: str) -> int:
+        with self._database.joined as connection:
+            line = self._database.line(branch)
+            check_active(line, row(connection, _STATUS, (line,))[0], by_merge=True)
+            return self.dag.head(line, self.refs.seq)
 
-    def plan(self, source: str, into: str) -> MergePlan:
-        """What a merge would do now."""
-        return self._plan(source, into).plan
+    def between(self, commit: int, base: int) -> Between:
+        found = self._between.get((commit, base))
+        if found is None:
+            found = self._between[commit, base] = self.dag.between(commit, base)
+        return found
 
-    def _plan(self, source: str, into: str) -> _Planned:
-        if source == into:
-            raise BranchError(source, "cannot be merged into itself")
-        taken: dict[str, Document | None] = {}
-        combined: dict[str, Patch] = {}
-        conflicts: list[MergeConflict] = []
-        with self._database.read as connection:
-            theirs, ours = self._view(source, None), self._view(into, None)
-            lines, seq = (theirs[0][0], ours[0][0]), ours[0][1]
-            dag = ancestors.Commits(self._database, connection)
-            their_head, our_head = (dag.head(line, seq) for line in lines)
-            bases = best_common_ancestors(dag, [our_head], [their_head])
-            between = [dag.between(their_head, base) for base in bases if bases != [their_head]]
-            ids = {id for part in between for id in part.ids}
-            # Nothing but the making and deleting of branches, or a merge of what the target has, is no news.
-            is_news = any(part.has_writes or (part.has_merges and bases != [our_head]) for part in between)
-            for id, origin, new, now in self._states(connection, dag, bases, (theirs, ours), sorted(ids)):
-                outcome = threeway.merge(origin, new.document, now.document)
-                if outcome.kind == "take":
-                    taken[id] = new.document
-                elif outcome.kind == "combine":
-                    combined[id] = Patch(id, outcome.patches)
-                elif outcome.kind == "conflict":
-                    conflicts.append(MergeConflict(
-                        id, threeway.undisputed(origin), new.document, now.document, now.changed, outcome.paths
-                    ))  # fmt: skip
-            points = tuple((name_of(dag.line(base)), base) for base in bases)
-        plan = MergePlan(source, into, points[-1], seq, taken, combined, tuple(conflicts), points, is_news)
-        return _Planned(plan, lines, bases, ids)
+    def is_news(self, theirs: int, ours: int) -> bool:
+        """Nothing but the making and deleting of branches, or a merge of what the target has, is no news."""
+        bases = best_common_ancestors(self.dag, [ours], [theirs])
+        parts = [self.between(theirs, base) for base in bases if bases != [theirs]]
+        return any(part.has_writes or (part.has_merges and bases != [ours]) for part in parts)
 
-    def _states(
-        self, connection: apsw.Connection, dag: ancestors.Commits, bases: Sequence[int], heads: tuple[View, View],
-        ids: Sequence[str],
-    ) -> Iterator[tuple[str, threeway.Base, EntityState, EntityState]]:  # fmt: skip
-        """Entities as the base, the source and the target have them."""
+    def plan(self, sides: Sides[int], decisions: Decisions) -> MergePlan[Changes]:
+        if sides.is_merge:
+            ids = {id for base in sides.bases for id in self.between(sides.theirs, base).ids}
+        else:
+            ids = self.dag.differing(sides.theirs, sides.bases[0])
+        self._looked_at = ids
+        changes: Changes = {}
+        conflicts: list[Conflict] = []
+        counts = [0, 0, 0]
+        states = list(self._states(sides, sorted(ids)))
+        if self._door.resolve is not None:
+            self.close()  # whoever decides may read and write
+        for found in states:
+            merged = merge_trees(TABLE, found.id, *found[1:], decisions)
+            if merged.conflicts and self._door.resolve is not None:
+                merged = MergedTree(self._door.resolve(_whole(found, merged)), Outcome.CLASH)
+            conflicts += merged.conflicts
+            if merged.outcome is Outcome.KEEP or same_json(merged.tree, found.ours):
+                continue
+            changes[found.id] = _operation(found, merged)
+            counts[0 if found.ours is None else 2 if merged.tree is None else 1] += 1
+        if conflicts:
+            with self._database.joined as connection:
+                now = replay.find(connection, self.dag.view(sides.ours), str(conflicts[0].key))
+            self.refused = (sides.bases[-1], now.changed)
+        return MergePlan(changes, {TABLE: Counts(*counts)} if changes else {}, conflicts)
 
-        def read(commit: int, wanted: Sequence[str]) -> dict[str, threeway.Base]:
-            return {id: found.document for id, found in replay.find_many(connection, dag.view(commit), wanted).items()}
+    def _states(self, sides: Sides[int], ids: Sequence[str]) -> Iterator[_Document]:
+        """Documents as the base, the target and the source have them."""
+
+        def read(commit: int, wanted: Sequence[str]) -> dict[str, Any]:
+            with self._database.joined as connection:
+                states = replay.find_many(connection, self.dag.view(commit), wanted)
+            return {id: state.document for id, state in states.items()}
 
         for start in range(0, len(ids), replay.CHUNK):
             chunk = ids[start : start + replay.CHUNK]
-            origin = base_values(dag, bases, chunk, read=read, same=codec.same, merge=threeway.virtual, absent=None)
-            theirs, ours = (replay.find_many(connection, view, chunk) for view in heads)
-            yield from ((id, origin[id], theirs[id], ours[id]) for id in chunk)
+            with self._database.joined:
+                base: dict[str, Any] = base_values(self.dag, sides.bases, chunk, read=read, same=same_json,
+                                                   merge=virtual_tree, absent=None)  # fmt: skip
+                ours, theirs = read(sides.ours, chunk), read(sides.theirs, chunk)
+            yield from (_Document(id, base[id], ours[id], theirs[id]) for id in chunk)
 
-    def merge(self, source: str, into: str, resolve: Resolve | None, request: tuple[str, int]) -> MergeResult:
-        """Plan and commit; see `Branches.merge`."""
-        repeated = self._repeated(source, into, *request)
-        if repeated is not None:
-            return MergeResult(repeated)
-        plan, (their_line, our_line), bases, ids = self._plan(source, into)
-        if plan.conflicts and resolve is None:
-            raise MergeConflictError(plan.conflicts, plan.base[1])
-        operations: list[Operation] = [_state(id, document) for id, document in plan.taken.items()]
-        operations += plan.combined.values()
-        if resolve is not None:
-            operations += [_state(conflict.id, resolve(conflict)) for conflict in plan.conflicts]
-        if not plan.is_news:
-            return MergeResult(None)
-        reads = Reads([Read(operation.id, "", plan.seq) for operation in operations])
-        commit = self._writer.transact(
-            prepare(*request, operations, reads, into), merged=MergedLine(their_line, plan.seq, tuple(bases)),
-            beside=lambda connection: self._check_unchanged(connection, our_line, plan.seq, ids))  # fmt: skip
-        resolved = tuple(conflict.id for conflict in plan.conflicts)
-        return MergeResult(commit, tuple(plan.taken), tuple(plan.combined), resolved)
+    def publish(self, sides: Sides[int], plan: MergePlan[Changes], note: CommitNote) -> Commit:
+        with self._database.joined:
+            line = self._database.line(sides.into)
+            branch = self._database.name(line)
+            merged = (MergedLine(self.dag.line(sides.theirs), sides.theirs, tuple(sides.bases)) if sides.is_merge
+                      else None)
+        self.close()
 
-    def _check_unchanged(self, connection: apsw.Connection, line: str, seen: int, ids: set[str]) -> None:
-        """Raise if, until the commit that is being made, something has happened to what was looked at.
+        def check(connection: apsw.Connection) -> None:
+            now = self._database.last_seq()
+            if (self._database.line(sides.into) == line
+                    and commits.parent(self._database, connection, line, now) == sides.ours):
+                return
+            if self._door.resolve is None or self._database.line(sides.into) != line:
+                raise Moved
+            # Somebody decided: that stands unless it was about documents that have changed since.
+            for id, changed in rows(connection, _SINCE, (line, sides.ours, now)):
+                if id in self._looked_at:
+                    raise ConflictError(id, self.refs.seq, changed)
 
-        `ConflictError` if an entity was changed, `BranchError` if the branch was deleted and another has its name.
-        """
-        now = self._database.last_seq()
-        if self._database.line(name_of(line)) != line:
-            raise BranchError(name_of(line), "was deleted and made anew meanwhile", hint="merge again")
-        for id, changed in rows(connection, _SINCE, (line, seen, now)):
-            if id in ids:
-                raise ConflictError(id, seen, changed)
+        # What is taken as it is comes first. All are reads as well: what was looked at must not have changed.
+        written = sorted(plan.changes.values(), key=lambda operation: isinstance(operation, Patch))
+        reads = Reads([Read(operation.id, "", self.refs.seq) for operation in written])
+        request = prepare(*self._door.request, written, reads, branch)
+        said = commits.remarks(note.message, note.author, sides.metadata)
+        if said == commits.NO_REMARKS:
+            said = commits.NO_REMARKS
+        try:
+            return self._writer.transact(request, merged=merged, said=said, beside=check)
+        except ConflictError:
+            if self._door.resolve is not None:
+                raise
+            raise Moved from None
+
+
+def _whole(found: _Document, merged: MergedTree) -> Conflict:
+    """The conflicts of a document as one about all of it."""
+    fields = ", ".join(one.field for one in merged.conflicts if one.field)
+    return Conflict(TABLE, found.id, merged.conflicts[0].kind, None, undisputed(found.base), found.ours, found.theirs,
+                    f"both sides changed {fields}" if fields else merged.conflicts[0].detail)
+
+
+def _operation(found: _Document, merged: MergedTree) -> Operation:
+    """What turns the document of the target into the merged one: patches where it combines both sides."""
+    if merged.tree is None:
+        return Delete(found.id)
+    if found.ours is None or merged.outcome is Outcome.TAKE:
+        return Set(found.id, merged.tree)
+    return Patch(found.id, [_patch(path, found.ours, merged.tree) for path in differing(found.ours, merged.tree)])
+
+
+def _patch(path: str, before: Document, after: Document) -> dict[str, Any]:
+    *parents, last = parse(path)
+    holder = pointer(parents)
+    if last not in (value_at(after, holder) if holder else after):
+        return {"op": "remove", "path": path}
+    known = last in (value_at(before, holder) if holder else before)
+    return {"op": "replace" if known else "add", "path": path, "value": value_at(after, path)}
+
+
+class Merger:
+    """Brings changes from one state of a space to another."""
+
+    def __init__(
+        self, database: SpaceDatabase, writer: SpaceWriter, next_request: Callable[[], tuple[str, int]]
+    ) -> None:
+        self._database = database
+        self._writer = writer
+        self._next_request = next_request
+
+    def _run(
+        self, operation: Callable[[Callable[[], MergeModel]], MergeResult[int]], door: MergeDoor | None = None
+    ) -> MergeResult[int]:
+        """Run a shared operation, and raise the errors of documents for its own."""
+        chosen = MergeDoor(self._next_request()) if door is None else door
+        models: list[MergeModel] = []
+
+        def opened() -> MergeModel:
+            models.append(MergeModel(self._database, self._writer, chosen))
+            return models[-1]
+
+        try:
+            with own_errors():
+                return operation(opened)
+        except shared.MergeConflictError as error:
+            raise MergeConflictError(error.source, error.into, error.conflicts, *models[-1].refused) from None
+        finally:
+            for model in models:
+                model.close()
+
+    def _name(self, branch: str, *, by_merge: bool = False) -> str:
+        """The name of a branch that can be written to: for the first one, which has two, the one that people read."""
+        check_branch_text(branch)
+        with self._database.joined as connection:
+            line = self._database.line(branch)
+            check_active(line, row(connection, _STATUS, (line,))[0], by_merge=by_merge)
+            return self._database.title(line)
+
+    def merge(self, source: str, into: str, request: MergeRequest, door: MergeDoor | None = None) -> MergeResult[int]:
+        """Bring the commits of a reference into a branch."""
+        check_branch_text(source)
+        into = self._name(into, by_merge=True)
+        if door is not None and (repeated := self._repeated(source, into, *door.request)) is not None:
+            return MergeResult(MergeStatus.MERGED, source, into, repeated)
+        return self._run(lambda opened: operations.merge(opened, source, into, request), door)
+
+    def revert(self, commit: str | int, branch: str, request: MergeRequest) -> MergeResult[int]:
+        """Undo one commit on a branch."""
+        name = self._name(branch)
+        self._check_not_first(commit, "reverted")
+        return self._run(lambda opened: operations.revert(opened, commit, name, request))
+
+    def cherry_pick(self, commit: str | int, branch: str, request: MergeRequest) -> MergeResult[int]:
+        """Do on a branch what one commit did elsewhere."""
+        name = self._name(branch)
+        self._check_not_first(commit, "picked")
+        return self._run(lambda opened: operations.cherry_pick(opened, commit, name, request))
+
+    def restore(self, to: str | int, branch: str, request: MergeRequest) -> MergeResult[int]:
+        """Bring an earlier state back on a branch."""
+        name = self._name(branch)
+        return self._run(lambda opened: operations.restore(opened, to, name, None, request))
+
+    def _check_not_first(self, commit: str | int, what: str) -> None:
+        """Raise `RevertError` for the first commit, before which the core knows the empty space."""
+        refs = SpaceRefs(self._database)
+        seq = refs.resolve(commit).commit
+        if seq == START or refs.commits.parents(seq)[0] == START:
+            raise RevertError(seq, f"is the first one, and cannot be {what}", hint="there is no state before it")
 
     def _repeated(self, source: str, into: str, session_id: str, local_seq: int) -> Commit | None:
         """The commit of this merge, if it was made before. Raises `ProtocolError` if something else was."""
@@ -214,11 +285,9 @@ class Merger:
                 return None
             seq, branch, decided = found
             merged = commits.merged_in(decided)
-            if name_of(branch) != into or merged is None or name_of(merged.branch) != source:
+            name = self._database.name
+            if ((self._database.line(into) != branch and into != name_of(branch)) or merged is None
+                    or (source or MAIN) not in (name(merged.branch) or MAIN, name_of(merged.branch) or MAIN)):
                 raise ProtocolError(f"local_seq {local_seq} was used by this session for another request, commit {seq}",
                                     hint="use a new local_seq for every new request")
             return commits.stored(self._database, connection, seq)
-
-
-def _state(id: str, document: Document | None) -> Operation:
-    return Delete(id) if document is None else Set(id, document)

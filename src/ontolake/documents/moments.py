@@ -1,4 +1,4 @@
-"""A space at one commit of a branch, and the differences of two, in the words of `ontolake.history`."""
+"""A space at one commit of a branch, in the words of `ontolake.history`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from ontolake.documents import replay
 from ontolake.documents.codec import Document
 from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.feed import TABLE
-from ontolake.documents.merges import Diff
 from ontolake.documents.names import name_of
-from ontolake.errors import Invalid, NotFound
-from ontolake.history import Change, Ref
+from ontolake.errors import NotFound
 
 _PAGE_SIZE = 500
 _IDS = "SELECT id FROM head WHERE branch = ? AND id > ? AND (? IS NULL OR id < ?) ORDER BY id LIMIT ?"
@@ -21,8 +19,9 @@ _CUT = "SELECT id FROM head WHERE branch = ? AND id > ? ORDER BY id LIMIT 1 OFFS
 class SpaceMoment:
     """The documents of a branch as they were at a commit: a `history.Snapshot`."""
 
-    def __init__(self, database: SpaceDatabase, line: str, commit: int) -> None:
-        self.branch = name_of(line)
+    def __init__(self, database: SpaceDatabase, line: str, commit: int, branch: str | None = None) -> None:
+        """`branch` is the name under which the line is looked at, if it is not that of the line."""
+        self.branch = name_of(line) if branch is None else branch
         self.line = line
         self.commit = commit
         self._database = database
@@ -81,23 +80,3 @@ class SpaceMoment:
                     break
                 found.append(cut[0])
         return found
-
-
-def read_ref(ref: Ref) -> tuple[int | None, str]:
-    """The seq and the branch that a user wrote."""
-    if ref.commit is None:
-        return None, ref.branch or ""
-    if not (ref.commit.isascii() and ref.commit.isdigit() and len(ref.commit) < 19):
-        raise Invalid(f"{ref.commit!r} is not a seq", hint="commits of a space are numbered from 1")
-    return int(ref.commit), ref.branch or ""
-
-
-def differences(diff: Diff, commit: int) -> Iterator[Change[int]]:
-    """A difference as changes, by id."""
-    for id in sorted(diff.added.keys() | diff.removed.keys() | diff.modified.keys()):
-        if id in diff.modified:
-            before: Document | None = diff.modified[id].before
-            after: Document | None = diff.modified[id].after
-        else:
-            before, after = diff.removed.get(id), diff.added.get(id)
-        yield Change.of(commit, TABLE, id, before, after)

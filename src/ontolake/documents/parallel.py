@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.documents import codec
-from ontolake.documents.branches import FIRST
 from ontolake.documents.commits import Commit
 from ontolake.documents.errors import InvalidOperationError, PreconditionFailedError
 from ontolake.documents.feed import TABLE
 from ontolake.documents.operations import Delete, HeadIs, Operation, Set
 from ontolake.documents.places import space_name
+from ontolake.documents.references import FIRST
 from ontolake.documents.space import Space
 from ontolake.errors import Conflict, NotFound
 from ontolake.history import metadata as metadata_keys

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import apsw
 
-from ontolake.documents.database import rows
+from ontolake.documents.database import row, rows
 from ontolake.documents.replay import EntityState
 
+ERASE = "erase"
+"""The command of a commit that erased documents, of which no revision tells."""
+
 _TOUCHED = "SELECT branch, id FROM revision WHERE commit_seq > ?"
+_ERASED = f"""\
+SELECT EXISTS (SELECT 1 FROM "commit" WHERE seq > ? AND branch = ''
+  AND instr(substr(original, 1, 64), '"command":"{ERASE}"'))"""
 _MOST_COMMITS_TO_FOLLOW = 1000
 MOST_BYTES = 32 * 2**20
 """Bytes of documents that are kept in memory."""
@@ -33,7 +39,7 @@ class Recent:
         """Forget what commits up to `last` have changed that went past us."""
         if last == self._seq:
             return
-        if 0 < last - self._seq <= _MOST_COMMITS_TO_FOLLOW:
+        if 0 < last - self._seq <= _MOST_COMMITS_TO_FOLLOW and not row(connection, _ERASED, (self._seq,))[0]:
             for branch, id in rows(connection, _TOUCHED, (self._seq,)):
                 self.of(branch).pop(id, None)
         else:

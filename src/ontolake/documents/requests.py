@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from ontolake.documents import codec, patches, pointers
+from ontolake.documents import codec, patches
 from ontolake.documents.codec import Json, Unstorable
 from ontolake.documents.errors import DocumentError, InvalidOperationError, ProtocolError
 from ontolake.documents.names import check_branch_text, check_id, check_session, is_seq
@@ -28,6 +28,7 @@ from ontolake.documents.operations import (
     Set,
     ValueIs,
 )
+from ontolake.history import pointers
 
 T = TypeVar("T")
 

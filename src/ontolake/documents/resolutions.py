@@ -1,36 +1,26 @@
-"""Conflicts of a merge, and who decides them."""
+"""Who decides the conflicts of `branches.merge`: a function from a conflict to the document to store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ontolake.documents.codec import Document
+from ontolake.history import Conflict
+
+Resolve = Callable[[Conflict], Document | None]
+"""Decides a conflict: gives the document to store, or None to delete it.
+
+The conflict is about a whole document: `base`, `ours` and `theirs` are documents, and `detail` names the fields.
+"""
 
 
-class MergeConflict(NamedTuple):
-    """An entity that both sides changed, at `paths` that meet ("" for the whole document).
-
-    Where histories are criss-crossed, `base` leaves out what the several bases do not agree on.
-    """
-
-    id: str
-    base: Document | None
-    source: Document | None
-    target: Document | None
-    target_seq: int
-    paths: tuple[str, ...]
-
-
-Resolve = Callable[[MergeConflict], Document | None]
-"""Decides a conflict: gives the document to store, or None to delete it."""
-
-
-def prefer_source(conflict: MergeConflict) -> Document | None:
+def prefer_source(conflict: Conflict) -> Document | None:
     """Decide for what the merge brings."""
-    return conflict.source
+    document: Document | None = conflict.theirs
+    return document
 
 
-def prefer_target(conflict: MergeConflict) -> Document | None:
+def prefer_target(conflict: Conflict) -> Document | None:
     """Decide for what is there."""
-    return conflict.target
+    document: Document | None = conflict.ours
+    return document

@@ -1,7 +1,8 @@
 """The tables of a space, and its stamp.
 
 Layout version 1 is the application id and user version of the SQLite header together with the statements below. A
-database that carries another stamp is refused, never guessed at.
+database that carries another stamp is refused, never guessed at. `tag` comes with the first tag. Version 2 is the same
+with `branch_name`, and comes with the first branch that is renamed: older versions would call it by its old name.
 """
 
 from __future__ import annotations
@@ -95,7 +96,26 @@ CREATE VIEW state AS
 SELECT branch, id, seq, op_index FROM head;
 """
 
+TAG = """\
+CREATE TABLE tag (
+  name TEXT NOT NULL PRIMARY KEY,
+  branch TEXT NOT NULL, -- where the commit was made
+  seq INTEGER NOT NULL,
+  message TEXT,
+  created_at TEXT NOT NULL DEFAULT (datetime('now')),
+  FOREIGN KEY (seq) REFERENCES "commit"(seq)
+)"""
+
+BRANCH_NAME = """\
+CREATE TABLE branch_name (
+  line TEXT NOT NULL PRIMARY KEY, -- branch.name: what the branch was called when it was made
+  name TEXT NOT NULL,
+  FOREIGN KEY (line) REFERENCES branch(name)
+)"""
+
 _FIRST_BRANCH = "INSERT INTO branch (name, created_seq, head_seq) VALUES ('', 0, 0)"
 
 _APPLICATION_ID = 0x6F6E7464  # "ontd"
-LAYOUT = DatabaseLayout(_APPLICATION_ID, 1, 32768, TABLES + _FIRST_BRANCH, "a space of documents", SpaceLayoutError)
+VERSION_WITH_NAMES = 2
+LAYOUT = DatabaseLayout(_APPLICATION_ID, VERSION_WITH_NAMES, 32768, TABLES + _FIRST_BRANCH, "a space of documents",
+                        SpaceLayoutError, new_version=1)

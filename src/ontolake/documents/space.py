@@ -7,22 +7,42 @@ import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
+from typing import overload
 
-from ontolake.documents import blobs, commits, feed, replay, verification, watcher
+from ontolake.documents import authorship, blobs, commits, erasure, feed, replay, verification, watcher
 from ontolake.documents.blobs import Blob
-from ontolake.documents.branches import FIRST, Branches
+from ontolake.documents.branches import Branches
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import SpaceDatabase, View
+from ontolake.documents.differences import as_changes, compare
+from ontolake.documents.feed import TABLE
 from ontolake.documents.merges import Merger
-from ontolake.documents.moments import SpaceMoment, differences, read_ref
+from ontolake.documents.moments import SpaceMoment
 from ontolake.documents.names import check_branch_text, check_id
 from ontolake.documents.operations import DocumentState, Operation, Precondition, Reads, Revision, Set
 from ontolake.documents.places import database_url
+from ontolake.documents.references import FIRST, SpaceRefs
 from ontolake.documents.requests import NO_READS, prepare
 from ontolake.documents.snapshots import Snapshots
+from ontolake.documents.tags import SpaceTags
 from ontolake.documents.transactions import SpaceWriter
-from ontolake.history import Change, Damage, Garbage, Ref, Snapshot, check_snapshots
+from ontolake.errors import NotFound
+from ontolake.history import (
+    Change,
+    Damage,
+    Garbage,
+    MergeResult,
+    Ref,
+    Resolution,
+    RowVersion,
+    Snapshot,
+    Strategy,
+    check_snapshots,
+)
+from ontolake.history import Commit as HistoryCommit
+from ontolake.history.names import MAIN
+from ontolake.history.operations import MergeRequest
 
 
 def open_space(
@@ -55,8 +75,9 @@ class Space:
         self.snapshots = Snapshots(self._database)
         self._writer = SpaceWriter(self._database, lambda: self.snapshots.policy.every)
         self._writer.on_snapshots = self.snapshots.note
-        self._merger = Merger(self._database, self._writer)
+        self._merger = Merger(self._database, self._writer, self.next_request)
         self.branches = Branches(self._database, self._merger, self.next_request)
+        self.tags = SpaceTags(self._database)
 
     def __enter__(self) -> Space:
         return self
@@ -80,16 +101,23 @@ class Space:
 
     def transact(
         self, session_id: str, local_seq: int, operations: Iterable[Operation], *, reads: Reads = NO_READS,
-        branch: str = FIRST, preconditions: Iterable[Precondition] = (),
+        branch: str = FIRST, preconditions: Iterable[Precondition] = (), message: str | None = None,
+        author: str | None = None,
     ) -> Commit:  # fmt: skip
         """Apply operations in order, as one commit with the next seq, or not at all.
+
+        `message` and `author` are kept with the commit; without an author it is the session.
 
         A request that was made before, by its `session_id` and `local_seq`, is not applied again: it gets the first
         answer. Raises `InvalidOperationError` for a malformed operation, `PatchError` for a patch that does not fit,
         `ConflictError` if something that was read has changed, `PreconditionFailedError`, `BranchError`,
-        `ProtocolError`, and `Contended` if another process keeps the database busy. Then nothing was written.
+        `ProtectedBranchError`, `ProtocolError`, and `Contended` if another process keeps the database busy. Then
+        nothing was written.
         """
-        return self._writer.transact(prepare(session_id, local_seq, operations, reads, branch, preconditions))
+        request = prepare(session_id, local_seq, operations, reads, branch, preconditions)
+        if message is None and author is None:
+            return self._writer.transact(request)
+        return self._writer.transact(request, said=commits.remarks(message, author))
 
     # reading
 
@@ -122,13 +150,44 @@ class Space:
             found = replay.find_in_chunks(connection, [database.view(database.line(branch), moment)], wanted)
             return {id: DocumentState(id, state.document, moment, state.changed, branch) for id, (state,) in found}
 
+    @overload
     def history(
-        self, id: str, *, branch: str = FIRST, since: int = 0, until: int | None = None
-    ) -> Iterator[Revision]:
-        """The operations on an entity that `branch` sees in `(since, until]`, oldest first. Raises what `read` does."""
-        check_id(id)
+        self, id: str, /, *, branch: str = FIRST, since: int = 0, until: int | None = None
+    ) -> Iterator[Revision]: ...
+
+    @overload
+    def history(self, table: str, key: str, /, *, ref: str | None = None) -> Iterator[RowVersion[int]]: ...
+
+    def history(
+        self, table: str, key: str | None = None, /, *, ref: str | None = None, branch: str = FIRST, since: int = 0,
+        until: int | None = None,
+    ) -> Iterator[Revision] | Iterator[RowVersion[int]]:  # fmt: skip
+        """`history(id)` gives the operations on an entity that `branch` sees in `(since, until]`, oldest first.
+
+        `history("documents", id)` gives all states of a document that a reference has in its history, newest first:
+        those of branches that were merged as well. Raises what `read` does, and `NotFound` for another table.
+        """
+        if key is not None:
+            self._check_table(table)
+            return authorship.versions(self._database, check_id(key), self._commit(ref))
+        check_id(table)
         check_branch_text(branch)
-        return feed.of_entity(self._database, id, *self._range(since, until, branch))
+        return feed.of_entity(self._database, table, *self._range(since, until, branch))
+
+    def blame(self, table: str, key: str, *, ref: str | None = None) -> dict[str, HistoryCommit[int]]:
+        """For each field of a document, as a JSON pointer, the commit that wrote its value.
+
+        Fields are all values that are no objects; an array is one field. Raises `NotFound` if it is not there.
+        """
+        self._check_table(table)
+        return authorship.blame_document(self._database, check_id(key), self._commit(ref))
+
+    def _check_table(self, table: str) -> None:
+        if table != TABLE:
+            raise NotFound(f"a space has no table {table!r}", hint=f"its documents are in {TABLE!r}")
+
+    def _commit(self, ref: str | None) -> int:
+        return SpaceRefs(self._database).resolve(FIRST if ref is None else ref).commit
 
     def changes(self, since: int, until: int | None = None, *, branch: str = FIRST) -> Iterator[Change[int]]:
         """What the commits in `(since, until]` did, oldest first, an entity at most once a commit.
@@ -192,28 +251,102 @@ class Space:
         """The commits that a branch sees in `(since, until]`, newest first. Raises what `changes` does."""
         return commits.newest_first(self._database, *self._range(since, until, branch))
 
-    def snapshot(self, commit: int | None = None, *, branch: str = FIRST) -> SpaceMoment:
-        """The documents as they were at a commit, or are now on a branch. Raises what `read` does."""
-        check_branch_text(branch)
-        with self._database.read:
-            line = self._database.line(branch)
-            return SpaceMoment(self._database, line, self._database.moment(commit, "the snapshot"))
+    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> SpaceMoment:
+        """The documents of a branch as they are now or, with `branch`, as they were when a commit was made anywhere.
 
-    def at(self, ref: Ref) -> SpaceMoment:
-        """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
-        commit, branch = read_ref(ref)
-        return self.snapshot(commit, branch=branch)
+        A commit without a branch is found on whichever branch it is. Raises what `read` does.
+        """
+        database = self._database
+        if branch is not None:
+            check_branch_text(branch)
+        with database.read:
+            moment = database.moment(commit, "the snapshot")
+            if branch is None and commit:
+                line = SpaceRefs(database).commits.line(moment)
+            else:
+                line = database.line(FIRST if branch is None else branch)
+            return SpaceMoment(database, line, moment, database.name(line))
 
-    def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
-        """What turns one snapshot into another, by id, an entity at most once."""
-        check_snapshots(before, after)
-        return differences(self._merger.diff_views(self._shown(after), self._shown(before)), after.commit)
+    def at(self, ref: Ref | str) -> SpaceMoment:
+        """The documents at a reference: a branch, a tag, a seq or a time.
+
+        Raises `Invalid` if it cannot be a reference, `UnknownBranchError`, `UnknownCommitError`.
+        """
+        refs = SpaceRefs(self._database)
+        branch, commit = refs.resolve(ref)
+        return SpaceMoment(self._database, refs.commits.line(commit), commit, branch)
+
+    def diff(self, before: Snapshot[int] | str, after: Snapshot[int] | str) -> Iterator[Change[int]]:
+        """What turns one snapshot, or reference, into another, by id, an entity at most once."""
+        old, new = (self.at(one) if isinstance(one, str) else one for one in (before, after))
+        check_snapshots(old, new)
+        return as_changes(compare(self._database, self._shown(new), self._shown(old)), new.commit)
 
     def _shown(self, snapshot: Snapshot[int]) -> View:
         if not isinstance(snapshot, SpaceMoment):
             snapshot = self.snapshot(snapshot.commit, branch=snapshot.branch)
         with self._database.read:
             return self._database.view(snapshot.line, snapshot.commit)
+
+    # one history
+
+    def merge(
+        self, source: str, into: str = MAIN, *, strategy: Strategy = None, resolutions: Iterable[Resolution] = (),
+        dry_run: bool = False, message: str | None = None, author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Bring the changes of a branch, tag or commit into a branch, as one commit with two parents.
+
+        Documents merge by field: see `ontolake.history.trees`. Raises `MergeConflictError` for conflicts that neither
+        the strategy nor resolutions settle, `Invalid` for a resolution of something else, `UnknownBranchError`,
+        `UnknownCommitError`, `BranchError` for a branch and itself.
+        """
+        return self._merger.merge(source, into, MergeRequest.of(strategy, resolutions, dry_run, message, author))
+
+    def revert(
+        self, commit: str | int, *, branch: str = MAIN, strategy: Strategy = None,
+        resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
+        author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Undo what one commit did, as a new commit; of a merge, what it brought to its first parent.
+
+        Raises `RevertError` for the first commit and for one that the branch does not have, and what `merge` raises.
+        """
+        return self._merger.revert(commit, branch, MergeRequest.of(strategy, resolutions, dry_run, message, author))
+
+    def cherry_pick(
+        self, commit: str | int, *, branch: str = MAIN, strategy: Strategy = None,
+        resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
+        author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Do on a branch what one commit did elsewhere, as a new commit. Raises `RevertError` for the first commit."""
+        return self._merger.cherry_pick(commit, branch,
+                                        MergeRequest.of(strategy, resolutions, dry_run, message, author))
+
+    def restore(
+        self, to: str | int, *, branch: str = MAIN, tables: Iterable[str] | None = None, dry_run: bool = False,
+        message: str | None = None, author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Bring an earlier state back as a new commit; nothing of history is lost. Documents are all in one table."""
+        for table in tables or ():
+            self._check_table(table)
+        return self._merger.restore(to, branch, MergeRequest.of(None, (), dry_run, message, author))
+
+    def erase(self, table: str, key: str, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
+        """Remove a document for good: every revision and snapshot on every branch, its part in the payloads of commits,
+        and blobs that no other document names. A dry run counts what would go.
+
+        The commit that it makes on the first branch has the reason as its message. The file is written anew, and over
+        the seam the past of its pages is given up. Raises `NotFound` if no commit has the document, `Invalid` without a
+        reason, `Contended` if others read meanwhile, so that old bytes stay until they close.
+        """
+        self._check_table(table)
+        request = ("", 0) if dry_run else self.next_request()
+        erased = erasure.erase(self._database, check_id(key), request, reason=reason, dry_run=dry_run, author=author)
+        if not dry_run:
+            self._writer.forget()
+        return erased
+
+    # upkeep
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together."""

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, commits, conflicts, edits, patches, pointers, replay
-from ontolake.documents.commits import Commit, MergedLine
+from ontolake.documents import codec, commits, conflicts, edits, patches, replay
+from ontolake.documents.commits import NO_REMARKS, Commit, MergedLine, Remarks
 from ontolake.documents.database import SpaceDatabase, row
 from ontolake.documents.errors import (
-    BranchError,
     ConflictError,
     DocumentError,
     FutureSeqError,
@@ -32,6 +31,9 @@ from ontolake.documents.recent import Recent
 from ontolake.documents.replay import EntityState
 from ontolake.documents.requests import Request, Step
 from ontolake.faults import reach
+from ontolake.history import pointers
+from ontolake.history.errors import ProtectedBranchError
+from ontolake.history.names import MAIN
 
 # One statement of lookups. A join, or RETURNING later on, would make SQLite build a table for the answer.
 _START = """\
@@ -57,6 +59,10 @@ INSERT INTO snapshot (branch, id, seq, value)
 VALUES (?, ?, ?, ?)
 ON CONFLICT (branch, id, seq) DO NOTHING"""
 
+ACTIVE, PROTECTED, DELETED = "active", "protected", "deleted"
+"""What the status of a branch can be. Versions that do not know `protected` refuse to write there."""
+
+
 class _Accepted(NamedTuple):
     """A commit, and unless it is an old one what it has written: states by id, rows of snapshots."""
 
@@ -77,19 +83,20 @@ class SpaceWriter:
         """Told of the entities that got a snapshot, by branch and id."""
 
     def transact(
-        self, request: Request, *, merged: MergedLine | None = None,
+        self, request: Request, *, merged: MergedLine | None = None, said: Remarks = NO_REMARKS,
         beside: Callable[[apsw.Connection], None] | None = None,
     ) -> Commit:  # fmt: skip
         """Accept a request, or raise and change nothing.
 
-        `merged` is what it takes in, if it is a merge; `beside` writes something else in the same transaction.
+        `merged` is what it takes in, if it is a merge; `said` is what is noted about it; `beside` checks or writes
+        something else in the same transaction.
         """
         database = self._database
         with database.lock:
             try:
                 with database.write as connection:
                     reach("documents: transaction begun")
-                    accepted = self._accept(connection, request, merged)
+                    accepted = self._accept(connection, request, merged, said)
                     if beside is not None:
                         beside(connection)
                     reach("documents: rows written")
@@ -107,7 +114,7 @@ class SpaceWriter:
         return accepted.commit
 
     def _accept(
-        self, connection: apsw.Connection, request: Request, merged: MergedLine | None
+        self, connection: apsw.Connection, request: Request, merged: MergedLine | None, said: Remarks
     ) -> _Accepted:
         request = self._on_line(request)
         session_id, local_seq, branch = request.session_id, request.local_seq, request.branch
@@ -118,7 +125,7 @@ class SpaceWriter:
             return _Accepted(commits.stored(self._database, connection, repeated), branch, {}, [])
         if not request.steps and merged is None:
             raise InvalidOperationError("a transaction needs at least one operation")
-        check_active(branch, status)
+        check_active(branch, status, by_merge=merged is not None)
         self._recent.follow(connection, last)
         if request.preconditions:
             self._check_preconditions(connection, request, head)
@@ -127,7 +134,7 @@ class SpaceWriter:
         seq = last + 1
         states = self._fold(connection, request, seq)
         snapshots = self._snapshots(branch, seq, request.steps, states)
-        decided = commits.resolution(seq, resolved, merged)
+        decided = commits.resolution(seq, resolved, merged, said)
         connection.execute(commits.INSERT, (seq, branch, session_id, local_seq, request.original, decided, now))
         reach("documents: commit row written")
         steps = request.steps
@@ -143,9 +150,14 @@ class SpaceWriter:
             connection.executemany(SNAPSHOT, snapshots)
             reach("documents: snapshots written")
         parent = head or commits.parent(self._database, connection, branch, seq)
-        made = commits.CommitRow(seq, branch, session_id, local_seq, now, resolved, merged)
+        made = commits.CommitRow(seq, branch, session_id, local_seq, now, resolved, merged, said)
         commit = commits.build(self._database, connection, parent, made)
         return _Accepted(commit, branch, states, snapshots)
+
+    def forget(self) -> None:
+        """Forget all documents that were written a moment ago."""
+        with self._database.lock:
+            self._recent.clear()
 
     def _on_line(self, request: Request) -> Request:
         """The request with the line of its branch in place of the name."""
@@ -285,9 +297,12 @@ def check_repeated(connection: apsw.Connection, seq: int, branch: str, original:
                         hint="use a new local_seq for every new request")
 
 
-def check_active(branch: str, status: str | None) -> None:
-    """Raise `BranchError` unless a branch of this status can be written to."""
+def check_active(branch: str, status: str | None, *, by_merge: bool = False) -> None:
+    """Raise unless a branch of this status can be written to: `UnknownBranchError`, `ProtectedBranchError`."""
     if status is None:
         raise UnknownBranchError(name_of(branch))
-    if status != "active":
-        raise BranchError(name_of(branch), "was deleted and can only be read", hint="create a new branch from it")
+    if status == DELETED:
+        raise UnknownBranchError(name_of(branch), "was deleted and can only be read",
+                                 hint="create a new branch from it")
+    if status == PROTECTED and not by_merge:
+        raise ProtectedBranchError(name_of(branch) or MAIN)

@@ -20,18 +20,23 @@ _SNAPSHOTS = "SELECT seq, value FROM snapshot WHERE branch = ? AND id = ? ORDER 
 _WITHOUT_HEAD = """\
 SELECT DISTINCT branch, id FROM {table} r
 WHERE NOT EXISTS (SELECT 1 FROM head WHERE branch = r.branch AND id = r.id)"""
-# A merge moves the head of its branch also if it writes nothing.
+# Deleting a branch is a commit on it, and does not move its head.
 _BRANCHES = """\
-SELECT name, head_seq, max(
-  created_seq, coalesce((SELECT max(seq) FROM revision WHERE branch = name), 0),
-  coalesce((SELECT max(seq) FROM "commit" WHERE branch = name AND instr(resolution, '"merged"')), 0))
+SELECT name, head_seq, max(created_seq, coalesce((
+  SELECT seq FROM "commit" WHERE branch = name AND original ->> '$.command' IS NOT 'branch/delete'
+  ORDER BY seq DESC LIMIT 1), 0))
 FROM branch"""
+_TAGS = """\
+SELECT name, seq FROM tag t WHERE NOT EXISTS (SELECT 1 FROM "commit" WHERE seq = t.seq AND branch = t.branch)"""
+_SAME_NAME = """\
+SELECT n.name FROM branch_name n JOIN branch b ON b.name = n.line
+WHERE b.status <> 'deleted' GROUP BY n.name HAVING count(*) > 1"""
 
 
 def verify(database: SpaceDatabase) -> Iterator[Damage]:
     """Yield all damage: in SQLite's own structures, in the log, in what is derived from it, and in blobs."""
     with database.read as connection:
-        found = list(_structures(connection))
+        found = [*_structures(connection), *_names(database, connection)]
     yield from found
     after = ("", "")
     while True:
@@ -63,6 +68,15 @@ def _structures(connection: apsw.Connection) -> Iterator[Damage]:
         if head != newest:
             yield Damage(f"branch {name_of(name)!r}",
                          f"says that its head is seq {head}, but its newest commit is {newest}")
+
+
+def _names(database: SpaceDatabase, connection: apsw.Connection) -> Iterator[Damage]:
+    if database.has_table("tag"):
+        for name, seq in rows(connection, _TAGS):
+            yield Damage(f"tag {name!r}", f"names commit {seq}, which is not there")
+    if database.has_table("branch_name"):
+        for (name,) in rows(connection, _SAME_NAME):
+            yield Damage(f"branch {name!r}", "is the name of several branches")
 
 
 def _entity(

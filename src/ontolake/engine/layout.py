@@ -34,6 +34,8 @@ class DatabaseLayout(NamedTuple):
     what: str
     """What the database is, as in "is a database, but not …"."""
     error: Callable[..., OntolakeError]
+    new_version: int | None = None
+    """The version of a database that is made, if it is not the newest one, `version`."""
 
     def open(
         self, url: str, *, branch: str = "main", readonly: bool, takeover: bool, synchronous: str, create: bool = True
@@ -94,7 +96,7 @@ class DatabaseLayout(NamedTuple):
             if not self._is_ours(connection, name):  # somebody else may have been quicker
                 connection.execute(self.tables)
                 connection.pragma("application_id", self.application_id)
-                connection.pragma("user_version", self.version)
+                connection.pragma("user_version", self.new_version or self.version)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

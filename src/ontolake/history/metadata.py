@@ -23,6 +23,8 @@ LOCAL_SEQ = "local_seq"
 """The number that the session has given to the transaction."""
 RESOLVED_PENDING_READS = "resolved_pending_reads"
 """The local numbers that reads named, each with the commit that it became."""
+SESSION_ID = "session_id"
+"""The session that made the transaction, where somebody else is named as its author."""
 MERGED = "merged"
 """The branch that a merge of documents took in."""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ontolake.documents import pointers
+from ontolake.history import pointers
 
 
 @pytest.mark.parametrize(
