@@ -204,6 +204,9 @@ class AsyncStorage:
     async def delete_branch(self, branch: BranchId | str) -> None:
         await asyncio.to_thread(self.storage.delete_branch, branch)
 
+    async def rename_branch(self, branch: BranchId | str, name: str) -> None:
+        await asyncio.to_thread(self.storage.rename_branch, branch, name)
+
     async def set_retention_floor(self, lsn: Lsn) -> None:
         await asyncio.to_thread(self.storage.set_retention_floor, lsn)
 

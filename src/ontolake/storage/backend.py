@@ -299,6 +299,11 @@ class LogStorage:
             log = self._fresh()
             log.append_change(lambda state: state.delete_branch(branch))
 
+    def rename_branch(self, branch: BranchId | str, name: str) -> None:
+        with self.log.lock:
+            log = self._fresh()
+            log.append_change(lambda state: state.rename_branch(branch, name))
+
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
         with self.log.lock:

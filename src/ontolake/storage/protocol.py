@@ -118,6 +118,11 @@ class Storage(Protocol):
         """Remove a branch. Raises `NotFound`, or `Invalid` for `main` and for a branch that has branches."""
         ...
 
+    def rename_branch(self, branch: BranchId | str, name: str) -> None:
+        """Give a branch another name; its id and its pages stay. Raises `NotFound`, `Invalid` for `main` and for a name
+        that cannot be one, `AlreadyExists`."""
+        ...
+
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
         """Declare that nothing below `lsn` is needed any more. Live branches hold the floor back to their base.

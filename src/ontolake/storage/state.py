@@ -117,12 +117,8 @@ class LogState(msgspec.Struct):
         return {"op": "release", "epoch": token.epoch}
 
     def create_branch(self, name: str, base_lsn: int, parent: BranchId | str) -> dict[str, Any]:
-        if not is_text(name) or not name.strip() or name != name.strip() or len(name) > 200 or not (
-                name.isprintable()):
-            raise Invalid(f"{name!r} is not a branch name", hint="1 to 200 printable characters, no blanks around")
         found = self.branch(parent)
-        if any(branch.name == name for branch in self.branches.values()):
-            raise AlreadyExists(f"a branch named {name!r} exists already")
+        self._check_name(name)
         check_lsn(base_lsn, "base_lsn")
         self.check_readable(base_lsn)
         if base_lsn >= self.next_lsn:
@@ -138,6 +134,21 @@ class LogState(msgspec.Struct):
             raise Invalid(f"branch {found.name!r} has branches of its own: {', '.join(children)}",
                           hint="delete those first")
         return {"op": "unbranch", "id": found.id}
+
+    def rename_branch(self, branch: BranchId | str, name: str) -> dict[str, Any]:
+        found = self.branch(branch)
+        if found.id == MAIN:
+            raise Invalid("the branch main cannot be renamed")
+        self._check_name(name)
+        return {"op": "rename", "id": found.id, "name": name}
+
+    def _check_name(self, name: str) -> None:
+        """Raise `Invalid` or `AlreadyExists` if no branch can get this name."""
+        if not is_text(name) or not name.strip() or name != name.strip() or len(name) > 200 or not (
+                name.isprintable()):
+            raise Invalid(f"{name!r} is not a branch name", hint="1 to 200 printable characters, no blanks around")
+        if any(branch.name == name for branch in self.branches.values()):
+            raise AlreadyExists(f"a branch named {name!r} exists already")
 
     def set_floor(self, lsn: int) -> dict[str, Any] | None:
         """None when `lsn` is the floor that was declared already."""
@@ -169,6 +180,8 @@ class LogState(msgspec.Struct):
             self.next_branch = change["id"] + 1
         elif op == "unbranch":
             self.branches.pop(change["id"])
+        elif op == "rename":
+            self.branches[change["id"]].name = change["name"]
         elif op == "floor":
             self.declared_floor = change["lsn"]
         else:

@@ -179,6 +179,28 @@ class BranchCases(Base):
         storage.delete_branch(a)
         assert [ref.name for ref in storage.list_branches()] == ["main"]
 
+    def test_a_renamed_branch_keeps_its_id_and_pages(self, opener: Opener) -> None:
+        storage = opener()
+        token = storage.acquire_fence("writer")
+        storage.append_wal(token, [self.write(1)])
+        side = storage.create_branch("side", Lsn(1))
+        storage.append_wal(token, [self.write(2)], branch=side)
+        storage.rename_branch("side", "other")
+        for handle in (storage, opener()):
+            assert handle.resolve_branch("other").id == side
+            assert handle.get_page(ONE, Lsn(9), branch="other").bytes == self.image(2)
+            with pytest.raises(NotFound):
+                handle.resolve_branch("side")
+        again = storage.create_branch("side", Lsn(1))
+        assert again != side
+        for wrong, error in (("side", AlreadyExists), ("main", AlreadyExists), ("", Invalid)):
+            with pytest.raises(error):
+                storage.rename_branch("other", wrong)
+        with pytest.raises(Invalid):
+            storage.rename_branch(MAIN, "first")
+        with pytest.raises(NotFound):
+            storage.rename_branch("nothing", "x")
+
     def test_a_name_is_used_once_at_a_time(self, opener: Opener) -> None:
         first, second = opener(), opener()
         side = first.create_branch("side", Lsn(0))

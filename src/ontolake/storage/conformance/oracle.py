@@ -246,6 +246,18 @@ class Oracle:
             del self.model.branches[found.id]
             self.saved("delete")
 
+    def rename_branch(self, branch: BranchId | str, name: str) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise Invalid(f"{name!r} is not a branch name")
+        with self.lock:
+            found = self.branch(branch)
+            if found.id == MAIN:
+                raise Invalid("the branch main cannot be renamed")
+            if any(other.name == name for other in self.model.branches.values()):
+                raise AlreadyExists(f"a branch named {name!r} exists")
+            found.name = name
+            self.saved("rename")
+
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
         with self.lock:
