@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import TracebackType
@@ -12,16 +12,14 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from ontolake.errors import Invalid
-from ontolake.history import Branch, Change, Damage, Garbage, Ref, Snapshot, check_snapshots
-from ontolake.history import Commit as HistoryCommit
+from ontolake.errors import Invalid, NotFound
+from ontolake.history import Damage, Garbage, Ref
+from ontolake.history.names import MAIN
 from ontolake.sql import maintenance
 from ontolake.sql.catalog.column_cache import ROOM
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
-from ontolake.sql.history import commits, differences
-from ontolake.sql.history.branches import MAIN, Branches
-from ontolake.sql.history.snapshots import SqlSnapshot
+from ontolake.sql.history.versioning import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.plan.queries import QueryPlan, find_in
 from ontolake.sql.results import Result
@@ -54,7 +52,7 @@ def open_database(
                     synchronous=synchronous, cache=cache)  # fmt: skip
 
 
-class Database:
+class Database(VersionedTables):
     """Open SQL tables. Threads may share them; they take turns. Close it, or use it in a `with` block."""
 
     def __init__(
@@ -63,13 +61,10 @@ class Database:
     ) -> None:  # fmt: skip
         if not isinstance(cache, int) or cache < 0:
             raise Invalid(f"a cache has a size in bytes, 0 or more, not {cache!r}")
-        self.url = url
-        self.branch = branch
+        super().__init__(url, branch, SqlSession(url, branch=branch, readonly=readonly, takeover=takeover,
+                                                 synchronous=synchronous, cache=cache))  # fmt: skip
         self.database = database
         self.schema = schema
-        self._session = SqlSession(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous,
-                                   cache=cache)  # fmt: skip
-        self.branches = Branches(url)
         self.ranges = KeyRanges(self._session)
         if not readonly:
             index_builds.clean_up(self._session)
@@ -88,8 +83,11 @@ class Database:
 
     # statements
 
-    def execute(self, sql: str, params: Parameters = ()) -> Result:
+    def execute(
+        self, sql: str, params: Parameters = (), *, message: str | None = None, author: str | None = None
+    ) -> Result:  # fmt: skip
         """Run a statement, or several with semicolons in between and no parameters. Returns the result of the last.
+        `message` and `author` are kept with the commit.
 
         Outside a transaction each statement is one of its own. A statement that fails changes nothing. Raises
         `SqlError`, whose `sqlstate` says what is wrong.
@@ -99,6 +97,12 @@ class Database:
             raise SqlSyntaxError("there is no statement")
         if len(statements) > 1 and params:
             raise SqlSyntaxError("several statements cannot share parameters", hint="run one at a time")
+        if message is not None or author is not None:
+            with self._session.noted(message, author):
+                return self._execute_all(statements, params)
+        return self._execute_all(statements, params)
+
+    def _execute_all(self, statements: Sequence[ParsedStatement], params: Parameters) -> Result:
         for statement in statements[:-1]:
             self._execute(statement, ())
         return self._execute(statements[-1], params)
@@ -117,9 +121,13 @@ class Database:
         return "\n".join(self._explain(parse_one(sql), params, analyze, as_of))
 
     @contextmanager
-    def transaction(self) -> Iterator[Database]:
-        """A transaction: committed when the block ends, rolled back when it raises."""
-        self._session.begin()
+    def transaction(self, *, message: str | None = None, author: str | None = None) -> Iterator[Database]:
+        """A transaction: committed when the block ends, rolled back when it raises.
+
+        `message` and `author` are kept with the commit.
+        """
+        with self._session.noted(message, author):
+            self._session.begin()
         try:
             yield self
         except BaseException:
@@ -127,7 +135,8 @@ class Database:
                 self._session.rollback()
             raise
         if self._session.transaction is not None:
-            self._session.commit()
+            with self._session.noted(message, author):
+                self._session.commit()
 
     @property
     def in_transaction(self) -> bool:
@@ -204,6 +213,8 @@ class Database:
         """The version that is meant. Raises `SqlError` if it cannot be read."""
         if isinstance(moment, int) and not isinstance(moment, bool):
             return self._session.check_version(moment)
+        if isinstance(moment, str) and not moment[:1].isdigit():
+            return self._named(moment)
         from ontolake.sql.types import TIMESTAMP
 
         if not isinstance(moment, str | date) and type(moment).__name__ != "datetime64":
@@ -213,6 +224,19 @@ class Database:
         stored = TIMESTAMP.store(moment)
         assert isinstance(stored, int)
         return self._session.check_version(self._session.version_at(stored // 1000))
+
+    def _named(self, text: str) -> int:
+        """The version that a tag or another reference names. Raises `SqlError` if this branch does not have it."""
+        with self._references() as references:
+            try:
+                node = references.resolve(Ref.parse(text)).commit
+            except (NotFound, Invalid) as error:
+                raise SqlError(f"{text!r} is neither a time nor a tag or commit: {error.message}",
+                               sqlstate="22023") from error
+            if not references.lines.has(self._session.line, node):
+                raise SqlError(f"{text!r} names a commit that the branch {self.branch} does not have",
+                               sqlstate="22023", hint="open the branch that has it, or use at()")
+        return self._session.check_version(node[1])
 
     def _explain(
         self, statement: ParsedStatement, params: Parameters, analyze: bool, as_of: Version | None
@@ -266,13 +290,17 @@ class Database:
 
     # loading
 
-    def bulk_load(self, table: str, data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> int:
+    def bulk_load(
+        self, table: str, data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], *, message: str | None = None,
+        author: str | None = None,
+    ) -> int:  # fmt: skip
         """Insert Arrow rows into a table as one commit, in key order. Returns how many.
 
         Columns go by name; those that are not given get their defaults. Raises what INSERT raises; then nothing was
         loaded.
         """
-        with self._session.writing(f"-- bulk load into {table}") as transaction:
+        with (self._session.noted(message, author),
+              self._session.writing(f"-- bulk load into {table}") as transaction):
             found = self.find_table(table, self._session.fresh_catalog(transaction))
             return bulk.load(self._session, transaction, found, data)
 
@@ -304,42 +332,7 @@ class Database:
         with self._session.reading():
             return self._session.state()[0]
 
-    # what every versioned store offers
-
-    def commits(
-        self, *, since: int | None = None, until: int | None = None, branch: str | None = None
-    ) -> Iterator[HistoryCommit[int]]:
-        """The commits in `(since, until]`, newest first. Raises `NotFound` for what is no longer kept."""
-        with self._on(branch) as session:
-            yield from commits.newest_first(session, since, until)
-
-    def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
-        """What the commits in `(since, until]` did to rows, oldest first, a row at most once a commit."""
-        with self._on(branch) as session:
-            for version in commits.versions(session, since, until):
-                yield from commits.changes(session, version)
-
-    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> SqlSnapshot:
-        """All tables as they were at a commit, or are now. Raises `NotFound`."""
-        with self._on(branch) as session, session.reading():
-            found = session.state()[0] if commit is None else session.check_version(commit)
-        return SqlSnapshot(self._on, self.url, branch or self.branch, found)
-
-    def at(self, ref: Ref) -> SqlSnapshot:
-        """`snapshot` for what a user wrote. Raises `Invalid` if the commit is not a number."""
-        return self.snapshot(commits.number(ref), branch=ref.branch)
-
-    def diff(self, before: Snapshot[int], after: Snapshot[int]) -> Iterator[Change[int]]:
-        """What turns one snapshot into another, by table and key. Reads what was written in between, if that is kept.
-
-        Raises `NotFound` for a version that is no longer kept.
-        """
-        if not all(isinstance(each, SqlSnapshot) and each.url == self.url for each in (before, after)):
-            check_snapshots(before, after)
-            return differences.compared(before, after)
-        same = before.branch == after.branch
-        known = [Branch(before.branch, 0)] if same else self.branches.list()
-        return differences.differences(self._on, known, before, after)
+    # maintenance
 
     def verify(self) -> Iterator[Damage]:
         """Read everything and yield all that does not fit together: rows, and index entries that do not match them."""
@@ -347,20 +340,13 @@ class Database:
 
     def retain(self, version: int) -> None:
         """Give up what came before a version: it cannot be read any more, and `gc` removes it. Never goes back."""
+        self.tags.check_kept(version)
         maintenance.retain(self._session, version)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove, or count, the versions that nothing that is retained needs."""
-        return maintenance.gc(self._session, dry_run=dry_run)
-
-    @contextmanager
-    def _on(self, branch: str | None) -> Iterator[SqlSession]:
-        """A session on a branch: this one, or a read-only one of its own."""
-        if branch is None or branch == self.branch:
-            yield self._session
-            return
-        other = SqlSession(self.url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
-        try:
-            yield other
-        finally:
-            other.close()
+        found = maintenance.gc(self._session, dry_run=dry_run)
+        if not dry_run and not self.branches.is_native:
+            with self._lines() as lines:
+                self.branches.purge(lines.merged())
+        return found

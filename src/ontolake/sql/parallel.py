@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ontolake.errors import Conflict, NotFound
 from ontolake.history import Commit
+from ontolake.history.names import MAIN
 from ontolake.parallel import (
     LEAST,
     PARTS,
@@ -31,7 +32,6 @@ from ontolake.parallel import (
 )
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import nearest
-from ontolake.sql.history.branches import MAIN
 from ontolake.sql.history.commits import newest_first
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan.access import choose

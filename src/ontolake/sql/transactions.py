@@ -21,19 +21,22 @@ import numpy as np
 from ontolake import faults
 from ontolake.engine.failures import translate
 from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, OntolakeError
+from ontolake.history import ProtectedBranchError
 from ontolake.sql.catalog.column_cache import ColumnCache
 from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, ranges
-from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST, upgrade
+from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST, index_merges, upgrade
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
+from ontolake.storage import open_storage
 
 _STATE = f"SELECT ddl, floor, {NEWEST}"
 _BEGUN = f"SELECT ddl, (SELECT count(*) FROM range), {NEWEST}"
 _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
+_LINE_BITS = 40
 
 
 class SqlTransaction:
@@ -48,6 +51,10 @@ class SqlTransaction:
         self.statements: list[str] = []
         self.metadata: dict[str, Any] = {}
         """What its commit says of itself."""
+        self.message: str | None = None
+        self.author: str | None = None
+        self.merged: tuple[int, int] | None = None
+        """The second parent of a merge: its line and version."""
         self.reads = False
         """Whether it may only read."""
         self.ddl = False
@@ -97,6 +104,10 @@ class SqlSession:
         self._marks: list[tuple[str, _Mark]] = []
         self._routing: list[RoutedRange] = []
         self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {}
+        self._note: tuple[str | None, str | None] = (None, None)
+        """The message and author of what is being written."""
+        self.line = self._find_line()
+        """The id of the branch, which outlives its name."""
         self._is_current = False
         """Whether the database is known to have the newest layout."""
         try:
@@ -111,6 +122,25 @@ class SqlSession:
                             synchronous=self._synchronous, create=create)  # fmt: skip
         found.pragma("mmap_size", MAPPED)
         return found
+
+    def _find_line(self) -> int:
+        if self.branch == "main":
+            return 0
+        with open_storage(self.url) as storage:
+            return int(storage.resolve_branch(self.branch).id)
+
+    @contextmanager
+    def noted(self, message: str | None, author: str | None) -> Iterator[None]:
+        """What is written in the block has this message and author. Raises `Invalid` for what is not text."""
+        for name, text in (("message", message), ("author", author)):
+            if text is not None and not isinstance(text, str):
+                raise Invalid(f"{name} must be text, not {text!r}")
+        with self.lock:
+            before, self._note = self._note, (message, author)
+            try:
+                yield
+            finally:
+                self._note = before
 
     def reroute(self) -> None:
         """Go by the routing table as it is now."""
@@ -176,7 +206,8 @@ class SqlSession:
                     part.connection.close(True)
                 self.connection.close(True)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `Invalid` if the session was closed."""
         if self.closed:
             raise Invalid(f"the database {self.url} is closed", hint="open it again")
 
@@ -186,7 +217,7 @@ class SqlSession:
     def reading(self) -> Iterator[SqlTransaction | None]:
         """One state of the keyspace for as long as the block takes."""
         with self.lock, self._ours:
-            self._check_open()
+            self.check_open()
             if self.transaction is not None or self.connection.in_transaction:
                 yield self.transaction
                 return
@@ -204,7 +235,7 @@ class SqlSession:
         """
         noted = json.loads(json.dumps(dict(metadata), default=str)) if metadata else {}
         with self.lock, self._ours:
-            self._check_open()
+            self.check_open()
             if self.readonly:
                 raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
                                        hint="open it without readonly=True")
@@ -218,8 +249,7 @@ class SqlSession:
             try:
                 faults.reach("sql: transaction begun")
                 yield transaction
-                transaction.statements.append(statement)
-                transaction.metadata.update(noted)
+                self._describe(transaction, statement, noted)
                 self._commit(transaction)
             except BaseException:
                 self._roll_back()
@@ -237,8 +267,15 @@ class SqlSession:
             mark.restore(transaction)
             raise
         self._each("RELEASE statement")
-        transaction.statements.append(statement)
+        self._describe(transaction, statement, metadata)
+
+    def _describe(self, transaction: SqlTransaction, statement: str, metadata: Mapping[str, Any]) -> None:
+        if statement:
+            transaction.statements.append(statement)
         transaction.metadata.update(metadata)
+        message, author = self._note
+        transaction.message = transaction.message if message is None else message
+        transaction.author = transaction.author if author is None else author
 
     def keep(self) -> None:
         """Commit what was done below the tables, without a version of its own. Inside `writing`, outside a BEGIN."""
@@ -259,6 +296,8 @@ class SqlSession:
             self._each("ROLLBACK")
             return
         version = transaction.version
+        if transaction.merged is None and self.is_protected():
+            raise ProtectedBranchError(self.branch)
         for part in self.parts.values():
             if part.connection.total_changes() == part.changes_before:
                 part.connection.execute("ROLLBACK")
@@ -272,9 +311,12 @@ class SqlSession:
             upgrade(self.connection)
         metadata = json.dumps(transaction.metadata) if transaction.metadata else None
         self.connection.execute(
-            'INSERT INTO "commit" (version, time, statement, metadata, keys) VALUES (?, ?, ?, ?, ?)',
-            (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], metadata,
-             _packed(transaction.touched)))  # fmt: skip
+            'INSERT INTO "commit" (version, time, statement, author, message, metadata, merged_branch, merged_version, '
+            "keys) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], transaction.author,
+             transaction.message, metadata, *(transaction.merged or (None, None)), _packed(transaction.touched)))
+        if transaction.merged is not None:
+            index_merges(self.connection)
         if transaction.ddl:
             self.connection.execute("UPDATE state SET ddl = ?", (version,))
         faults.reach("sql: commit written")
@@ -282,13 +324,33 @@ class SqlSession:
         self._is_current = True
         faults.reach("sql: committed")
 
+    def is_protected(self) -> bool:
+        """Whether the branch changes by merges alone. Inside a transaction."""
+        found = self.connection.execute("SELECT 1 FROM counter WHERE name = ?", (self._protection,)).fetchone()
+        return found is not None
+
+    def protect(self, protected: bool) -> None:
+        """Let the branch change by merges alone, or end that."""
+        with self.writing("-- protect"):
+            if protected:
+                self.connection.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, 1)", (self._protection,))
+            else:
+                self.connection.execute("DELETE FROM counter WHERE name = ?", (self._protection,))
+            faults.reach("sql: protection changed")
+            self.keep()
+
+    @property
+    def _protection(self) -> str:
+        """Where protection is kept. Branches of this one have the same entry, and another line."""
+        return f"protected {self.line}"
+
     # BEGIN, COMMIT, SAVEPOINT
 
     def begin(self, *, reads: bool = False) -> None:
         """Open a transaction, with `reads` one that only reads. Raises `TransactionError` if one is open."""
         self.lock.acquire()
         try:
-            self._check_open()
+            self.check_open()
             if self.transaction is not None:
                 raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
             with self._ours:
@@ -302,6 +364,7 @@ class SqlSession:
         """End the transaction and keep what it did. Returns its version, or None if it wrote nothing."""
         transaction = self._open()
         self.transaction, self._marks = None, []
+        self._describe(transaction, "", {})
         try:
             with self._ours:
                 try:
@@ -414,7 +477,7 @@ class SqlSession:
         """A number that no other object of this kind ever had or will have. Inside a transaction that writes."""
         found: Any = self.connection.execute(
             "UPDATE counter SET next = next + 1 WHERE name = ? RETURNING next - 1", (counter,)).fetchall()
-        return int(found[0][0])
+        return int(found[0][0]) + (self.line << _LINE_BITS)  # no two branches give one id to different things
 
 
 def _packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:

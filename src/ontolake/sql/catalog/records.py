@@ -69,6 +69,12 @@ class ColumnMeta(msgspec.Struct, frozen=True, dict=True):
     ordinal: int
     absent: bytes | None = None
     dropped: bool = False
+    origin: str = ""
+    """What names a column that was added later on all branches: its id may be another there."""
+
+    @property
+    def identity(self) -> str:
+        return self.origin or str(self.column_id)
 
     @cached_property
     def absent_value(self) -> Stored:

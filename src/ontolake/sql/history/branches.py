@@ -2,111 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from ontolake import engine, faults, urls
 from ontolake.engine.moments import commit_at, last_lsn
-from ontolake.errors import Invalid, NotFound
-from ontolake.history import Branch
+from ontolake.errors import NotFound
+from ontolake.history import Branch, BranchError, BranchExistsError, ProtectedBranchError, UnknownBranchError
+from ontolake.history.names import MAIN, check_branch_name
 from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.history.lines import DELETED, is_hidden, version_of
 from ontolake.sql.keyspace import homes
-from ontolake.sql.keyspace.layout import NEWEST
-from ontolake.storage import Storage, open_storage
+from ontolake.storage import BranchRef, Storage, open_storage
 
-MAIN = "main"
+Protect = Callable[[str, bool | None], bool]
+"""Whether a branch is protected, after that was changed unless None was given."""
 
 
-class Branches:
-    """The branches of a database: a `history.Branches`. A native file has none but `main`."""
+class PageBranches:
+    """The branches of the storage below a database, hidden ones too."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._native = urls.parse(url).place is urls.Place.SQLITE
+        self.url = url
+        self.native = urls.parse(url).place is urls.Place.SQLITE
 
-    def list(self) -> Sequence[Branch[int]]:
-        """All that live, the first one first; commits are versions."""
-        if self._native:
-            return [Branch(MAIN, self._version(MAIN))]
-        with open_storage(self._url) as storage:
-            found = storage.list_branches()
-            names = {ref.id: ref.name for ref in found}
-            return [Branch(ref.name, self._version(ref.name),
-                           None if ref.parent is None else self._version(names[ref.parent], ref.base_lsn),
-                           None if ref.parent is None else names[ref.parent]) for ref in found]  # fmt: skip
+    def check(self) -> None:
+        """Raise `UnsupportedError` where there are no branches."""
+        if self.native:
+            raise UnsupportedError(f"{self.url} is a native SQLite file, which has no branches",
+                                   hint="use file:///absolute/path.db or object storage")
 
-    def create(self, name: str, *, at: int | None = None, parent: str = MAIN) -> Branch[int]:
-        """A branch of `parent` as it was at a version, else at its head. Copies nothing.
-
-        The databases that ranges have moved to are branched with it. Raises `UnsupportedError` on a native file, or if
-        a range is in one, `AlreadyExists`, `Invalid` for a name that cannot be one, `NotFound` for a version or parent
-        that is not there.
-        """
-        self._check()
-        with open_storage(self._url) as storage:
-            lsn = self._lsn(storage, parent, at)
-            version = self._version(parent, lsn)
-            homes = self._homes(parent, lsn)
-            if homes and name not in {ref.name for ref in storage.list_branches()}:
-                for home in homes:  # before the branch itself: it is there once they are
-                    home._create_with(name, parent, version)
-                    faults.reach("sql: range branched")
-            storage.create_branch(name, lsn, parent=parent)
-        return Branch(name, version, version, parent)
+    def create(self, storage: Storage, name: str, at: int | None, parent: str) -> int:
+        """A branch at a version of its parent, with the databases that ranges have moved to. Returns the version."""
+        lsn = self._lsn(storage, parent, at)
+        version = version_of(self.url, parent, lsn)
+        for home in self.homes(parent, lsn):  # before the branch itself: it is there once they are
+            home._create_with(name, parent, version)
+            faults.reach("sql: range branched")
+        storage.create_branch(name, lsn, parent=parent)
+        return version
 
     def _create_with(self, name: str, parent: str, version: int) -> None:
         """Branch a database that holds ranges, at what it had of a version of the whole."""
-        with open_storage(self._url) as storage:
-            if name in {ref.name for ref in storage.list_branches()}:
+        with open_storage(self.url) as storage:
+            if name in names(storage):
                 storage.delete_branch(name)  # left behind by an attempt that did not come to its end
             storage.create_branch(name, self._lsn(storage, parent, version, whole=False), parent=parent)
 
-    def delete(self, name: str) -> None:
-        """Give a branch up. Raises `NotFound`, or `Invalid` for `main`."""
-        self._check()
-        if name == MAIN:
-            raise Invalid("main must stay", hint="delete another branch")
-        with open_storage(self._url) as storage:
-            known = {ref.name: ref for ref in storage.list_branches()}
-            homes: dict[str, Branches] = {}
-            if name in known:  # ranges may have come home since
-                for lsn in (known[name].base_lsn, None):
-                    homes |= {home._url: home for home in self._homes(name, lsn)}
-            storage.delete_branch(name)
-        for url in homes:
-            with open_storage(url) as storage:
-                if name in {ref.name for ref in storage.list_branches()}:
-                    storage.delete_branch(name)
+    def delete(self, storage: Storage, ref: BranchRef) -> None:
+        """Delete a branch with those of the databases that ranges have moved to."""
+        found = self._all_homes(ref)
+        storage.delete_branch(ref.name)
+        for url in found:
+            with open_storage(url) as other:
+                if ref.name in names(other):
+                    other.delete_branch(ref.name)
 
-    def _check(self) -> None:
-        if self._native:
-            raise UnsupportedError(f"{self._url} is a native SQLite file, which has no branches",
-                                   hint="use file:///absolute/path.db or object storage")
+    def rename(self, storage: Storage, ref: BranchRef, new: str) -> None:
+        """Rename a branch, and first those of the databases that ranges have moved to."""
+        for url in self._all_homes(ref):
+            with open_storage(url) as other:
+                if ref.name in names(other):
+                    other.rename_branch(ref.name, new)
+                    faults.reach("sql: branch of a range renamed")
+        storage.rename_branch(ref.name, new)
 
-    def _homes(self, branch: str, lsn: int | None) -> Sequence[Branches]:
+    def _all_homes(self, ref: BranchRef) -> list[str]:
+        """The databases that ranges have moved to, also those from which they have come home since."""
+        return list(dict.fromkeys(home.url for lsn in (ref.base_lsn, None) for home in self.homes(ref.name, lsn)))
+
+    def homes(self, branch: str, lsn: int | None) -> Sequence[PageBranches]:
         """The databases that ranges have moved to. Raises `UnsupportedError` for one that cannot be branched."""
-        connection = engine.connect(self._url, branch=branch, at=lsn, readonly=True)
+        connection = engine.connect(self.url, branch=branch, at=lsn, readonly=True)
         try:
             if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'range'").fetchone():
                 return []
             urls_found: Any = connection.execute("SELECT DISTINCT url FROM range WHERE url <> ''").fetchall()
         finally:
             connection.close(True)
-        found = [Branches(homes.resolved(self._url, url)) for (url,) in urls_found]
+        found = [PageBranches(homes.resolved(self.url, url)) for (url,) in urls_found]
         for each in found:
-            each._check()
+            each.check()
         return found
-
-    def _version(self, branch: str, lsn: int | None = None) -> int:
-        options: dict[str, Any] = {} if self._native else {"branch": branch, "at": lsn}
-        connection = engine.connect(self._url, readonly=True, **options)
-        try:
-            if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").fetchone():
-                return 0
-            found: Any = connection.execute(f"SELECT {NEWEST}").get
-            return int(found)
-        finally:
-            connection.close(True)
 
     def _lsn(self, storage: Storage, parent: str, version: int | None, *, whole: bool = True) -> int:
         """The LSN at which a version was the newest: found by halving, since versions grow with LSNs.
@@ -115,15 +92,133 @@ class Branches:
         """
         ref = storage.resolve_branch(parent)
         high = ref.head_lsn
-        newest = self._version(parent, high)
+        newest = version_of(self.url, parent, high)
         if version is None or version == newest or (version > newest and not whole):
-            return self._commit_lsn(storage, parent, high)
+            return commit_at(storage, ref, high)
         if not 0 <= version < newest:
             raise NotFound(f"{parent} has no version {version}", hint=f"its newest is {newest}")
-        low = last_lsn(high, lambda lsn: self._version(parent, lsn) <= version)
-        if self._version(parent, low) != version and whole:
+        low = last_lsn(high, lambda lsn: version_of(self.url, parent, lsn) <= version)
+        if version_of(self.url, parent, low) != version and whole:
             raise NotFound(f"version {version} of {parent} is no longer kept")
-        return self._commit_lsn(storage, parent, low)
+        return commit_at(storage, storage.resolve_branch(parent), low)
 
-    def _commit_lsn(self, storage: Storage, parent: str, lsn: int) -> int:
-        return commit_at(storage, storage.resolve_branch(parent), lsn)
+
+def names(storage: Storage) -> set[str]:
+    return {ref.name for ref in storage.list_branches()}
+
+
+class Branches:
+    """The branches of a database: a `history.Branches`. A native file has none but `main`."""
+
+    def __init__(
+        self, url: str, tagged: Callable[[str], bool], protect: Protect, check_writable: Callable[[], None]
+    ) -> None:
+        """`tagged` tells whether there is a tag of a name, `protect` reads and changes protection, `check_writable`
+        raises for a handle that only reads."""
+        self._pages = PageBranches(url)
+        self._tagged, self._protect, self._check_writable = tagged, protect, check_writable
+
+    @property
+    def is_native(self) -> bool:
+        """Whether there can be none but the first."""
+        return self._pages.native
+
+    def list(self) -> Sequence[Branch[int]]:
+        """All that live, the first one first; commits are versions."""
+        url = self._pages.url
+        if self._pages.native:
+            return [Branch(MAIN, version_of(url, MAIN), protected=self._protect(MAIN, None))]
+        with open_storage(url) as storage:
+            refs = {ref.id: ref for ref in storage.list_branches()}
+            return [self._branch(refs, ref) for ref in refs.values() if not is_hidden(ref.name)]
+
+    def _branch(self, refs: dict[Any, BranchRef], ref: BranchRef) -> Branch[int]:
+        url, protected = self._pages.url, self._protect(ref.name, None)
+        head = version_of(url, ref.name)
+        if ref.parent is None:
+            return Branch(ref.name, head, protected=protected)
+        parent = refs[ref.parent]
+        base = version_of(url, parent.name, ref.base_lsn)
+        while is_hidden(parent.name) and parent.parent is not None:  # where it would be if that had never been made
+            base = min(base, version_of(url, refs[parent.parent].name, parent.base_lsn))
+            parent = refs[parent.parent]
+        return Branch(ref.name, head, base, parent.name, protected)
+
+    def create(self, name: str, *, at: int | None = None, parent: str = MAIN) -> Branch[int]:
+        """A branch of `parent` as it was at a version, else at its head. Copies nothing.
+
+        The databases that ranges have moved to are branched with it. Raises `UnsupportedError` on a native file, or if
+        a range is in one, `BranchExistsError`, `BranchError` for a name that cannot be one, `UnknownBranchError`,
+        `NotFound` for a version that is not there.
+        """
+        check_branch_name(name)
+        self._check_writable()
+        self._pages.check()
+        with open_storage(self._pages.url) as storage:
+            self._find(storage, parent)
+            self._check_free(storage, name)
+            version = self._pages.create(storage, name, at, parent)
+        return Branch(name, version, version, parent)
+
+    def delete(self, name: str) -> None:
+        """Give a branch up; what others have from it stays until `gc`. Raises `UnknownBranchError`, `BranchError` for
+        `main`, `ProtectedBranchError`."""
+        self._check_writable()
+        self._pages.check()
+        with open_storage(self._pages.url) as storage:
+            ref = self._movable(storage, name, "deleted")
+            if ref.head_lsn > ref.base_lsn or any(other.parent == ref.id for other in storage.list_branches()):
+                self._pages.rename(storage, ref, f"{DELETED}{ref.id}")
+            else:
+                self._pages.delete(storage, ref)
+
+    def rename(self, name: str, new: str) -> Branch[int]:
+        """Give a branch another name; its history stays. Raises what `create` and `delete` raise."""
+        check_branch_name(new)
+        self._check_writable()
+        self._pages.check()
+        with open_storage(self._pages.url) as storage:
+            ref = self._movable(storage, name, "renamed")
+            self._check_free(storage, new)
+            self._pages.rename(storage, ref, new)
+        return next(branch for branch in self.list() if branch.name == new)
+
+    def protect(self, name: str, protected: bool = True) -> Branch[int]:
+        """Let a branch change by merges alone, or end that. Raises `UnknownBranchError`."""
+        if self._pages.native:
+            if name != MAIN:
+                raise UnknownBranchError(name)
+        else:
+            with open_storage(self._pages.url) as storage:
+                self._find(storage, name)
+        self._protect(name, protected)
+        return next(branch for branch in self.list() if branch.name == name)
+
+    def purge(self, merged: Container[int]) -> None:
+        """Remove deleted branches that nothing has history from: no branch, no tag, and none of `merged`."""
+        with open_storage(self._pages.url) as storage:
+            for ref in reversed(storage.list_branches()):
+                if ref.name.startswith(DELETED) and ref.id not in merged and all(
+                    other.parent != ref.id for other in storage.list_branches()
+                ):
+                    self._pages.delete(storage, ref)
+
+    def _movable(self, storage: Storage, name: str, what: str) -> BranchRef:
+        ref = self._find(storage, name)
+        if name == MAIN:
+            raise BranchError(name, f"is the first one, and cannot be {what}", hint="name another branch")
+        if self._protect(name, None):
+            raise ProtectedBranchError(name, what)
+        return ref
+
+    def _find(self, storage: Storage, name: str) -> BranchRef:
+        for ref in storage.list_branches():
+            if ref.name == name and not is_hidden(name):
+                return ref
+        raise UnknownBranchError(name)
+
+    def _check_free(self, storage: Storage, name: str) -> None:
+        if name in names(storage):
+            raise BranchExistsError(name, "is there already", hint="use another name")
+        if self._tagged(name):
+            raise BranchExistsError(name, "cannot be called that: there is a tag of this name", hint="use another name")

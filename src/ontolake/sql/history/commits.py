@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Corruption, Invalid, NotFound
-from ontolake.history import Change, Commit, Ref
+from ontolake.history import Change, Commit, Ref, UnknownCommitError
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import keys
@@ -30,19 +30,35 @@ def newest_first(session: SqlSession, since: int | None, until: int | None) -> I
     low, high = _range(session, since, until)
     while high > low:
         with session.reading():
-            described = "author, message, metadata" if is_described(session.connection) else "NULL, NULL, NULL"
-            page: Any = session.connection.execute(
-                f'SELECT version, time, statement, {described} FROM "commit" WHERE version > ? AND version <= ? '
-                "ORDER BY version DESC LIMIT ?", (low, high, _PAGE)).fetchall()
+            page = _page(session, low, high)
         if not page:
             return
-        for version, moment, statement, author, message, stored in page:
-            metadata = {STATEMENT: statement}
-            if stored is not None or statement.startswith(_PUBLISHED):
-                metadata |= _metadata(version, statement, stored)
-            yield Commit(version, (version - 1,) if version > 1 else (), _EPOCH + timedelta(microseconds=moment),
-                         author, metadata, message)  # fmt: skip
-        high = page[-1][0] - 1
+        yield from page
+        high = page[-1].id - 1
+
+
+def one(session: SqlSession, version: int) -> Commit[int]:
+    """The commit of a version. Raises `UnknownCommitError`. Inside a transaction."""
+    found = _page(session, version - 1, version)
+    if not found:
+        raise UnknownCommitError(version, session.branch)
+    return found[0]
+
+
+def _page(session: SqlSession, low: int, high: int) -> list[Commit[int]]:
+    described = "author, message, metadata, merged_version" if is_described(session.connection) \
+        else "NULL, NULL, NULL, NULL"
+    rows: Any = session.connection.execute(
+        f'SELECT version, time, statement, {described} FROM "commit" WHERE version > ? AND version <= ? '
+        "ORDER BY version DESC LIMIT ?", (low, high, _PAGE)).fetchall()
+    found = []
+    for version, moment, statement, author, message, stored, merged in rows:
+        metadata = {STATEMENT: statement}
+        if stored is not None or statement.startswith(_PUBLISHED):
+            metadata |= _metadata(version, statement, stored)
+        parents = (() if version <= 1 else (version - 1,)) + (() if merged is None else (merged,))
+        found.append(Commit(version, parents, _EPOCH + timedelta(microseconds=moment), author, metadata, message))
+    return found
 
 
 def _metadata(version: int, statement: str, stored: str | None) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from ontolake.history import Branch, Change, Snapshot
+from ontolake.history import Change, Snapshot
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.history.commits import key_of, row_of
+from ontolake.sql.history.snapshots import SqlSnapshot
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
 
@@ -21,12 +22,9 @@ class On(Protocol):
     def __call__(self, branch: str | None) -> AbstractContextManager[SqlSession]: ...
 
 
-def differences(
-    on: On, branches: Sequence[Branch[int]], before: Snapshot[int], after: Snapshot[int]
-) -> Iterator[Change[int]]:
-    """What turns one moment into another, by table and key."""
+def differences(on: On, base: int, before: SqlSnapshot, after: SqlSnapshot) -> Iterator[Change[int]]:
+    """What turns one moment into another, by table and key. `base` is the newest version that both have behind them."""
     old, new = _tables(on, before), _tables(on, after)
-    base = _base(branches, before, after)
     written = _written(on, base, before, after)
     for name in sorted({*old, *new}):
         then, now = old.get(name), new.get(name)
@@ -36,8 +34,8 @@ def differences(
             yield from _looked_up(on, before, after, then, now, [key for key in written if key.startswith(then.prefix)])
 
 
-def _tables(on: On, moment: Snapshot[int]) -> dict[str, Table]:
-    with on(moment.branch) as session, session.reading():
+def _tables(on: On, moment: SqlSnapshot) -> dict[str, Table]:
+    with on(moment.where) as session, session.reading():
         return dict(session.catalog(session.check_version(moment.commit)).by_full_name)
 
 
@@ -46,31 +44,11 @@ def _shape(table: Table) -> Any:
     return table.id, [(column.column_id, column.name, column.type, column.absent) for column in table.columns]
 
 
-def _base(branches: Sequence[Branch[int]], before: Snapshot[int], after: Snapshot[int]) -> int:
-    """The newest version that both moments have behind them."""
-    by_name = {branch.name: branch for branch in branches}
-    left, right = _line(by_name, before), _line(by_name, after)
-    return max((min(left[name], right[name]) for name in left if name in right), default=0)
-
-
-def _line(by_name: dict[str, Branch[int]], moment: Snapshot[int]) -> dict[str, int]:
-    """The branches that a moment has its history from, and how far on each."""
-    found: dict[str, int] = {}
-    name: str | None = moment.branch
-    version = moment.commit
-    while name is not None and name in by_name:
-        found[name] = version
-        branch = by_name[name]
-        version = version if branch.base is None else min(version, branch.base)
-        name = branch.parent
-    return found
-
-
-def _written(on: On, base: int, before: Snapshot[int], after: Snapshot[int]) -> list[bytes] | None:
+def _written(on: On, base: int, before: SqlSnapshot, after: SqlSnapshot) -> list[bytes] | None:
     """The keys of rows that were written on the way from one moment to the other; None if that is not kept."""
     found: set[bytes] = set()
     for moment in (before, after):
-        with on(moment.branch) as session, session.reading():
+        with on(moment.where) as session, session.reading():
             if session.state()[2] > base:
                 return None
             logged: Any = session.connection.execute(
@@ -81,13 +59,13 @@ def _written(on: On, base: int, before: Snapshot[int], after: Snapshot[int]) -> 
 
 
 def _looked_up(
-    on: On, before: Snapshot[int], after: Snapshot[int], then: Table, now: Table, written: Sequence[bytes]
+    on: On, before: SqlSnapshot, after: SqlSnapshot, then: Table, now: Table, written: Sequence[bytes]
 ) -> Iterator[Change[int]]:
     for begin in range(0, len(written), _PAGE):
         page = written[begin : begin + _PAGE]
-        with on(before.branch) as session, session.reading():
+        with on(before.where) as session, session.reading():
             old = session.keyspace.get_many(page, before.commit)
-        with on(after.branch) as session, session.reading():
+        with on(after.where) as session, session.reading():
             new = session.keyspace.get_many(page, after.commit)
         for key in page:
             if old.get(key) != new.get(key):

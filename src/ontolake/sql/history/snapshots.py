@@ -20,21 +20,24 @@ class SqlSnapshot:
     """The tables of a branch at a version. Stays the same for as long as it is held."""
 
     def __init__(
-        self, on: Callable[[str | None], AbstractContextManager[SqlSession]], url: str, branch: str, commit: int
-    ) -> None:
+        self, on: Callable[[str | None], AbstractContextManager[SqlSession]], url: str, branch: str, commit: int,
+        where: str | None = None,
+    ) -> None:  # fmt: skip
         self.url = url
         self.branch = branch
         self.commit = commit
+        self.where = branch if where is None else where
+        """The branch of the storage that has the commit: a hidden one for a tag."""
         self._on = on
 
     def tables(self) -> Sequence[str]:
         """The full names of all tables, sorted."""
-        with self._on(self.branch) as session, session.reading():
+        with self._on(self.where) as session, session.reading():
             return sorted(session.catalog(session.check_version(self.commit)).by_full_name)
 
     def rows(self, table: str) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Every row with its primary key, by key. Raises `NotFound` for a table that is not there."""
-        with self._on(self.branch) as session, session.reading():
+        with self._on(self.where) as session, session.reading():
             found = self._table(session, table)
             batches = list(session.keyspace.scan(found.span, self.commit, keys=True))
         stored: list[tuple[bytes, bytes]] = []
@@ -49,7 +52,7 @@ class SqlSnapshot:
 
     def arrow(self, table: str) -> pa.Table:
         """All rows as an Arrow table, by no particular order. Raises `NotFound`."""
-        with self._on(self.branch) as session, session.reading():
+        with self._on(self.where) as session, session.reading():
             found = self._table(session, table)
             access = AccessPath("full scan", found, None, [found.span], frozenset())
             return scans.read_table(session.keyspace, access, found.columns, self.commit)

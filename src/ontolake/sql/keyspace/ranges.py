@@ -83,6 +83,10 @@ class Routed(Keyspace):
     def _home(self, key: bytes) -> RangeKeyspace | None:
         return self._homes[bisect_right(self._starts, key) - 1]
 
+    def home(self, key: bytes) -> RangeKeyspace | None:
+        """The database that a key was moved to; None if it is in the main one."""
+        return self._home(key) if self.parts else None
+
     def is_elsewhere(self, key: bytes) -> bool:
         """Whether a key is not in the main database."""
         return bool(self.parts) and self._home(key) is not None

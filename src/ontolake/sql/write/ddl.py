@@ -425,7 +425,7 @@ class Definer:
             raise NotNullError(f"{table.full_name} has rows, which have no value for {name}", table=table.full_name,
                                constraint=name, hint="give it a DEFAULT")  # fmt: skip
         absent = None if value is None else encode_row([column.type.kind], [value])
-        self.put(msgspec.structs.replace(column, table_id=table.id, absent=absent))
+        self.put(msgspec.structs.replace(column, table_id=table.id, absent=absent, origin=self.origin(column)))
         self.put(msgspec.structs.replace(table.meta, next_column_id=table.meta.next_column_id + 1))
         if found.unique or found.checks:
             from ontolake.sql.write import constraints
@@ -496,6 +496,10 @@ class Definer:
 
         batches = self.session.keyspace.scan(table.span)
         return any(decode_rows(batch.values, [column.wanted])[0].null_count for batch in batches)
+
+    def origin(self, column: ColumnMeta) -> str:
+        """What names a column that this transaction adds, on whichever branch it comes to."""
+        return f"{self.session.line}.{self.transaction.version}.{column.column_id}"
 
     # records
 

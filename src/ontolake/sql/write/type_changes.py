@@ -46,6 +46,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
     kept = using is None and _is_same_inside(column.type, to)
     new = msgspec.structs.replace(column, logical_type=to) if kept else msgspec.structs.replace(
         column, logical_type=to, column_id=table.meta.next_column_id, absent=None)  # fmt: skip
+    new = new if kept else msgspec.structs.replace(new, origin=definer.origin(new))
     new = _with_default(column, new, where)
 
     def convert(rows: Rows) -> pa.Array:

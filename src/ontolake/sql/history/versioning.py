@@ -1,0 +1,269 @@
+"""What every versioned store offers, on SQL tables: the past, branches, tags, merges, and ways back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ontolake.history import (
+    Change,
+    Commit,
+    Garbage,
+    MergeResult,
+    Point,
+    Ref,
+    Resolution,
+    RowVersion,
+    Snapshot,
+    Strategy,
+    check_snapshots,
+    operations,
+)
+from ontolake.history.errors import ProtectedBranchError
+from ontolake.history.names import MAIN
+from ontolake.history.operations import MergeRequest
+from ontolake.sql.errors import TransactionError, UnsupportedError
+from ontolake.sql.history import commits, differences
+from ontolake.sql.history.branches import Branches
+from ontolake.sql.history.lines import TAG, Lines, Node
+from ontolake.sql.history.merging import SqlMergeable
+from ontolake.sql.history.references import References
+from ontolake.sql.history.row_history import RowHistory
+from ontolake.sql.history.snapshots import SqlSnapshot
+from ontolake.sql.history.tags import Tags
+from ontolake.sql.transactions import SqlSession
+
+
+class VersionedTables:
+    """The history of a database that is open on a branch: a `history.VersionControlled`.
+
+    Where no branch is named, the one that the database was opened on is meant.
+    """
+
+    def __init__(self, url: str, branch: str, session: SqlSession) -> None:
+        self.url = url
+        self.branch = branch
+        self._session = session
+        self._bases: dict[int, int] = {}
+        self.tags = Tags(url, self._first, self._resolved)
+        self.branches = Branches(url, self._is_tagged, self._protect, self._check_writable)
+
+    # reading
+
+    def commits(
+        self, *, since: int | None = None, until: int | None = None, branch: str | None = None
+    ) -> Iterator[Commit[int]]:
+        """The commits in `(since, until]`, newest first. Raises `NotFound` for what is no longer kept."""
+        with self._on(branch) as session:
+            yield from commits.newest_first(session, since, until)
+
+    def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
+        """What the commits in `(since, until]` did to rows, oldest first, a row at most once a commit."""
+        with self._on(branch) as session:
+            for version in commits.versions(session, since, until):
+                yield from commits.changes(session, version)
+
+    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> SqlSnapshot:
+        """All tables as they were at a commit, or are now. Raises `NotFound`."""
+        with self._on(branch) as session, session.reading():
+            found = session.state()[0] if commit is None else session.check_version(commit)
+        return SqlSnapshot(self._on, self.url, branch or self.branch, found)
+
+    def at(self, ref: Ref | str) -> SqlSnapshot:
+        """`snapshot` for what a user wrote: a branch, a tag, a commit, a time, some commits before.
+
+        Raises `Invalid`, `UnknownBranchError`, `UnknownCommitError`.
+        """
+        ref = Ref.parse(ref) if isinstance(ref, str) else ref
+        with self._references() as references:
+            point = references.resolve(ref)
+            reader = references.lines.reader(point.commit)
+            is_tag = ref.commit is None and ref.branch is not None and references.lines.find(ref.branch) is None
+            where = f"{TAG}{ref.branch}" if is_tag and not ref.back and self._session.line != reader.line and \
+                not self.branches.is_native else reader.branch
+        return SqlSnapshot(self._on, self.url, point.branch, point.commit[1], where)
+
+    def diff(self, before: Snapshot[int] | str, after: Snapshot[int] | str) -> Iterator[Change[int]]:
+        """What turns one snapshot into another, by table and key. Reads what was written in between, if that is kept.
+
+        References stand for their snapshots. Raises `NotFound` for a version that is no longer kept.
+        """
+        first, last = (self.at(each) if isinstance(each, str) else each for each in (before, after))
+        if isinstance(first, SqlSnapshot) and isinstance(last, SqlSnapshot) and first.url == last.url == self.url:
+            base = min(first.commit, last.commit)
+            if first.where != last.where:
+                with self._lines() as lines:
+                    base = lines.common(first.where, first.commit, last.where, last.commit)
+            return differences.differences(self._on, base, first, last)
+        check_snapshots(first, last)
+        return differences.compared(first, last)
+
+    def history(self, table: str, key: Any, *, ref: str | None = None) -> Iterator[RowVersion[int]]:
+        """All states of a row that a reference has in its history, newest first. Raises `NotFound`, `Invalid`."""
+        with self._references() as references:
+            point = references.resolve(self.branch if ref is None else ref)
+            yield from RowHistory(references.lines, point.commit, table, key).states()
+
+    def blame(self, table: str, key: Any, *, ref: str | None = None) -> dict[str, Commit[int]]:
+        """For each column of a row the commit that wrote its value. Raises `NotFound`, `Invalid`."""
+        with self._references() as references:
+            point = references.resolve(self.branch if ref is None else ref)
+            return RowHistory(references.lines, point.commit, table, key).blame()
+
+    # merging
+
+    def merge(
+        self, source: str, into: str | None = None, *, strategy: Strategy = None,
+        resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
+        author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Bring the changes of a branch, tag or commit into a branch, by row and column. See `history.contract`.
+
+        All rules are checked on the result; definitions merge where they do not collide.
+        """
+        target = self.branch if into is None else into
+        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        return self._run(target, lambda opened: operations.merge(opened, source, target, request))
+
+    def revert(
+        self, commit: str | int, *, branch: str | None = None, strategy: Strategy = None,
+        resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
+        author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Undo what one commit did, as a new commit. See `history.contract`."""
+        target = self._unprotected(branch)
+        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        return self._run(target, lambda opened: operations.revert(opened, _ref(commit, target), target, request))
+
+    def cherry_pick(
+        self, commit: str | int, *, branch: str | None = None, strategy: Strategy = None,
+        resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
+        author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Do on a branch what one commit did elsewhere, as a new commit. See `history.contract`."""
+        target = self._unprotected(branch)
+        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        return self._run(target, lambda opened: operations.cherry_pick(opened, _ref(commit, target), target, request))
+
+    def restore(
+        self, to: str | int, *, branch: str | None = None, tables: Iterable[str] | None = None, dry_run: bool = False,
+        message: str | None = None, author: str | None = None,
+    ) -> MergeResult[int]:  # fmt: skip
+        """Bring an earlier state back, of all tables or some, as a new commit. See `history.contract`."""
+        target = self._unprotected(branch)
+        request = MergeRequest.of(None, (), dry_run, message, author)
+        some = None if tables is None else list(tables)
+        return self._run(target, lambda opened: operations.restore(opened, _ref(to, target), target, some, request))
+
+    def erase(
+        self, table: str, key: Any, *, reason: str, dry_run: bool = True, author: str | None = None
+    ) -> Garbage:  # fmt: skip
+        """Not there yet. Raises `UnsupportedError`."""
+        raise UnsupportedError("rows of SQL tables cannot be erased from history yet",
+                               hint="delete the row, then give up the past with retain() and gc(dry_run=False)")
+
+    def _run(
+        self, target: str, operation: Callable[[Callable[[], SqlMergeable]], MergeResult[Node]]
+    ) -> MergeResult[int]:  # fmt: skip
+        """Run an operation over nodes, and tell its result by versions."""
+        if self._session.transaction is not None:
+            raise TransactionError("this cannot be done within a transaction", sqlstate="25001", hint="COMMIT it first")
+        held: list[Lines] = []
+
+        def opened() -> SqlMergeable:
+            held.append(self._lines())
+            return SqlMergeable(References(held[-1], self.branch, self.tags.stored), target, self._writer)
+
+        try:
+            found = operation(opened)
+        finally:
+            for lines in held:
+                lines.close()
+        commit: Commit[int] | None = None
+        if found.commit is not None:
+            id, parents, *_ = made = found.commit
+            commit = Commit(id[1], tuple(parent[1] for parent in parents), made.time, made.author, made.metadata,
+                            made.message)  # fmt: skip
+        return MergeResult(found.status, found.source, found.into, commit, found.tables, found.conflicts,
+                           None if found.base is None else found.base[1])
+
+    def _unprotected(self, branch: str | None) -> str:
+        """The branch that is meant. Raises `ProtectedBranchError`, `UnknownBranchError`."""
+        name = self.branch if branch is None else branch
+        with self._references() as references:
+            session = references.lines.on(references.line(name))
+            with session.reading():
+                if session.is_protected():
+                    raise ProtectedBranchError(name)
+        return name
+
+    # sessions
+
+    @contextmanager
+    def _on(self, branch: str | None) -> Iterator[SqlSession]:
+        """A session on a branch of the storage: this one, or a read-only one of its own."""
+        if branch is None or branch == self.branch:
+            yield self._session
+            return
+        other = SqlSession(self.url, branch=branch, readonly=True, takeover=False, synchronous="FULL")
+        try:
+            yield other
+        finally:
+            other.close()
+
+    @contextmanager
+    def _writer(self, branch: str) -> Iterator[SqlSession]:
+        """A session on a branch that can be written to."""
+        self._check_writable()
+        if branch == self.branch:
+            yield self._session
+            return
+        other = SqlSession(self.url, branch=branch, readonly=False, takeover=False, synchronous="FULL")
+        try:
+            yield other
+        finally:
+            other.close()
+
+    def _check_writable(self) -> None:
+        """Raise `TransactionError` on a handle that only reads, `Invalid` on one that is closed."""
+        self._session.check_open()
+        if self._session.readonly:
+            raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
+                                   hint="open it without readonly=True")
+
+    def _lines(self) -> Lines:
+        self._session.check_open()
+        return Lines(self._session, self._on, self._bases)
+
+    @contextmanager
+    def _references(self) -> Iterator[References]:
+        with self._lines() as lines:
+            yield References(lines, self.branch, self.tags.stored)
+
+    @contextmanager
+    def _resolved(self, ref: str | int | None) -> Iterator[tuple[Lines, Point[Node]]]:
+        with self._references() as references:
+            yield references.lines, references.resolve(self.branch if ref is None else ref, self.branch)
+
+    @contextmanager
+    def _first(self, write: bool) -> Iterator[SqlSession]:
+        """A session on the first branch, where tags are kept."""
+        with self._writer(MAIN) if write else self._on(MAIN) as session:
+            yield session
+
+    def _is_tagged(self, name: str) -> bool:
+        return any(each.name == name for each in self.tags.list())
+
+    def _protect(self, branch: str, protected: bool | None) -> bool:
+        if protected is not None:
+            with self._writer(branch) as session:
+                session.protect(protected)
+            return protected
+        with self._on(branch) as session, session.reading():
+            return session.is_protected()
+
+
+def _ref(commit: str | int, branch: str) -> str:
+    """A reference as text; a number is a commit of the branch."""
+    return f"{branch}@{commit}" if isinstance(commit, int) else commit

