@@ -56,7 +56,7 @@ class _Line(NamedTuple):
     parent: int | None
 
 
-class Lines:
+class BranchLines:
     """The lines of a database as they are now: a `history.dag.Dag`. Use it in a `with` block."""
 
     def __init__(self, session: SqlSession, opened: OpenSession, bases: dict[int, int]) -> None:
@@ -71,7 +71,7 @@ class Lines:
         self._merges: dict[int, tuple[list[int], list[Node]]] = {}
         self._orders: dict[Node, int] = {}
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> BranchLines:
         return self
 
     def __exit__(

@@ -14,9 +14,9 @@ from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 from ontolake.sql.catalog.records import Record, SqlCatalog, Table
 from ontolake.sql.history import commits
 from ontolake.sql.history.definitions import Combined, Differing, combined, definition, is_same
-from ontolake.sql.history.lines import Lines, Node
+from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.references import References
-from ontolake.sql.history.row_merging import TableChanges, TableSides, becomes, merged_table
+from ontolake.sql.history.row_merging import SidesOfTable, TableChanges, becomes, merged_table
 from ontolake.sql.history.table_writing import TablePlan, written
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
@@ -39,13 +39,13 @@ class SqlMergeable:
     """A database as the operations see it: a `history.operations.Mergeable` over nodes."""
 
     def __init__(self, references: References, target: str, writer: OpenWriter) -> None:
-        self.lines: Lines = references.lines
+        self.lines: BranchLines = references.lines
         self._references = references
         self._target = target
         self._writer = writer
 
     @property
-    def dag(self) -> Lines:
+    def dag(self) -> BranchLines:
         return self.lines
 
     def resolve(self, ref: str | Node) -> Point[Node]:
@@ -111,7 +111,7 @@ class SqlMergeable:
             if decisions.side(conflict) != "ours":
                 return None, [conflict]
             target, own_keys, replaced = Combined(ours), [], []
-        read = TableSides(self.lines, sides, target.table, sorted({*touched, *own_keys}), force=bool(replaced))
+        read = SidesOfTable(self.lines, sides, target.table, sorted({*touched, *own_keys}), force=bool(replaced))
         found = merged_table(read, decisions, target.fill)
         plan = TablePlan(target.table, target.records, target.fill, found.changes, found.counts)
         return plan, found.conflicts

@@ -8,14 +8,14 @@ from datetime import datetime
 from ontolake.errors import Invalid
 from ontolake.history import Point, UnknownBranchError, UnknownCommitError
 from ontolake.history.refs import Ref, resolve
-from ontolake.sql.history.lines import Lines, Node
+from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.tags import StoredTag
 
 
 class References:
     """Finds commits by what users write."""
 
-    def __init__(self, lines: Lines, first: str, tags: Callable[[], Sequence[StoredTag]]) -> None:
+    def __init__(self, lines: BranchLines, first: str, tags: Callable[[], Sequence[StoredTag]]) -> None:
         self.lines = lines
         self._first = first
         self._tags = tags

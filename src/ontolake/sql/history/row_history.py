@@ -13,7 +13,7 @@ from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import SqlError, nearest
 from ontolake.sql.history import commits
 from ontolake.sql.history.commits import row_of
-from ontolake.sql.history.lines import Lines, Node
+from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.keyspace import keys, nodes
 from ontolake.sql.keyspace.rows import TOMBSTONE
 from ontolake.sql.transactions import SqlSession
@@ -25,7 +25,7 @@ _PAST = ("SELECT p.version, p.value FROM (SELECT DISTINCT node FROM past_node WH
 class RowHistory:
     """The versions of a row as lines of history have them."""
 
-    def __init__(self, lines: Lines, head: Node, table: str, key: Any) -> None:
+    def __init__(self, lines: BranchLines, head: Node, table: str, key: Any) -> None:
         """Raises `NotFound` for a table that is not there, `Invalid` for what cannot be its key."""
         self._lines = lines
         self._head = head

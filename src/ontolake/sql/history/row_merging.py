@@ -19,7 +19,7 @@ from ontolake.history.rows import RowChanges, RowSides, count, merge_rows, overr
 from ontolake.history.threeway import Disputed
 from ontolake.sql.catalog import coercion
 from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table
-from ontolake.sql.history.lines import Lines, Node
+from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.vectors import Strings, stored_array, stored_list
 from ontolake.sql.keyspace.versions import KeySpan
@@ -48,14 +48,14 @@ class MergedTable(NamedTuple):
     conflicts: list[Conflict]
 
 
-class TableSides:
+class SidesOfTable:
     """The states of some rows of a table on all sides, in the columns that the merge gives it.
 
     `force` is set where rows that only we changed have to be written again, since a column got another type.
     """
 
     def __init__(
-        self, lines: Lines, sides: Sides[Node], table: Table, wanted: Sequence[bytes], *, force: bool
+        self, lines: BranchLines, sides: Sides[Node], table: Table, wanted: Sequence[bytes], *, force: bool
     ) -> None:  # fmt: skip
         self.lines, self.sides, self.table, self.force = lines, sides, table, force
         self.wanted = wanted
@@ -144,7 +144,7 @@ def becomes(old: ColumnMeta, new: ColumnMeta) -> bool:
     return old.type == new.type or coercion.is_assignable(new.type, old.type)
 
 
-def merged_table(read: TableSides, decisions: Decisions, fill: Sequence[IndexMeta]) -> MergedTable:
+def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexMeta]) -> MergedTable:
     """Merge rows by column, and settle or report what breaks rules. `fill` has indexes that the table gets."""
     base, disputed, fields = read.base()
     ours, theirs = read.rows(read.sides.ours), read.rows(read.sides.theirs)
@@ -165,7 +165,7 @@ def merged_table(read: TableSides, decisions: Decisions, fill: Sequence[IndexMet
     return MergedTable(TableChanges(changes.puts, deletes), counts, [*found.conflicts, *conflicts])
 
 
-def _forced(read: TableSides, changes: RowChanges, ours: pa.Table) -> RowChanges:
+def _forced(read: SidesOfTable, changes: RowChanges, ours: pa.Table) -> RowChanges:
     """Also put our rows that the merge leaves alone."""
     changed = pa.concat_tables([changes.puts.select(list(read.names)), changes.deletes])
     left = positions(read.names, ours.select(list(read.names)), changed) < 0
@@ -176,7 +176,7 @@ class _Rules:
     """NOT NULL, CHECK and unique indexes, asked of merged rows."""
 
     def __init__(
-        self, read: TableSides, decisions: Decisions, ours: pa.Table, theirs: pa.Table, fill: Sequence[IndexMeta]
+        self, read: SidesOfTable, decisions: Decisions, ours: pa.Table, theirs: pa.Table, fill: Sequence[IndexMeta]
     ) -> None:  # fmt: skip
         self._read, self._decisions = read, decisions
         self._ours, self._theirs = ours, theirs

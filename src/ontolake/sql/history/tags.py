@@ -16,7 +16,7 @@ from ontolake.errors import NotFound
 from ontolake.history import Point, Tag, TagExistsError, UnknownTagError
 from ontolake.history.names import check_tag_name
 from ontolake.sql.history.branches import PageBranches
-from ontolake.sql.history.lines import TAG, CommitNode, Lines, Node
+from ontolake.sql.history.lines import TAG, BranchLines, CommitNode, Node
 from ontolake.sql.transactions import SqlSession
 from ontolake.storage import open_storage
 
@@ -55,7 +55,7 @@ class Tags:
 
     def __init__(
         self, url: str, first: Callable[[bool], AbstractContextManager[SqlSession]],
-        resolved: Callable[[str | int | None], AbstractContextManager[tuple[Lines, Point[Node]]]],
+        resolved: Callable[[str | int | None], AbstractContextManager[tuple[BranchLines, Point[Node]]]],
     ) -> None:  # fmt: skip
         """`first` gives a session on the first branch, for writing if True; `resolved` finds what a reference names."""
         self._pages = PageBranches(url)

@@ -26,7 +26,7 @@ from ontolake.history.operations import MergeRequest
 from ontolake.sql.errors import TransactionError, UnsupportedError
 from ontolake.sql.history import commits, differences
 from ontolake.sql.history.branches import Branches
-from ontolake.sql.history.lines import TAG, Lines, Node
+from ontolake.sql.history.lines import TAG, BranchLines, Node
 from ontolake.sql.history.merging import SqlMergeable
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_history import RowHistory
@@ -169,7 +169,7 @@ class VersionedTables:
         """Run an operation over nodes, and tell its result by versions."""
         if self._session.transaction is not None:
             raise TransactionError("this cannot be done within a transaction", sqlstate="25001", hint="COMMIT it first")
-        held: list[Lines] = []
+        held: list[BranchLines] = []
 
         def opened() -> SqlMergeable:
             held.append(self._lines())
@@ -232,9 +232,9 @@ class VersionedTables:
             raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
                                    hint="open it without readonly=True")
 
-    def _lines(self) -> Lines:
+    def _lines(self) -> BranchLines:
         self._session.check_open()
-        return Lines(self._session, self._on, self._bases)
+        return BranchLines(self._session, self._on, self._bases)
 
     @contextmanager
     def _references(self) -> Iterator[References]:
@@ -242,7 +242,7 @@ class VersionedTables:
             yield References(lines, self.branch, self.tags.stored)
 
     @contextmanager
-    def _resolved(self, ref: str | int | None) -> Iterator[tuple[Lines, Point[Node]]]:
+    def _resolved(self, ref: str | int | None) -> Iterator[tuple[BranchLines, Point[Node]]]:
         with self._references() as references:
             yield references.lines, references.resolve(self.branch if ref is None else ref, self.branch)
 
