@@ -34,13 +34,13 @@ from ontolake.graph import (
     Vector,
 )
 from ontolake.graph.commit.branches import Branches
-from ontolake.graph.commit.tags import Tags
 from ontolake.graph.commit.transaction import GraphTransaction
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.read.traversal import Hop
 from ontolake.graph.read.views import TableView
 from ontolake.graph.tables.types import graph_type
-from ontolake.history import Ref
+from ontolake.graph.tags import Tags
+from ontolake.history import Ref, Resolution
 from ontolake.model import Entity, Field, Relation
 
 BAD: list[tuple[str, Any, Any, type[RowError], dict[str, Any]]] = [
@@ -281,8 +281,13 @@ _VECTOR: list[Any] = [5, "ab", b"ab", object(), [1.0], ["a", "b"], [None, 1], {1
 _HOPS: list[Any] = [None, 5, "Link", [5], [Page], [(Link, 5)], [(Link, "out", "1")], [(Link, "out", 1, 1, 5)], [()],
                     Hop(Link)]  # fmt: skip
 
+_RESOLUTIONS: list[Any] = [None, 5, "x", [5], [("node/Customer", "a")], [Resolution("Customer", "a", None, "mine")],  # type: ignore[arg-type]
+                           [Resolution("Customer", "a")]]  # fmt: skip
+MERGE = {"strategy": [5, "x", ["ours"], {Customer: 5}, {5: "ours"}], "resolutions": _RESOLUTIONS, "dry_run": _FLAG,
+         "message": _NO_TEXT, "author": _NO_TEXT}  # fmt: skip
+
 WRITE = {"branch": _TEXT, "actor": _NO_TEXT}
-READ = {"branch": _TEXT, "commit": _NO_TEXT}
+READ = {"branch": _NO_TEXT, "commit": _NO_TEXT}
 SEARCH = {"text": _NO_TEXT, "column": _NO_TEXT, "limit": [None, 0, *_NUMBER], "filter": _FILTER}
 
 Wrong = dict[str, list[Any]]
@@ -306,16 +311,26 @@ def wrong_calls(graph: Graph, tmp: Path) -> list[tuple[Callable[..., Any], dict[
         (graph.diff, {"before": "main", "after": "try"}, {"before": _TEXT, "after": _TEXT}),
         (graph.traverse, {"start": Page, "roots": [1], "hops": [Link]},
          {"start": _TABLE, "roots": ["x", ["x"], object(), [None]], "hops": _HOPS, **READ}),
-        (graph.transaction, {}, {"metadata": _METADATA, **WRITE}),
-        (graph.load, {"table": Customer, "data": []}, {"table": _TABLE, "data": _ROWS, "mode": _TEXT, **WRITE}),
+        (graph.transaction, {}, {"metadata": _METADATA, "message": _NO_TEXT, **WRITE}),
+        (graph.load, {"table": Customer, "data": []}, {"table": _TABLE, "data": _ROWS, "mode": _TEXT,
+                                                              "message": _NO_TEXT, **WRITE}),
         (transaction.load, {"table": Customer, "data": []}, {"table": _TABLE, "data": _ROWS, "mode": _TEXT}),
         (graph.delete, {"table": Customer, "keys": "x"},
-         {"table": _TABLE, "keys": [None, *_KEYS], "where": _FILTER, "cascade": _FLAG, **WRITE}),
+         {"table": _TABLE, "keys": [None, *_KEYS], "where": _FILTER, "cascade": _FLAG, "message": _NO_TEXT,
+          **WRITE}),
         (transaction.delete, {"table": Customer, "where": "false"},
          {"table": _TABLE, "keys": _KEYS, "where": [None, *_FILTER], "cascade": _FLAG}),
         (graph.merge, {"source": "try"},
          {"source": _TEXT, "into": _TEXT, "strategy": [5, "x", ["ours"], {Customer: 5}, {Customer: ["x"]}, {5: "ours"}],
-          "dry_run": _FLAG, "actor": _NO_TEXT}),
+          "dry_run": _FLAG, "actor": _NO_TEXT, "author": _NO_TEXT, "message": _NO_TEXT, "resolutions": _RESOLUTIONS}),
+        (graph.revert, {"commit": head}, {"commit": _TEXT, "branch": _TEXT, **MERGE}),
+        (graph.cherry_pick, {"commit": head}, {"commit": _TEXT, "branch": _TEXT, **MERGE}),
+        (graph.restore, {"to": head}, {"to": _TEXT, "branch": _TEXT, "tables": [*_NO_LIST, [5], ["x"]],
+                                       "dry_run": _FLAG, "message": _NO_TEXT, "author": _NO_TEXT}),
+        (graph.history, {"table": Customer, "key": "a"}, {"table": _TABLE, "key": _KEYS, "ref": _NO_TEXT}),
+        (graph.blame, {"table": Customer, "key": "a"}, {"table": _TABLE, "key": _KEYS, "ref": _NO_TEXT}),
+        (graph.erase, {"table": Customer, "key": "a", "reason": "x"},
+         {"table": _TABLE, "key": _KEYS, "reason": _TEXT, "dry_run": _FLAG, "author": _NO_TEXT}),
         (graph.schema_plan, {"types": PAGES}, {"types": _TYPES, "renames": _RENAMES, "branch": _TEXT}),
         (graph.schema_apply, {"plan": graph.schema_plan(PAGES)},
          {"plan": [*_TEXT, (), PAGES], "hard": _FLAG, "actor": _NO_TEXT}),
@@ -329,8 +344,11 @@ def wrong_calls(graph: Graph, tmp: Path) -> list[tuple[Callable[..., Any], dict[
         (graph.export, {"folder": f"{tmp}/out"}, {"folder": _PATH, "format": _TEXT, **READ}),
         (graph.branches.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "at": _NO_TEXT, "parent": _TEXT}),
         (graph.branches.delete, {}, {"name": _TEXT}),
+        (graph.branches.rename, {"name": "try", "new": "other"}, {"name": _TEXT, "new": [*_TEXT, "a b", ""]}),
+        (graph.branches.protect, {"name": "try"}, {"name": _TEXT, "protected": _FLAG}),
         (graph.tags.get, {}, {"name": _TEXT}),
-        (graph.tags.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "commit": _NO_TEXT, "branch": _TEXT}),
+        (graph.tags.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "ref": _NO_TEXT, "branch": _NO_TEXT,
+                                                 "message": _NO_TEXT}),
         (graph.tags.delete, {}, {"name": _TEXT}),
         (snapshot.table, {}, {"name": _TABLE}),
         (snapshot.get, {"table": Customer, "key": "a"}, {"table": _TABLE, "key": _KEYS}),

@@ -191,6 +191,10 @@ class GraphSchemaError(SchemaFailure, GraphError, Invalid):
     """Types that cannot make a graph, or a change of types that cannot be made."""
 
 
+class ErasureError(Invalid, GraphError):
+    """A row that cannot be erased from every commit."""
+
+
 class RecoveryBlockedError(Conflict, GraphError):
     """An interrupted operation cannot be explained, so its branch takes no writes. `file` is its sidecar."""
 

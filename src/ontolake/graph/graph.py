@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -28,19 +29,20 @@ from ontolake.graph.commit.manifest import MANIFEST, create_manifest, read_stamp
 from ontolake.graph.commit.records import MAIN, CommitRecord, Pin
 from ontolake.graph.commit.recovery import Recovery
 from ontolake.graph.commit.retention import require, still_there
-from ontolake.graph.commit.tags import Tags
 from ontolake.graph.commit.transaction import GraphTransaction, Mode, begin_transaction
 from ontolake.graph.commit.ulid import new_ulid
-from ontolake.graph.errors import GraphExistsError, UnknownCommitError, graph_errors
+from ontolake.graph.errors import ErasureError, GraphExistsError, UnknownCommitError, graph_errors
 from ontolake.graph.merge.differences import diff_tables
 from ontolake.graph.merge.model import GraphHistory, Strategies, stored_resolutions, strategy_by_table
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.place import GraphPlace
 from ontolake.graph.read.exports import export, import_into, types_in
+from ontolake.graph.read.past import RowPast
 from ontolake.graph.read.resolution import find_commit, find_snapshot, resolve_ref, snapshot_of
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType, check_types, graph_type, resolve_table
+from ontolake.graph.tags import Tags
 from ontolake.graph.upkeep.background import EVERY, Background
 from ontolake.graph.upkeep.maintenance import (
     TRIES,
@@ -53,7 +55,18 @@ from ontolake.graph.upkeep.maintenance import (
 )
 from ontolake.graph.upkeep.purge import purge
 from ontolake.graph.upkeep.repairs import Finding, repair, verify
-from ontolake.history import Change, Commit, Damage, Garbage, MergeResult, Ref, Resolution, operations
+from ontolake.history import (
+    Change,
+    Commit,
+    Damage,
+    Garbage,
+    MergeResult,
+    ProtectedBranchError,
+    Ref,
+    Resolution,
+    RowVersion,
+    operations,
+)
 from ontolake.history.operations import MergeRequest
 
 if TYPE_CHECKING:
@@ -142,11 +155,12 @@ class Graph:
         """The commits of a branch along its own line, newest first; after `since` those that it does not have."""
         check_text(branch=branch)
         check_optional_text(since=since, until=until)
-        records = self.parts.manifest.commits(branch)
+        state = self.parts.state(branch)
+        records = self.parts.manifest.commits(state.branch)
         for id in (since, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        head = until or self.parts.state(branch).head.id
+        head = until or state.head.id
         new = None if since is None else Lineage(records, self.parts.orders).since(head, since)
         for record in first_parents(records, head):
             if new is not None and record.id not in new:
@@ -177,16 +191,29 @@ class Graph:
         """
         check_text(since=since, branch=branch)
         check_optional_text(until=until)
-        records = self.parts.manifest.commits(branch)
+        state = self.parts.state(branch)
+        records = self.parts.manifest.commits(state.branch)
         for id in (since, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        state = self.parts.state(branch)
         steps = Lineage(records, self.parts.orders).steps(since, until or state.head.id)
         for record in dict.fromkeys(one.id for step in steps for one in step):
             require(self.parts, records[record], state)
         for older, newer in steps:
             yield from self._changes(snapshot_of(self.parts, older, state), snapshot_of(self.parts, newer, state))
+
+    def history(self, table: Any, key: Any, *, ref: str | None = None) -> Iterator[RowVersion[str]]:
+        """All states of a row that a reference, by default main, has in its history, newest first; None for a deletion.
+
+        A merge is told only if it gave the row a state that neither side had. Raises `UnknownTableError`.
+        """
+        check_optional_text(ref=ref)
+        return RowPast(self.parts, table, key, ref or MAIN).versions()
+
+    def blame(self, table: Any, key: Any, *, ref: str | None = None) -> dict[str, Commit[str]]:
+        """For each field of a row the commit that wrote its value. Raises `NotFound`, `UnknownTableError`."""
+        check_optional_text(ref=ref)
+        return RowPast(self.parts, table, key, ref or MAIN).blame()
 
     def traverse(
         self, start: Any, roots: Any, hops: Sequence[Any], *, branch: str = MAIN, commit: str | None = None
@@ -245,7 +272,7 @@ class Graph:
         """
         check_text(source=source, into=into)
         request = self._request((into, source), strategy, resolutions, dry_run, message, author or actor)
-        with self.parts.turns.writing(into), graph_errors():
+        with self._turn(into), graph_errors():
             return operations.merge(self._now, source, into, request)
 
     def revert(
@@ -259,7 +286,7 @@ class Graph:
         """
         check_text(commit=commit, branch=branch)
         request = self._request((branch, commit), strategy, resolutions, dry_run, message, author)
-        with self.parts.turns.writing(branch), graph_errors():
+        with self._turn(branch, dry_run), graph_errors():
             return operations.revert(self._now, commit, branch, request)
 
     def cherry_pick(
@@ -269,7 +296,7 @@ class Graph:
         """Do on a branch what one commit did elsewhere, as a new commit. Raises what `revert` raises."""
         check_text(commit=commit, branch=branch)
         request = self._request((branch, commit), strategy, resolutions, dry_run, message, author)
-        with self.parts.turns.writing(branch), graph_errors():
+        with self._turn(branch, dry_run), graph_errors():
             return operations.cherry_pick(self._now, commit, branch, request)
 
     def restore(
@@ -287,8 +314,15 @@ class Graph:
             check_iterable(tables=tables)
             known = self._types(branch, to)
             some = [known[resolve_table(table, known)].table for table in tables]
-        with self.parts.turns.writing(branch), graph_errors():
+        with self._turn(branch, dry_run), graph_errors():
             return operations.restore(self._now, to, branch, some, request)
+
+    def _turn(self, branch: str, allowed: bool = True) -> AbstractContextManager[None]:
+        """Write to a branch in this process. Raises `ProtectedBranchError` unless that is allowed."""
+        line = self.parts.names.line(branch)
+        if not allowed and self.parts.names.is_protected(line, self.parts.manifest.identity(line)):
+            raise ProtectedBranchError(branch)
+        return self.parts.turns.writing(line)
 
     def _now(self) -> GraphHistory:
         return GraphHistory(self.parts)
@@ -317,6 +351,11 @@ class Graph:
             return MergeRequest.of(strategy_by_table(strategy, types), stored_resolutions(some, types), dry_run,
                                    message, author)  # fmt: skip
         return MergeRequest.of(strategy, (), dry_run, message, author)
+
+    def erase(self, table: Any, key: Any, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
+        """Remove every stored version of a row. Raises `ErasureError`: graphs cannot do that yet."""
+        raise ErasureError("graphs cannot erase a row from every commit yet",
+                           hint="delete it, and remove older commits with cleanup(keep_commits=1)")
 
     def recover(self) -> list[Recovery]:
         """Recover now what others left behind, as opening does."""
@@ -349,7 +388,7 @@ class Graph:
         self.parts.require_writable()
         if not plan.steps:
             return None
-        with self.parts.turns.writing(plan.branch):
+        with self._turn(plan.branch):
             return apply(self.parts, plan, hard=hard, actor=actor).head.as_history()
 
     # Maintenance
@@ -362,7 +401,7 @@ class Graph:
         check_text(branch=branch)
         check_optional_text(actor=actor)
         self.parts.require_writable()
-        with self.parts.turns.writing(branch):
+        with self._turn(branch):
             return optimize(self.parts, branch, actor, tries=TRIES)
 
     def keep_optimized(self, every: int | None = EVERY) -> None:
@@ -391,7 +430,7 @@ class Graph:
         check_text(column=column, kind=kind, branch=branch)
         check_optional_text(actor=actor)
         self.parts.require_writable()
-        with self.parts.turns.writing(branch):
+        with self._turn(branch):
             create_index(self.parts, table, column, kind, branch, actor)
 
     def cleanup(

@@ -113,7 +113,7 @@ class GraphParallel:
             raise Invalid(f"a commit is a number or a name, not {commit!r}")
         head = self._head()
         if commit not in self._line and commit != head.id:
-            commits = self._parts.manifest.commits(self.branch)
+            commits = self._parts.manifest.commits(self._parts.names.line(self.branch))
             self._line = {record.seq: record for record in first_parents(commits, head.id)}
         if isinstance(commit, str):
             found = next((record for record in self._line.values() if record.id == commit), None)
@@ -209,7 +209,7 @@ class GraphParallel:
         done = transaction.finish(only=expected is not None)
         if done is None:
             return Published(None, written)
-        made = self._parts.manifest.commit(done.id, self.branch)
+        made = self._parts.manifest.commit(done.id, self._parts.names.line(self.branch))
         return Published(made.seq, written)
 
     def _reconciled(self, transaction: GraphTransaction, kind: GraphType, data: pa.Table) -> int:

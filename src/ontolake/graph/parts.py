@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ontolake.graph.arguments import check_text
 from ontolake.graph.commit.manifest import Manifest
+from ontolake.graph.commit.names import BranchNames
 from ontolake.graph.commit.records import GraphState
 from ontolake.graph.commit.recovery import Recoverer
 from ontolake.graph.commit.sidecars import Sidecars
@@ -29,6 +30,7 @@ class GraphParts:
     recoverer: Recoverer
     turns: Turns
     writer: CommitWriter
+    names: BranchNames
     orders: dict[str, int] = field(default_factory=dict)
     """The order of commits in the DAG, as far as it was worked out; see `Lineage`."""
     identities: dict[str, str] = field(default_factory=dict)
@@ -41,8 +43,9 @@ class GraphParts:
         """Raises `NoGraphError`, `GraphFormatError`, `DamagedGraphError`."""
         manifest, tables, sidecars, turns = Manifest(place), GraphTables(place), Sidecars(place), Turns()
         recoverer = Recoverer(place, manifest, tables, sidecars)
-        writer = CommitWriter(manifest, tables, sidecars, recoverer, turns)
-        return cls(place, read_only, manifest, tables, sidecars, recoverer, turns, writer)
+        names = BranchNames(place, manifest)
+        writer = CommitWriter(manifest, tables, sidecars, recoverer, turns, names)
+        return cls(place, read_only, manifest, tables, sidecars, recoverer, turns, writer, names)
 
     @property
     def url(self) -> str:
@@ -51,10 +54,14 @@ class GraphParts:
     def state(self, branch: str) -> GraphState:
         """What a branch shows now. Raises `UnknownBranchError`."""
         check_text(branch=branch)
-        state = self.manifest.state(branch)
-        if self.identities.setdefault(branch, state.identity) != state.identity:
-            self.identities[branch] = state.identity
-            self.tables.forget(branch)
+        return self.line_state(self.names.line(branch))
+
+    def line_state(self, line: str) -> GraphState:
+        """What the branch of a line shows now: that is what Lance calls it, whatever people do."""
+        state = self.manifest.state(line)
+        if self.identities.setdefault(line, state.identity) != state.identity:
+            self.identities[line] = state.identity
+            self.tables.forget(line)
             self.snapshots.clear()
         return state
 

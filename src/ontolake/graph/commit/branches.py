@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ontolake import faults
-from ontolake.graph.arguments import check_optional_text, check_text
+from ontolake.graph.arguments import check_flag, check_optional_text, check_text
+from ontolake.graph.commit.lineage import Lineage
 from ontolake.graph.commit.manifest import MANIFEST as MANIFEST_PATH
-from ontolake.graph.commit.records import MAIN
-from ontolake.graph.commit.retention import head_version, require
-from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError
+from ontolake.graph.commit.names import OWN
+from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
+from ontolake.graph.commit.retention import head_version, require, types_of
+from ontolake.graph.commit.tags import TagStore
+from ontolake.graph.commit.ulid import new_ulid
+from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError, graph_errors
 from ontolake.graph.parts import GraphParts
-from ontolake.history import Branch
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+from ontolake.graph.tables.types import GraphType
+from ontolake.history import Branch, ProtectedBranchError
+from ontolake.history.dag import missing
+from ontolake.history.names import check_branch_name
 
 
 class Branches:
@@ -25,106 +30,164 @@ class Branches:
 
     def list(self) -> list[Branch[str]]:
         """All that live, main first."""
-        manifest = self._parts.manifest
-        found = [Branch(MAIN, manifest.state(MAIN).head.id)]
-        for name, listed in sorted(manifest.branches().items()):
-            try:
-                found.append(self._described(name, listed))
-            except UnknownBranchError:
-                continue  # deleted while we looked
+        manifest, names = self._parts.manifest, self._parts.names
+        state = manifest.state(MAIN)
+        found = [Branch(MAIN, state.head.id, protected=names.is_protected(MAIN, state.identity))]
+        with manifest.listed() as listed:
+            shown = names.all()
+            called = {line: name for name, line in shown.items()}
+            for name, line in shown.items():
+                try:
+                    found.append(self._described(name, line, listed[line], called))
+                except (UnknownBranchError, KeyError):
+                    continue  # deleted while we looked
         return found
 
-    def _described(self, name: str, listed: Any) -> Branch[str]:
+    def _described(self, name: str, line: str, listed: Any, called: Mapping[str, str]) -> Branch[str]:
         manifest = self._parts.manifest
         parent = listed["parent_branch"]
-        base = manifest.base_of(name, listed)
-        return Branch(name, manifest.state(name).head.id, base, parent or MAIN)
+        base, state = manifest.base_of(line, listed), manifest.state(line)
+        return Branch(name, state.head.id, base, MAIN if parent is None else called.get(parent, parent),
+                      self._parts.names.is_protected(line, state.identity))
+
+    def _one(self, name: str) -> Branch[str]:
+        return next(branch for branch in self.list() if branch.name == name)
+
+    def _check_free(self, name: str) -> None:
+        """Raise `BranchExistsError` if a branch or a tag has a name."""
+        if name == MAIN or name in self._parts.names.all() or TagStore(self._parts).get(name) is not None:
+            raise BranchExistsError(name, "is there already, or a tag is called so",
+                                    hint="delete it first, or choose another name")
 
     def create(self, name: str, *, at: str | None = None, parent: str = MAIN) -> Branch[str]:
         """A branch of `parent` at its head, or as it was at a commit. No table is copied.
 
-        Raises `BranchExistsError`, `BranchError` for a name that cannot be one, `UnknownBranchError`,
-        `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
+        Raises `BranchExistsError` if a branch or a tag has that name, `BranchError` for a name that cannot be one,
+        `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
-        check_text(name=name, parent=parent)
+        check_text(parent=parent)
         check_optional_text(at=at)
         parts = self._parts
         parts.require_writable()
-        if not _NAME.fullmatch(name) or name == MAIN or name.endswith((".lock", ".")) or (
-            ".." in name):
-            raise BranchError(name, "cannot be called that",
-                              hint="use letters, digits, '.', '_' and '-', beginning with a letter or digit; "
-                              f"{MAIN!r} is reserved")
+        with graph_errors():
+            check_branch_name(name)
+        self._check_free(name)
         manifest = parts.manifest
         state = parts.state(parent)
-        origin, version = parent, state.version
+        origin, version = state.branch, state.version
         if at is not None and at != state.head.id:
-            require(parts, manifest.commit(at, parent), state)
+            require(parts, manifest.commit(at, state.branch), state)
             found = head_version(parts, state, at)
             if found is None:
                 raise UnknownCommitError(at, parent)
             origin, version = found
+        line = name if name not in manifest.branches() else f"{OWN}{name}.{new_ulid()}"  # another branch has its line
         faults.reach("graph: before creating a branch")
         try:
-            made = manifest.create_branch(name, origin, version)
+            made = manifest.create_branch(line, origin, version)
         except (OSError, ValueError) as error:
-            if name in manifest.branches():
+            if line in manifest.branches():
                 raise BranchExistsError(name, "is there already",
                                         hint="delete it first, or choose another name") from error
             # What a crash left of a branch without its reference is in the way.
-            prefix = f"{MANIFEST_PATH}/tree/{name}/"
+            prefix = f"{MANIFEST_PATH}/tree/{line}/"
             parts.place.store.delete([info.key for info in parts.place.store.list(prefix)])
-            made = manifest.create_branch(name, origin, version)
+            made = manifest.create_branch(line, origin, version)
         faults.reach("graph: branch created")
-        parts.place.settle_reference(MANIFEST_PATH, name, made)
-        parts.tables.forget(name)
+        parts.place.settle_reference(MANIFEST_PATH, line, made)
+        parts.tables.forget(line)
+        if line != name:
+            parts.names.call(line, manifest.identity(line), name)
         base = at or state.head.id
-        return Branch(name, base, base, origin)
+        return Branch(name, base, base, parts.names.name(origin))
+
+    def _movable(self, name: str, what: str) -> str:
+        """The line of a branch that may go. Raises `UnknownBranchError`, `BranchError`, `ProtectedBranchError`."""
+        check_text(name=name)
+        self._parts.require_writable()
+        if name == MAIN:
+            raise BranchError(name, f"cannot be {what}", hint="it is the graph's first branch")
+        line = self._parts.names.line(name)
+        if self._parts.names.is_protected(line, self._parts.manifest.identity(line)):
+            raise ProtectedBranchError(name, what)
+        return line
+
+    def rename(self, name: str, new: str) -> Branch[str]:
+        """Give a branch another name; its history stays. Raises what `create` and `delete` raise."""
+        line = self._movable(name, "renamed")
+        with graph_errors():
+            check_branch_name(new)
+        self._check_free(new)
+        self._parts.names.call(line, self._parts.manifest.identity(line), new)
+        self._parts.snapshots.clear()
+        return self._one(new)
+
+    def protect(self, name: str, protected: bool = True) -> Branch[str]:
+        """Let a branch change by merges alone, or end that. Raises `UnknownBranchError`."""
+        check_text(name=name)
+        check_flag(protected=protected)
+        self._parts.require_writable()
+        line = self._parts.names.line(name)
+        self._parts.names.protect(line, self._parts.manifest.identity(line), protected)
+        return self._one(name)
 
     def delete(self, name: str) -> None:
-        """Give a branch up, with what only it shows.
+        """Give a branch up, with what only it shows; tagged commits stay.
 
-        Raises `UnknownBranchError`, and `BranchError` for main and for a branch that others were made from.
+        Raises `UnknownBranchError`, `BranchError` for main and for a branch that others were made from, and
+        `ProtectedBranchError`.
         """
-        check_text(name=name)
-        parts = self._parts
-        parts.require_writable()
-        if name == MAIN:
-            raise BranchError(name, "cannot be deleted", hint="it is the graph's first branch")
-        manifest = parts.manifest
+        line = self._movable(name, "deleted")
+        parts, manifest = self._parts, self._parts.manifest
         listed = manifest.branches()
-        if name not in listed:
+        if line not in listed:
             raise UnknownBranchError(name)
-        children = sorted(child for child, found in listed.items() if found["parent_branch"] == name)
+        children = sorted(child for child, found in listed.items() if found["parent_branch"] == line)
         if children:
-            raise BranchError(name, f"cannot be deleted: {', '.join(children)} was made from it",
-                              hint="delete that first")
-        state = manifest.state(name)
+            shown = ", ".join(parts.names.name(child) for child in children)
+            raise BranchError(name, f"cannot be deleted: {shown} was made from it", hint="delete that first")
+        state = manifest.state(line)
+        self._keep_tagged(state)
         faults.reach("graph: before deleting a branch")
         # First the reference, which makes it gone for all; what tables forked for it is swept after.
-        manifest.delete_branch(name)
+        manifest.delete_branch(line)
         faults.reach("graph: branch deleted")
         parts.place.settle_reference(MANIFEST_PATH, None, None)
-        manifest.forget(name)
-        parts.identities.pop(name, None)
+        manifest.forget(line)
+        parts.identities.pop(line, None)
         parts.snapshots.clear()
-        needed = self.lines()
-        for key, pin in state.pins.items():
-            if pin.branch == state.line and (key, pin.branch) not in needed:
+        own = {key: pin for key, pin in state.pins.items() if pin.branch is not None and pin.branch == state.line}
+        needed = self.lines() if own else set()
+        for key, pin in own.items():
+            if (key, pin.branch) not in needed:
                 faults.reach("graph: before deleting a fork")
                 self.sweep(state.types[key], pin.branch)
-        parts.tables.forget(name)
+        parts.tables.forget(line)
+
+    def _keep_tagged(self, state: GraphState) -> None:
+        """Let main know the commits of a branch that have tags, with all that they were made on."""
+        parts, tags = self._parts, TagStore(self._parts)
+        known, own = parts.manifest.commits(MAIN), parts.manifest.commits(state.branch)
+        for tag in tags.of_lance(state.branch).values():  # Lance would lose it with the branch
+            tags.take_over(tag)
+        tagged = [commit for commit in tags.commits() if commit in own and commit not in known]
+        lineage = Lineage(own, parts.orders)
+        wanted = {id: own[id] for commit in tagged for id in missing(lineage, commit, []) if id not in known}
+        if wanted:
+            types = types_in(wanted.values(), parts, state)
+            parts.manifest.adopt(list(wanted.values()), types)
 
     def lines(self) -> set[tuple[str, str | None]]:
         """The lines of versions of tables that a commit shows which some branch knows, merged ones included."""
         manifest = self._parts.manifest
         found: set[tuple[str, str | None]] = set()
-        for name in (MAIN, *manifest.branches()):
-            try:
-                found.update((key, pin.branch) for record in manifest.commits(name).values()
-                             for key, pin in record.pins.items())
-            except UnknownBranchError:
-                continue  # deleted while we looked
+        with manifest.listed() as listed:
+            for line in (MAIN, *listed):
+                try:
+                    found.update((key, pin.branch) for record in manifest.commits(line).values()
+                                 for key, pin in record.pins.items())
+                except UnknownBranchError:
+                    continue  # deleted while we looked
         return found
 
     def sweep(self, kind: Any, line: str | None) -> None:
@@ -135,3 +198,9 @@ class Branches:
                 base.branches.delete(line)
         except (OSError, ValueError):
             return
+
+
+def types_in(records: Iterable[CommitRecord], parts: GraphParts, state: GraphState) -> dict[str, GraphType]:
+    """The types of commits that a branch knows, by hash."""
+    return {pin.schema: types_of(parts, record, state)[pin.schema] for record in records
+            for pin in record.pins.values()}  # fmt: skip

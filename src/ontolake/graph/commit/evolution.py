@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake.graph.commit.records import MAIN, CommitDetails, GraphState, Pin
-from ontolake.graph.commit.tags import Tags
+from ontolake.graph.commit.tags import TagStore
 from ontolake.graph.errors import GraphSchemaError, RowError, reading
 from ontolake.graph.merge.columns import Sources, renamed, rules_of, with_ids
 from ontolake.graph.parts import GraphParts
@@ -165,10 +165,11 @@ def apply(parts: GraphParts, made: SchemaPlan, *, hard: bool, actor: str | None)
 def _refuse_shared(parts: GraphParts, state: GraphState, keys: set[str]) -> None:
     """Raise `GraphSchemaError` if another branch or a tag shows what is to be removed for good."""
     manifest = parts.manifest
-    shown = {f"branch {name!r}": manifest.state(name).pins for name in (MAIN, *manifest.branches())
-             if name != state.branch}  # fmt: skip
+    lines = {MAIN: MAIN, **parts.names.all()}
+    shown = {f"branch {name!r}": manifest.state(line).pins for name, line in lines.items() if line != state.branch}
     known = manifest.commits(state.branch)
-    shown |= {f"the tag {name!r}": known[commit].pins for name, commit in Tags(parts).list().items() if commit in known}
+    shown |= {f"the tag {name!r}": known[tag.commit].pins for name, tag in TagStore(parts).all().items()
+              if tag.commit in known}
     for who, pins in shown.items():
         for key in sorted(keys & pins.keys()):
             raise GraphSchemaError(f"{state.types[key].table} cannot be removed for good: {who} shows it",

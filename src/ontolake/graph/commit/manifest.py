@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -151,15 +152,26 @@ class Manifest:
             raise GraphFormatError(place.url, stamp, INTERNAL_SCHEMA_VERSION)
         self._known: dict[str, GraphState] = {}
         self._durable: dict[str, int] = {}
+        self._local = threading.local()
         self._commits: dict[str, tuple[dict[str, CommitRecord], int, str]] = {}
 
     # Reading
+
+    @property
+    def _listing(self) -> dict[str, Any] | None:
+        return getattr(self._local, "listing", None)
+
+    @_listing.setter
+    def _listing(self, found: dict[str, Any] | None) -> None:
+        self._local.listing = found
 
     def branches(self) -> dict[str, Any]:
         """The branches beside main by name, as Lance describes them; it lists them in another order each time.
 
         A deletion that runs meanwhile can make it stumble once.
         """
+        if self._listing is not None:
+            return self._listing
         for attempt in range(8):
             try:
                 return dict(sorted(self._main.branches.list().items()))
@@ -168,6 +180,16 @@ class Manifest:
                     raise
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError
+
+    @contextmanager
+    def listed(self) -> Iterator[dict[str, Any]]:
+        """Look at many branches of one moment, listed once. Not for writing."""
+        found = self.branches()
+        view, self._listing = self._listing, found
+        try:
+            yield found
+        finally:
+            self._listing = view
 
     def identity(self, branch: str) -> str:
         """What tells this branch from another one of its name that lived before. Raises `UnknownBranchError`."""
@@ -384,6 +406,28 @@ class Manifest:
         if dataset.stats.dataset_stats()["num_fragments"] > COMPACT_AFTER:
             self.merge_small(new.branch)
         return new
+
+    def adopt(self, records: Sequence[CommitRecord], types: Mapping[str, GraphType]) -> None:
+        """Let main know commits of a branch that goes, with their types. Its head stays as it is."""
+        def once() -> None:
+            state = self.state(MAIN)
+            history = {**state.history, **types}
+            current = {kind.key: state.types.get(kind.key) or kind for kind in types.values()}
+            rows = [table_row(kind, history) for kind in current.values()] + [commit_row(one) for one in records]
+            faults.reach("graph: before adopting commits")
+            try:
+                (self.dataset(MAIN, state.version).merge_insert("object_id").when_matched_update_all()
+                 .when_not_matched_insert_all().conflict_retries(0).use_index(False).execute(_rows(rows)))  # fmt: skip
+            except (OSError, commit_conflict()) as error:
+                if not any(sign in str(error) for sign in _LOST):
+                    raise
+                raise Beaten("main has moved on") from error
+            finally:
+                self._known.pop(MAIN, None)
+            faults.reach("graph: commits adopted")
+            self.place.settle(self.dataset(MAIN))
+
+        commit_optimistically(once, Beaten, _PACE)
 
     def show(self, state: GraphState, pins: Mapping[str, Pin]) -> GraphState | None:
         """Show the same rows of tables from other versions, under the commit that shows them now.

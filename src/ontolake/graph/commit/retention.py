@@ -59,7 +59,7 @@ def still_there(parts: GraphParts, *shown: tuple[str, CommitRecord]) -> Iterator
     except DamagedGraphError as error:
         for branch, record in shown:
             try:
-                require(parts, record, parts.manifest.state(branch))
+                require(parts, record, parts.state(branch))
             except RemovedCommitError as removed:
                 raise removed from error
             except UnknownBranchError:
@@ -84,7 +84,7 @@ def head_version(parts: GraphParts, state: GraphState, commit: str) -> tuple[str
         return branch, version
     record = manifest.commit(commit, state.branch)
     if record.branch in (MAIN, *listed) and record.branch != state.branch:
-        origin = parts.state(record.branch)
+        origin = parts.line_state(record.branch)
         found = head_version(parts, origin, commit)
         if found is not None:
             return found

@@ -1,61 +1,101 @@
-"""Tags of a graph: names for commits, which every cleanup keeps."""
+"""Tags of a graph as they are stored: names for commits, which every cleanup keeps.
+
+A tag is an object below `__tags/`. Older releases made tags of Lance on the manifest; these are read as well.
+"""
 
 from __future__ import annotations
 
-from ontolake.errors import Invalid, NotFound
-from ontolake.graph.arguments import check_optional_text, check_text
-from ontolake.graph.commit.manifest import MANIFEST
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from ontolake import faults
+from ontolake.errors import AlreadyExists, NotFound
+from ontolake.graph.commit.manifest import MANIFEST, Manifest
 from ontolake.graph.commit.records import MAIN
-from ontolake.graph.commit.retention import head_version, require
-from ontolake.graph.errors import UnknownCommitError
 from ontolake.graph.parts import GraphParts
+from ontolake.history import Tag, TagExistsError, UnknownTagError
+
+FOLDER = "__tags"
+FORMAT = 1
 
 
-class Tags:
-    """Names for commits. A tagged commit is kept by every cleanup."""
+class TagStore:
+    """The tags of one graph."""
 
     def __init__(self, parts: GraphParts) -> None:
         self._parts = parts
+        self._store = parts.place.store
 
-    def list(self) -> dict[str, str]:
-        """Every tag with its commit."""
-        dataset = self._parts.manifest.dataset(MAIN)
-        found: dict[str, str] = {}
-        for name, tag in sorted(dataset.tags.list().items()):
+    @property
+    def _manifest(self) -> Manifest:
+        return self._parts.manifest
+
+    def all(self) -> dict[str, Tag[str]]:
+        """Every tag by name, sorted."""
+        found = self.of_lance()
+        for info in list(self._store.list(f"{FOLDER}/")):
+            name = info.key.removeprefix(f"{FOLDER}/").removesuffix(".json")
+            tag = self._read(name) if info.key.endswith(".json") else None
+            if tag is not None:
+                found[name] = tag
+        return dict(sorted(found.items()))
+
+    def of_lance(self, line: str | None = None, only: str | None = None) -> dict[str, Tag[str]]:
+        """Tags that older releases made, of all lines or of one, or the one of a name."""
+        dataset = self._manifest.dataset(MAIN)
+        found: dict[str, Tag[str]] = {}
+        for name, tag in dataset.tags.list().items():
             branch = tag["branch"] or MAIN
-            at = dataset.checkout_version((tag["branch"], tag["version"]))
-            found[name] = self._parts.manifest.head_at(branch, at).id
+            if line in (None, branch) and only in (None, name):
+                at = dataset.checkout_version((tag["branch"], tag["version"]))
+                found[name] = Tag(name, self._manifest.head_at(branch, at).id, branch)
         return found
 
-    def get(self, name: str) -> str | None:
-        """The commit that a tag names, or None."""
-        check_text(name=name)
-        return self.list().get(name)
+    def _read(self, name: str) -> Tag[str] | None:
+        try:
+            data = json.loads(self._store.get(f"{FOLDER}/{name}.json").data)
+        except NotFound:
+            return None
+        return Tag(name, data["commit"], data["branch"], datetime.fromisoformat(data["time"]), data["message"])
 
-    def create(self, name: str, commit: str | None = None, *, branch: str = MAIN) -> None:
-        """Name a commit of a branch, by default its head. Raises `Invalid`, `UnknownCommitError`."""
-        check_text(name=name)
-        check_optional_text(commit=commit)
-        parts = self._parts
-        parts.require_writable()
-        state = parts.state(branch)
-        if not name or len(name) == 26 or not all(c.isalnum() or c in "._-" for c in name) or name in self.list():
-            raise Invalid(f"a tag cannot be called {name!r}", hint="use letters, digits, '.', '_' and '-', and a name "
-                          "that is not taken and not 26 characters long")  # fmt: skip
-        require(parts, parts.manifest.commit(commit or state.head.id, branch), state)
-        found = head_version(parts, state, commit or state.head.id)
-        if found is None:
-            raise UnknownCommitError(str(commit), branch)
-        line, version = found
-        dataset = parts.manifest.dataset(MAIN)
-        dataset.tags.create(name, (None if line == MAIN else line, version))
-        parts.place.settle_reference(MANIFEST, name, None, "tags")
+    def get(self, name: str) -> Tag[str] | None:
+        return self._read(name) or self.of_lance(only=name).get(name)
+
+    def commits(self) -> set[str]:
+        """The commits that have a tag."""
+        return {tag.commit for tag in self.all().values()}
+
+    def put(self, name: str, commit: str, branch: str, message: str | None) -> Tag[str]:
+        """Raises `TagExistsError`."""
+        tag = Tag(name, commit, branch, datetime.now(UTC), message)
+        data = {"format": FORMAT, "commit": commit, "branch": branch, "message": message,
+                "time": tag.time.isoformat(timespec="microseconds") if tag.time is not None else None}  # fmt: skip
+        faults.reach("graph: before creating a tag")
+        try:
+            self._store.put_if_absent(f"{FOLDER}/{name}.json", json.dumps(data).encode())
+        except AlreadyExists as error:
+            raise TagExistsError(name, "is there already", hint="delete it first, or choose another name") from error
+        faults.reach("graph: tag created")
+        return tag
 
     def delete(self, name: str) -> None:
-        """Take a name away. Raises `NotFound`."""
-        check_text(name=name)
-        self._parts.require_writable()
-        if name not in self.list():
-            raise NotFound(f"there is no tag {name!r}")
-        self._parts.manifest.dataset(MAIN).tags.delete(name)
+        """Raises `UnknownTagError`."""
+        old = name in self._manifest.dataset(MAIN).tags.list()
+        if self._read(name) is None and not old:
+            raise UnknownTagError(name)
+        faults.reach("graph: before deleting a tag")
+        if old:
+            self._forget(name)
+        self._store.delete([f"{FOLDER}/{name}.json"])
+        faults.reach("graph: tag deleted")
+
+    def take_over(self, tag: Tag[str]) -> None:
+        """Keep a tag of an older release in the way of this one: Lance would lose it with its branch."""
+        with suppress(TagExistsError):
+            self.put(tag.name, tag.commit, self._parts.names.name(tag.branch), tag.message)
+        self._forget(tag.name)
+
+    def _forget(self, name: str) -> None:
+        self._manifest.dataset(MAIN).tags.delete(name)
         self._parts.place.settle_reference(MANIFEST, None, None, "tags")

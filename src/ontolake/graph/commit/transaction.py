@@ -255,7 +255,7 @@ class GraphTransaction:
 
     def _follow(self, only: bool) -> bool:
         """Go on from where upkeep has moved the tables meanwhile; False if it has not, or others changed their rows."""
-        mine, state = self._state, self._parts.state(self._state.branch)
+        mine, state = self._state, self._parts.line_state(self._state.branch)
         if state.identity != mine.identity or (only and state.head.id != mine.head.id):
             return False
         moved = {key: state.pins.get(key) for key in self._pending if state.pins.get(key) != mine.pins[key]}
@@ -319,5 +319,5 @@ def begin_transaction(
 ) -> GraphTransaction:  # fmt: skip
     """See `Graph.transaction`. Raises `ReadOnlyGraphError`, `RecoveryBlockedError`, `UnknownBranchError`."""
     parts.require_writable()
-    parts.writer.ready(branch)
+    parts.writer.ready(parts.names.line(branch))
     return GraphTransaction(parts, branch, actor, metadata, message)

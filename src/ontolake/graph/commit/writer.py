@@ -11,6 +11,7 @@ from functools import partial
 
 from ontolake.errors import Conflict
 from ontolake.graph.commit.manifest import Manifest
+from ontolake.graph.commit.names import BranchNames
 from ontolake.graph.commit.records import PASSIVE, CommitDetails, GraphState, Pin
 from ontolake.graph.commit.recovery import Recoverer
 from ontolake.graph.commit.sidecars import Sidecar, Sidecars, TableMove
@@ -19,17 +20,23 @@ from ontolake.graph.concurrency import Turns, together
 from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchError
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.datasets import GraphTables
+from ontolake.history import ProtectedBranchError
 
 _DEFINITE = (Conflict, RowError, UnknownBranchError)
 """Errors after which it is certain that nothing was published."""
+
+_ALLOWED = PASSIVE | {"merge", "repair"}
+"""Kinds of commits that a protected branch takes."""
 
 
 class CommitWriter:
     """Turns changes of tables into commits."""
 
     def __init__(
-        self, manifest: Manifest, tables: GraphTables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns
+        self, manifest: Manifest, tables: GraphTables, sidecars: Sidecars, recoverer: Recoverer, turns: Turns,
+        names: BranchNames,
     ) -> None:  # fmt: skip
+        self.names = names
         self.manifest, self.tables, self.sidecars, self.recoverer = manifest, tables, sidecars, recoverer
         self.turns = turns
         self.committed: Callable[[GraphState, Iterable[str]], None] | None = None
@@ -37,7 +44,7 @@ class CommitWriter:
         self._unsettled = False
 
     def ready(self, branch: str) -> None:
-        """Settle what this process left undone. Raises `RecoveryBlockedError` if the branch takes no writes."""
+        """Settle what this process left undone. Raises `RecoveryBlockedError` if the line takes no writes."""
         if self._unsettled:
             self._unsettled = False
             self.recoverer.run()
@@ -67,6 +74,8 @@ class CommitWriter:
         are to be `purged`.
         """
         self.ready(state.branch)
+        if details.kind not in _ALLOWED and self.names.is_protected(state.branch, state.identity):
+            raise ProtectedBranchError(self.names.name(state.branch))
         operation = new_ulid()
         new = {one.key: one for one in details.types}
         sidecar = Sidecar(

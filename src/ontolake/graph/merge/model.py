@@ -91,7 +91,7 @@ class GraphHistory:
             hashes = {pin.schema for record in brought for pin in record.pins.values()}
             past = [kind for hash, kind in theirs.history.items()
                     if hash in hashes - ours.history.keys() - {kind.hash for kind in new.values()}]
-            extra[MERGED_BRANCH] = theirs.branch
+            extra[MERGED_BRANCH] = self._parts.names.name(theirs.branch)
             details = replace(details, merge_source=theirs.branch, merged_parent=sides.theirs, past=past,
                               lineage=[record.to_json() for record in brought])
         renames = {key: found for key in step.reshaped

@@ -9,12 +9,13 @@ from functools import partial
 from ontolake.graph.commit.lineage import first_parents
 from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.commit.retention import require, still_there, types_of
-from ontolake.graph.commit.tags import Tags
+from ontolake.graph.commit.tags import TagStore
 from ontolake.graph.commit.ulid import is_ulid
 from ontolake.graph.errors import UnknownBranchError, UnknownCommitError, graph_errors
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.history import Point, Ref
+from ontolake.history.names import is_name
 from ontolake.history.refs import resolve
 
 _KEPT = 16
@@ -36,19 +37,16 @@ class GraphRefs:
             return None
 
     def tagged(self, name: str) -> Point[str] | None:
-        commit = Tags(self._parts).get(name)
-        return None if commit is None else self.find(commit, None)
+        tag = TagStore(self._parts).get(name) if is_name(name) else None
+        return None if tag is None else self.find(tag.commit, None)
 
     def find(self, text: str, branch: str | None) -> Point[str]:
-        commit = text if is_ulid(text) else Tags(self._parts).get(text)
-        if commit is None:
-            raise UnknownCommitError(text, branch)
-        state, record = find_commit(self._parts, commit, branch)
-        return Point(state.branch, record.id)
+        state, record = find_commit(self._parts, text if is_ulid(text) else _tagged(self._parts, text, branch), branch)
+        return Point(self._parts.names.name(state.branch), record.id)
 
     def before(self, time: datetime, branch: str) -> str:
-        commits = self._parts.manifest.commits(self._parts.state(branch).branch)
-        for record in first_parents(commits, self._parts.state(branch).head.id):
+        state = self._parts.state(branch)
+        for record in first_parents(self._parts.manifest.commits(state.branch), state.head.id):
             if datetime.fromisoformat(record.created_at) <= time:
                 return record.id
         raise UnknownCommitError(time.isoformat(), branch, reason="the graph is younger")
@@ -82,12 +80,20 @@ def find_commit(parts: GraphParts, commit: str, branch: str | None) -> tuple[Gra
     raise UnknownCommitError(commit, branch)
 
 
+def _tagged(parts: GraphParts, name: str, branch: str | None) -> str:
+    """The commit of a tag where the id of a commit may stand. Raises `UnknownCommitError`."""
+    tag = TagStore(parts).get(name) if is_name(name) else None
+    if tag is None:
+        raise UnknownCommitError(name, branch)
+    return tag.commit
+
+
 def _states(parts: GraphParts) -> Iterator[GraphState]:
     """What every branch shows, main first."""
     yield parts.state(MAIN)
-    for name in parts.manifest.branches():
+    for line in parts.manifest.branches():
         try:
-            yield parts.state(name)
+            yield parts.line_state(line)
         except UnknownBranchError:
             continue  # deleted while we looked
 
@@ -102,17 +108,18 @@ def find_snapshot(parts: GraphParts, commit: str | None = None, branch: str | No
         require(parts, seen.record, state, whole=False)
         return seen
     else:
-        tagged = None if is_ulid(commit) else Tags(parts).get(commit)
-        record_ = parts.manifest.find(state.dataset, tagged or commit)
-        if record_ is not None:
-            record = record_
-        elif branch is None and (tagged or is_ulid(commit)):
-            state, record = find_commit(parts, tagged or commit, None)
+        wanted = commit if is_ulid(commit) else _tagged(parts, commit, name)
+        known = parts.manifest.find(state.dataset, wanted)
+        if known is not None:
+            record = known
+        elif branch is None:
+            state, record = find_commit(parts, wanted, None)
+            name = parts.names.name(state.branch)
         else:
             raise UnknownCommitError(commit, name)
         require(parts, record, state, whole=False)
     kept = parts.snapshots.get(record.id)
-    if kept is None or kept.branch != state.branch or kept.pins != record.pins:
+    if kept is None or kept.branch != name or kept.pins != record.pins:
         kept = snapshot_of(parts, record, state)
         if len(parts.snapshots) >= _KEPT:
             parts.snapshots.pop(next(iter(parts.snapshots)))
@@ -122,5 +129,6 @@ def find_snapshot(parts: GraphParts, commit: str | None = None, branch: str | No
 
 def snapshot_of(parts: GraphParts, record: CommitRecord, state: GraphState) -> Snapshot:
     """The graph at a commit that a branch knows."""
-    return Snapshot(parts.tables, state.branch, record, types_of(parts, record, state),
-                    partial(still_there, parts, (state.branch, record)))
+    name = parts.names.name(state.branch)
+    return Snapshot(parts.tables, name, record, types_of(parts, record, state),
+                    partial(still_there, parts, (name, record)))

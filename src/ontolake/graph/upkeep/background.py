@@ -101,7 +101,7 @@ class Background:
 
     def _tend(self, branch: str) -> None:
         parts = self._parts
-        state = parts.state(branch)
+        state = parts.line_state(branch)
         work: dict[str, Upkeep] = {}
         for key, kind in state.types.items():
             pin = state.pins[key]
@@ -112,7 +112,7 @@ class Background:
         with parts.turns.alone(branch, _PATIENCE) as mine:
             if not mine:
                 return
-            now = parts.state(branch)
+            now = parts.line_state(branch)
             if now.identity == state.identity:
                 self._take_over(now, {key: one for key, one in work.items() if now.types.get(key) == one.kind})
             parts.manifest.merge_small(branch)

@@ -11,7 +11,7 @@ from ontolake import faults
 from ontolake.graph.commit.branches import Branches
 from ontolake.graph.commit.lineage import Lineage, first_parents
 from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, GraphState, Pin
-from ontolake.graph.commit.tags import Tags
+from ontolake.graph.commit.tags import TagStore
 from ontolake.graph.errors import ExpectedVersionMismatch, PublishContendedError, reading
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables import tiers
@@ -96,7 +96,7 @@ def _optimize_tables(
     Raises `PublishContendedError` if somebody moved one.
     """
     state = parts.state(branch)
-    parts.writer.ready(branch)
+    parts.writer.ready(state.branch)
     work = {key: kind for key, kind in state.types.items() if state.pins[key].branch == state.line
             and (kind.table in tables and kind.table not in done if tables is not None
                  else worth_it(parts.tables.at(kind, state.pins[key]), kind))}
@@ -226,7 +226,7 @@ def remove_versions(
     states = [manifest.state(branch) for branch in (MAIN, *manifest.branches())]
     pinned: dict[str, dict[str | None, set[int]]] = {}
     kinds: dict[str, GraphType] = {}
-    tagged = set(Tags(parts).list().values())
+    tagged = TagStore(parts).commits()
     shown = list(_met(parts, states))
     for state in states:
         known = manifest.commits(state.branch)

@@ -11,7 +11,7 @@ from ontolake import faults
 from ontolake.graph.commit.lineage import first_parents
 from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.commit.sidecars import Sidecar
-from ontolake.graph.commit.tags import Tags
+from ontolake.graph.commit.tags import TagStore
 from ontolake.graph.errors import PublishContendedError
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.tables.types import GraphType
@@ -60,7 +60,7 @@ def _moved_by_others(parts: GraphParts, own: Sidecar) -> Iterator[str]:
 
 def _shown(parts: GraphParts) -> Iterator[CommitRecord]:
     """What branches and tags show."""
-    tagged = set(Tags(parts).list().values())
+    tagged = TagStore(parts).commits()
     for branch in (MAIN, *parts.manifest.branches()):
         yield parts.manifest.state(branch).head
         yield from (record for id, record in parts.manifest.commits(branch).items() if id in tagged)

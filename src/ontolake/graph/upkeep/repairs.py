@@ -49,7 +49,7 @@ def repair(parts: GraphParts, dry_run: bool) -> list[Finding]:
     lines: set[str | None] = set()
     for branch in (MAIN, *parts.manifest.branches()):
         try:
-            state = parts.state(branch)
+            state = parts.line_state(branch)
             lines.add(state.line)
             for look in (_drift, _unreadable_indexes):
                 for key in sorted(state.types):
@@ -73,7 +73,7 @@ def repair(parts: GraphParts, dry_run: bool) -> list[Finding]:
 
 def _drift(parts: GraphParts, branch: str, key: str, dry_run: bool) -> list[Finding]:
     """A table whose last version is not the one that is shown."""
-    state = parts.state(branch)
+    state = parts.line_state(branch)
     if key not in state.types:
         return []
     kind, pin = state.types[key], state.pins[key]
@@ -97,7 +97,7 @@ def _drift(parts: GraphParts, branch: str, key: str, dry_run: bool) -> list[Find
 
 def _unreadable_indexes(parts: GraphParts, branch: str, key: str, dry_run: bool) -> list[Finding]:
     """Indexes of a table that cannot be opened, or not even listed; a table that cannot be is told by `_drift`."""
-    state = parts.state(branch)
+    state = parts.line_state(branch)
     if key not in state.types:
         return []
     table = state.types[key].table
