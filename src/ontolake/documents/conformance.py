@@ -23,6 +23,10 @@ class DocumentsAdapter(VersioningAdapter):
     table: ClassVar[str] = TABLE
 
     @classmethod
+    def place(cls, base: str, name: str) -> str:
+        return f"{base.rstrip('/')}/{name.partition('.')[0]} test"
+
+    @classmethod
     def create(cls, where: str) -> None:
         with cls.open(where):
             pass

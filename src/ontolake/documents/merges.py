@@ -144,7 +144,8 @@ class MergeModel:
             with self._database.joined:
                 base: dict[str, Any] = base_values(self.dag, sides.bases, chunk, read=read, same=same_json,
                                                    merge=virtual_tree, absent=None)  # fmt: skip
-                ours, theirs = read(sides.ours, chunk), read(sides.theirs, chunk)
+                ours = base if list(sides.bases) == [sides.ours] else read(sides.ours, chunk)
+                theirs = read(sides.theirs, chunk)
             yield from (_Document(id, base[id], ours[id], theirs[id]) for id in chunk)
 
     def publish(self, sides: Sides[int], plan: MergePlan[Changes], note: CommitNote) -> Commit:

@@ -256,10 +256,10 @@ class SpaceWriter:
         own: frozenset[int],
     ) -> None:  # fmt: skip
         """Raise `ConflictError` if a commit in `(since, last]` that is not one of `own` has changed what was read."""
-        database = self._database
-        view = database.view(branch, last)
         if since == last:
             return
+        database = self._database
+        view = database.view(branch, last)
 
         def before() -> codec.Document | None:
             return replay.find(connection, database.view(branch, since), read.id).document
