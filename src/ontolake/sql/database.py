@@ -19,6 +19,8 @@ from ontolake.sql import maintenance
 from ontolake.sql.catalog.column_cache import ROOM
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
+from ontolake.sql.history import procedures
+from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.versioning import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.plan.queries import QueryPlan, find_in
@@ -61,8 +63,9 @@ class Database(VersionedTables):
     ) -> None:  # fmt: skip
         if not isinstance(cache, int) or cache < 0:
             raise Invalid(f"a cache has a size in bytes, 0 or more, not {cache!r}")
-        super().__init__(url, branch, SqlSession(url, branch=branch, readonly=readonly, takeover=takeover,
-                                                 synchronous=synchronous, cache=cache))  # fmt: skip
+        self._options: dict[str, Any] = {"readonly": readonly, "takeover": False, "synchronous": synchronous,
+                                         "cache": cache}  # fmt: skip
+        super().__init__(url, branch, SqlSession(url, branch=branch, **{**self._options, "takeover": takeover}))
         self.database = database
         self.schema = schema
         self.ranges = KeyRanges(self._session)
@@ -80,6 +83,23 @@ class Database(VersionedTables):
     def close(self) -> None:
         """Give the database up; an open transaction is rolled back. Closing twice does no harm."""
         self._session.close()
+
+    @property
+    def session(self) -> SqlSession:
+        """The session below, for what belongs to SQL tables themselves."""
+        return self._session
+
+    def checkout(self, branch: str) -> None:
+        """Go on with another branch. Raises `UnknownBranchError`, `TransactionError` within a transaction."""
+        if self._session.transaction is not None:
+            raise TransactionError("a branch cannot be left within a transaction", sqlstate="25001",
+                                   hint="COMMIT it first")
+        with self._references() as references:
+            references.line(branch)
+        if branch != self.branch:
+            before, self._session = self._session, SqlSession(self.url, branch=branch, **self._options)
+            before.close()
+            self.branch, self.ranges = branch, KeyRanges(self._session)
 
     # statements
 
@@ -161,6 +181,9 @@ class Database(VersionedTables):
                 return result
         if kind in ("create", "drop", "alter"):
             return self._define(statement)
+        if kind == "call":
+            assert statement.tree is not None
+            return procedures.call(self, statement.names[0], statement.tree, params)
         return self._control(statement)
 
     def _select(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
@@ -170,6 +193,9 @@ class Database(VersionedTables):
                 return found
         with self._session.reading():
             at = None if as_of is None else self._version(as_of)
+            if statement.prepared is None and statement.tree is not None and is_historical(statement.tree):
+                find = self._finder(statement, self._session.catalog(at), at)
+                return HistoricalQuery(self, find, self._version).run(statement.tree, params)
             return self._plan(statement, at).run(self._session, params, keep=True)
 
     def _point(self, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:

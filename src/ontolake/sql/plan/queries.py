@@ -8,7 +8,7 @@ on what the accesses have found.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -366,6 +366,14 @@ class QueryPlan:
             columns.append(column)
             names.append(name_of(each.args["alias"]) if isinstance(each, exp.Alias) else column.name)
         return Direct(columns, names, frozenset(range(len(list(conjuncts(tree.args.get("where")))))))
+
+
+def run_over(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> Result:
+    """The rows of a query over tables that were read already; the query is changed on the way."""
+    adapt_clauses(tree)
+    names = _output_names(tree)
+    _name_outputs(tree, names)
+    return _named(execution.run(tree, tables), names)
 
 
 def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:

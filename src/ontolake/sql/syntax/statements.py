@@ -28,7 +28,7 @@ _NAME = r'("(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
 _LEVEL = (r"(?:\s*,?\s+ISOLATION\s+LEVEL\s+"
           r"(?:SERIALIZABLE|REPEATABLE\s+READ|READ\s+COMMITTED|READ\s+UNCOMMITTED)\s*,?)?")  # fmt: skip
 _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern + r"\s*\Z", re.IGNORECASE)) for kind, pattern in (
+    (kind, re.compile(pattern + r"\s*\Z", re.IGNORECASE | re.DOTALL)) for kind, pattern in (
         ("begin", rf"(?:BEGIN(?:\s+WORK|\s+TRANSACTION)?|START\s+TRANSACTION){_LEVEL}(?:\s+READ\s+WRITE)?{_LEVEL}"),
         ("begin read only",
          rf"(?:BEGIN(?:\s+WORK|\s+TRANSACTION)?|START\s+TRANSACTION){_LEVEL}\s+READ\s+ONLY{_LEVEL}"),
@@ -37,6 +37,7 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("savepoint", rf"SAVEPOINT\s+{_NAME}"),
         ("rollback to", rf"ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\s+(?:SAVEPOINT\s+)?{_NAME}"),
         ("release", rf"RELEASE\s+(?:SAVEPOINT\s+)?{_NAME}"),
+        ("call", r"CALL\s+(onto_\w+)\s*\(.*\)"),
         ("use", rf"USE\s+{_NAME}(?:\s*\.\s*{_NAME})?"),
     )
 )  # fmt: skip
@@ -235,6 +236,9 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     written = text[_unshifted(begins, shifts) : _unshifted(begins + len(sql), shifts)]
     for kind, pattern in _CONTROL:
         if matched := pattern.match(sql):
+            if kind == "call":
+                tree = _parsed(f"SELECT {sql[matched.start(1):]}", begins, shifts)
+                return ParsedStatement(kind, written, begins, tree, [matched[1].lower()], shifts)
             names = [identifier_text(each) for each in matched.groups() if each]
             return ParsedStatement(kind, written, begins, None, names, shifts)
     if explained := _EXPLAIN.match(sql):

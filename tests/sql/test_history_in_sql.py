@@ -1,0 +1,87 @@
+"""The history is there in SQL itself: as tables of queries, and as procedures."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ontolake.history import UnknownBranchError
+from ontolake.sql import Database, SqlError, TransactionError
+
+
+@pytest.fixture
+def db(open_here: Any) -> Database:
+    """A table with two rows, one of them changed, on pages."""
+    db: Database = open_here(f"memory://{secrets.token_hex(6)}")
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, note TEXT)")
+    db.execute("INSERT INTO t VALUES (1, 1, 'one'), (2, 2, 'two')", message="two rows", author="ada")
+    db.execute("UPDATE t SET a = 20 WHERE id = 2", message="a change", author="bob")
+    return db
+
+
+def test_the_log_is_a_table_that_joins_others(db: Database) -> None:
+    assert db.execute("SELECT commit_id, author, message FROM onto_log() WHERE author IS NOT NULL ORDER BY 1"
+                      ).fetchall() == [(2, "ada", "two rows"), (3, "bob", "a change")]
+    joined = "SELECT t.note, l.message FROM t JOIN onto_log() AS l ON l.commit_id = t.id + 1 ORDER BY 1"
+    assert db.execute(joined).fetchall() == [("one", "two rows"), ("two", "a change")]
+    with_name = "WITH l AS (SELECT max(commit_id) AS newest FROM onto_log()) SELECT newest FROM l"
+    assert db.execute(with_name).fetchall() == [(3,)]
+
+
+def test_branches_tags_and_differences_are_tables(db: Database) -> None:
+    db.execute("CALL onto_tag('v1', 'main~1')")
+    db.execute("CALL onto_branch(?)", ("try",))
+    db.execute("CALL onto_checkout('try')")
+    db.execute("DELETE FROM t WHERE id = 1")
+    db.execute("INSERT INTO t VALUES (3, 3, 'three')")
+    assert db.execute("SELECT name, head, parent FROM onto_branches() ORDER BY 1").fetchall() == [
+        ("main", 3, None), ("try", 5, "main")]
+    assert db.execute("SELECT name, commit_id FROM onto_tags()").fetchall() == [("v1", 2)]
+    diff = "SELECT kind, before_a, after_a FROM onto_diff(?, 'try', 't') ORDER BY coalesce(before_id, after_id)"
+    assert db.execute(diff, ("main",)).fetchall() == [("delete", 1, None), ("insert", None, 3)]
+    assert db.execute(diff, ("v1",)).fetchall() == [("delete", 1, None), ("update", 2, 20), ("insert", None, 3)]
+    db.execute("CALL onto_checkout('main')")
+    assert db.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
+    assert db.execute("CALL onto_merge('try')").fetchall() == [("fast_forward", 4, 1, 0, 1)]
+    assert db.execute("CALL onto_revert(4)").fetchall() == [("merged", 5, 1, 0, 1)]
+    assert db.execute("SELECT id FROM t ORDER BY 1").fetchall() == [(1,), (2,)]
+
+
+def test_all_versions_of_a_table_and_those_of_a_span(db: Database) -> None:
+    db.execute("DELETE FROM t WHERE id = 1")
+    every = "SELECT id, a, commit_id, until_commit FROM t FOR SYSTEM_TIME ALL ORDER BY id, commit_id"
+    assert db.execute(every).fetchall() == [(1, 1, 2, 4), (2, 2, 2, 3), (2, 20, 3, None)]
+    span = "SELECT v.id, v.a FROM t FOR SYSTEM_TIME BETWEEN ? AND ? AS v ORDER BY 1, 2"
+    assert db.execute(span, (3, 4)).fetchall() == [(1, 1), (2, 20)]
+    assert db.execute(span, (2, 2)).fetchall() == [(1, 1), (2, 2)]
+    found = db.execute("SELECT id, a, author FROM onto_history('t') ORDER BY id, commit_id").fetchall()
+    assert found == [(1, 1, "ada"), (2, 2, "ada"), (2, 20, "bob")]
+    assert db.execute("SELECT column_name, author FROM onto_blame('t', 2) ORDER BY 1").fetchall() == [
+        ("a", "bob"), ("id", "ada"), ("note", "ada")]
+
+
+def test_as_of_takes_parameters_expressions_and_tags(db: Database) -> None:
+    then = "SELECT a FROM t FOR SYSTEM_TIME AS OF ? WHERE id = ?"
+    assert db.execute(then, (2, 2)).fetchall() == [(2,)]
+    assert db.execute(then, (3, 2)).fetchall() == [(20,)]
+    assert db.execute(then, (datetime.now(UTC), 2)).fetchall() == [(20,)]
+    assert db.execute("SELECT a FROM t FOR SYSTEM_TIME AS OF (1 + 1) WHERE id = 2").fetchall() == [(2,)]
+    assert db.execute("SELECT a FROM t FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP WHERE id = 2").fetchall() == [(20,)]
+    db.tags.create("v1", 2)
+    assert db.execute("SELECT a FROM t FOR SYSTEM_TIME AS OF 'v1' WHERE id = 2").fetchall() == [(2,)]
+    assert db.query("SELECT a FROM t WHERE id = 2", as_of="v1").to_pydict() == {"a": [2]}
+
+
+def test_what_cannot_be_called_is_a_typed_error(db: Database) -> None:
+    for statement in ("SELECT * FROM onto_lag()", "SELECT * FROM onto_diff('main')", "CALL onto_merg('x')",
+                      "CALL onto_tag()", "SELECT * FROM onto_history('nothing')"):  # fmt: skip
+        with pytest.raises(SqlError):
+            db.execute(statement)
+    with pytest.raises(UnknownBranchError):
+        db.execute("CALL onto_checkout('nothing')")
+    with db.transaction(), pytest.raises(TransactionError):
+        db.execute("CALL onto_branch('x')")
+    assert [one.name for one in db.branches.list()] == ["main"]
