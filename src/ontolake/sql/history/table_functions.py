@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import SqlError, UnknownNameError, UnsupportedError, nearest
 from ontolake.sql.keyspace.rows import TOMBSTONE
@@ -159,7 +160,7 @@ class HistoricalQuery:
         for one in self._db.commits(branch=branch):
             parents = (*one.parents, None, None)
             rows.append({"commit_id": one.id, "time": one.time, "author": one.author, "message": one.message,
-                         "parent": parents[0], "merged": parents[1], "statement": one.metadata.get("statement")})
+                         "parent": parents[0], "merged": parents[1], "statement": one.metadata.get(STATEMENT)})
         return pa.Table.from_pylist(rows, _LOG)
 
     def _branches(self) -> pa.Table:
