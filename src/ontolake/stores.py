@@ -77,7 +77,7 @@ TYPED = Model(
     tables=(frozenset({"storage_meta", "schema_versions", "commits"}), frozenset({"commits", "entity_history"})),
     stamps=("typed",), opens_branch=True)  # fmt: skip
 DOCUMENTS = Model(
-    "documents", "a space of documents", "ontolake.documents.store", _ALL | {"branch"},
+    "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY,
     tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
 GRAPH = Model(
     "graph", "a graph", "ontolake.graph.store", _ALL | {"branch"}, stamps=("graph",), numbered=False)

@@ -201,3 +201,16 @@ def test_watching_another_process(capfd: pytest.CaptureFixture[str], native_plac
     told = [json.loads(line)["after"]["n"] for line in capfd.readouterr().out.splitlines()]
     assert told == [1, 3, 5, 7, 9]
     child.join(60)
+
+
+def test_blame_shows_the_values_that_a_merge_has_kept(
+    docs: Docs, native_place: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    docs("put", "a", '{"n": 1}')
+    docs("branch create", "side")
+    docs("put", "a", '{"n": 2}', "--branch", "side")
+    docs("put", "a", '{"n": 3}')
+    docs("merge", "side", "--prefer", "source")
+    capfd.readouterr()
+    assert main(["blame", f"{native_place}shop.sqlite", "documents", "a"]) == 0
+    assert capfd.readouterr().out.splitlines()[1].split("\t")[:3] == ["/n", "2", "3"]

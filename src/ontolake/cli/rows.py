@@ -41,15 +41,14 @@ def blame(
                                         None if one.row is None else cell(one.row)) for one in versions))  # fmt: skip
             return
         fields = store.blame(table, name, ref=ref)
-        if not json:
-            newest = next(iter(store.history(table, name, ref=ref)), None)
+        if not json:  # after a merge the newest commit that wrote the row need not have all values that it has now
+            states = {one.commit.id: one.row for one in store.history(table, name, ref=ref)}
     if json:
         out.document({"url": url, "table": table, "key": plain(name),
                       "fields": {field: plain(commit_facts(commit)) for field, commit in fields.items()}})
         return
-    row = None if newest is None else newest.row
-    out.table(_BLAME, [(field or "(all)", _value(row, field), commit.id, moment(commit), commit.author, title(commit))
-                       for field, commit in fields.items()])  # fmt: skip
+    out.table(_BLAME, [(field or "(all)", _value(states.get(commit.id), field), commit.id, moment(commit),
+                        commit.author, title(commit)) for field, commit in fields.items()])  # fmt: skip
 
 
 def _key(opened: Controlled, table: str, text: str, ref: str | None = None) -> Any:
