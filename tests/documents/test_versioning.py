@@ -164,8 +164,13 @@ def test_a_reader_changes_nothing(native_place: str, open_here: OpenSpace) -> No
     assert everything(space) == before
     assert reader.merge("side", dry_run=True).status == "fast_forward"
     reader.close()
-    with pytest.raises(Invalid, match="is closed"):
-        reader.merge("side")
+    for use in (
+        lambda: reader.merge("side"), lambda: reader.revert(made.seq, branch="side"), lambda: reader.tags.list(),
+        lambda: reader.at("side"), lambda: reader.blame("documents", "a"), lambda: reader.branches.protect("side"),
+        lambda: reader.erase("documents", "a", reason="none", dry_run=False),
+    ):  # fmt: skip
+        with pytest.raises(Invalid, match="is closed"):
+            use()
 
 
 # merges by path

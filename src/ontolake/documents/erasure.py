@@ -122,7 +122,9 @@ def erase(
     if dry_run:
         with database.read as connection:
             return Erasure(database, connection, id).count()
-    database.connection.pragma("secure_delete", True)
+    with database.lock:
+        database.check_open()
+        database.connection.pragma("secure_delete", True)
     with database.write as connection:
         erasure = Erasure(database, connection, id)
         counted = erasure.count()
