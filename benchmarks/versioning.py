@@ -125,9 +125,9 @@ class Tables(Subject):
         from ontolake.sql import open_database
 
         self._open = open_database
-        self._url = f"{folder}/bench.db"
+        self._url = f"file://{folder}/bench.db"
         self.store = open_database(self._url)
-        self.store.execute("CREATE DATABASE app; USE app; "
+        self.store.execute("CREATE DATABASE app; CREATE SCHEMA app.public; USE app; "
                            "CREATE TABLE items (id BIGINT PRIMARY KEY, f BIGINT, g BIGINT)")
 
     def load(self, size: int) -> None:
