@@ -38,3 +38,16 @@ class TestDirectory(_Suite):
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:
         return lambda: f"{tmp_path}/{next(_numbers)}/"
+
+
+@pytest.mark.slow
+class TestBucket(_Suite):
+    """A graph on a real server of S3."""
+
+    machine_runs = 2
+    machine_steps = 8
+    crash_runs = 4
+
+    @pytest.fixture
+    def fresh(self, seaweed_url: str) -> Callable[[], str]:
+        return lambda: f"{seaweed_url.rstrip('/')}/{next(_numbers)}"

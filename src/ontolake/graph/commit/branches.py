@@ -71,9 +71,10 @@ class Branches:
         parts.require_writable()
         with graph_errors():
             check_branch_name(name)
-        self._check_free(name)
         manifest = parts.manifest
-        state = parts.state(parent)
+        with manifest.listed() as listed:
+            self._check_free(name)
+            state = parts.state(parent)
         origin, version = state.branch, state.version
         if at is not None and at != state.head.id:
             require(parts, manifest.commit(at, state.branch), state)
@@ -81,7 +82,7 @@ class Branches:
             if found is None:
                 raise UnknownCommitError(at, parent)
             origin, version = found
-        line = name if name not in manifest.branches() else f"{OWN}{name}.{new_ulid()}"  # another branch has its line
+        line = name if name not in listed else f"{OWN}{name}.{new_ulid()}"  # another branch has its line
         faults.reach("graph: before creating a branch")
         try:
             made = manifest.create_branch(line, origin, version)
@@ -137,17 +138,15 @@ class Branches:
         Raises `UnknownBranchError`, `BranchError` for main and for a branch that others were made from, and
         `ProtectedBranchError`.
         """
-        line = self._movable(name, "deleted")
         parts, manifest = self._parts, self._parts.manifest
-        listed = manifest.branches()
-        if line not in listed:
-            raise UnknownBranchError(name)
-        children = sorted(child for child, found in listed.items() if found["parent_branch"] == line)
-        if children:
-            shown = ", ".join(parts.names.name(child) for child in children)
-            raise BranchError(name, f"cannot be deleted: {shown} was made from it", hint="delete that first")
-        state = manifest.state(line)
-        self._keep_tagged(state)
+        with manifest.listed() as listed:
+            line = self._movable(name, "deleted")
+            children = sorted(child for child, found in listed.items() if found["parent_branch"] == line)
+            if children:
+                shown = ", ".join(parts.names.name(child) for child in children)
+                raise BranchError(name, f"cannot be deleted: {shown} was made from it", hint="delete that first")
+            state = manifest.state(line)
+            self._keep_tagged(state)
         faults.reach("graph: before deleting a branch")
         # First the reference, which makes it gone for all; what tables forked for it is swept after.
         manifest.delete_branch(line)
