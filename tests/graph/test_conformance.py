@@ -44,9 +44,9 @@ class TestDirectory(_Suite):
 class TestBucket(_Suite):
     """A graph on a real server of S3."""
 
-    machine_runs = 2
+    machine_runs = 1
     machine_steps = 8
-    crash_runs = 4
+    crash_runs = 3
 
     @pytest.fixture
     def fresh(self, seaweed_url: str) -> Callable[[], str]:

@@ -12,7 +12,7 @@ from graph_support import entity, held
 from ontolake import faults
 from ontolake.graph import BranchError, Graph, MergeConflictError, Unique
 from ontolake.graph.errors import EndpointError
-from ontolake.history import Conflict, MergeResult, MergeStatus
+from ontolake.history import Conflict, MergeResult, MergeStatus, Resolution
 from ontolake.history.operations import TRIES
 from ontolake.model import Entity, Field, Relation
 
@@ -435,3 +435,40 @@ def test_what_others_do_to_other_tables_is_no_matter(graph: Graph, url: str) -> 
     with meddling(url, 1, lambda other, _: other.load(B, [{"id": "c"}]) and None):
         graph.merge("try")
     assert (list(held(graph)["node/A"]), list(held(graph)["node/B"])) == (["x", "y", "z"], ["b", "c"])
+
+
+# Definitions that a side settles
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize("by", ["strategy", "resolution"])
+def test_a_side_settles_definitions_with_the_whole_table(graph: Graph, side: Any, by: str) -> None:
+    evolve(graph, "try", entity("A", str, n=NUMBER, x=NUMBER), B)
+    graph.load("A", [{"id": "t", "n": 1, "x": 2}], branch="try")
+    evolve(graph, "main", entity("A", str, n=NUMBER, x=TEXT), B)
+    graph.load("A", [{"id": "m", "x": "own"}])
+    [conflict] = graph.merge("try", dry_run=True).conflicts
+    assert [field["name"] for field in conflict.ours["fields"]] == ["id", "n", "x"]
+    assert conflict.base["fields"] != conflict.ours["fields"] != conflict.theirs["fields"]
+    wanted = held(graph, "main" if side == "ours" else "try")["node/A"]
+    options: Any = {"strategy": side} if by == "strategy" else {"resolutions": [Resolution("A", None, None, side)]}
+    merge(graph, **options)
+    assert held(graph)["node/A"] == wanted
+    graph.load("A", [{"id": "later", "n": 4}])
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+def test_a_side_settles_a_type_without_its_ends(graph: Graph, side: Any) -> None:
+    evolve(graph, "try", A, B, E)
+    graph.load(E, [{"left_key": "x", "right_key": "b"}], branch="try")
+    evolve(graph, "main", A)
+    assert [found[:2] for found in conflicts(graph)] == [("schema", "edge/E")]
+    merge(graph, strategy=side)
+    assert list(held(graph)) == (["node/A"] if side == "ours" else ["edge/E", "node/A", "node/B"])
+
+
+def test_a_key_that_one_side_renamed_is_settled_by_a_side(graph: Graph) -> None:
+    evolve(graph, "try", other_key("key", "key"), B, A={"id": "key"})
+    graph.load("A", [{"key": "k", "n": 5}], branch="try")
+    merge(graph, strategy="theirs")
+    assert held(graph)["node/A"] == held(graph, "try")["node/A"]
