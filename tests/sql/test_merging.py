@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ontolake.errors import Invalid
 from ontolake.history import ConflictKind, MergeConflictError, Resolution
-from ontolake.sql import Database
+from ontolake.sql import Database, TransactionError
 
 Forked = Callable[..., tuple[Database, Database]]
 
@@ -145,3 +146,59 @@ def test_definitions_that_collide_are_a_conflict_with_both(forked: Forked) -> No
         db.merge("try")
     db.merge("try", strategy="ours")
     assert rows(db) == [{"id": 1, "x": None}, {"id": 2, "x": None}]
+
+
+def test_a_dropped_table_appears_in_the_changes(forked: Forked) -> None:
+    db, _ = forked("CREATE TABLE t (id BIGINT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    before = db.version()
+    db.execute("DROP TABLE t")
+    assert [(one.table, one.key, one.kind.value) for one in db.changes(before)] == [
+        ("main.public.t", 1, "delete"), ("main.public.t", 2, "delete")]
+    db.restore(before)
+    assert [(one.key, one.kind.value) for one in db.changes(before + 1)] == [(1, "insert"), (2, "insert")]
+    assert rows(db) == [{"id": 1}, {"id": 2}]
+
+
+def test_tables_of_one_name_on_both_sides_are_a_conflict(forked: Forked) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    db.execute("CREATE TABLE u (id BIGINT PRIMARY KEY)")
+    branch.execute("CREATE TABLE u (id BIGINT PRIMARY KEY, x TEXT)")
+    branch.execute("INSERT INTO u VALUES (1, 'a')")
+    (conflict,) = db.merge("try", dry_run=True).conflicts
+    assert (conflict.kind, conflict.table) == (ConflictKind.SCHEMA, "main.public.u")
+    db.branches.create("other")
+    db.merge("try", strategy="theirs")
+    assert rows(db, "u") == [{"id": 1, "x": "a"}]
+    db.merge("try", "other", strategy="ours")
+    assert list(db.at("other").rows("main.public.u")) == []
+    assert not list(db.verify())
+
+
+def test_many_rows_merge_by_column_with_their_index_entries(forked: Forked) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b TEXT)", "CREATE INDEX by_a ON t (a)",
+                        "INSERT INTO t SELECT value, value, 'x' FROM generate_series(1, 300) AS s(value)")  # fmt: skip
+    branch.execute("UPDATE t SET a = a + 1000 WHERE id % 2 = 0")
+    branch.execute("DELETE FROM t WHERE id > 250")
+    db.execute("UPDATE t SET b = 'y' WHERE id <= 250")
+    result = db.merge("try")
+    assert result.tables["main.public.t"] == (0, 125, 50)
+    assert db.execute("SELECT count(*), sum(a) FROM t WHERE b = 'y'").fetchall() == [(250, 125 * 1000 + 31375)]
+    assert not list(db.verify())
+
+
+def test_a_handle_that_only_reads_changes_nothing(forked: Forked, open_here: Any) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    branch.execute("INSERT INTO t VALUES (1)")
+    reader = open_here(db.url, readonly=True)
+    calls: list[Callable[[], Any]] = [
+        lambda: reader.merge("try"), lambda: reader.tags.create("v"), lambda: reader.branches.create("x"),
+        lambda: reader.branches.rename("try", "x"), lambda: reader.branches.protect("try"),
+        lambda: reader.branches.delete("try")]  # fmt: skip
+    for call in calls:
+        with pytest.raises(TransactionError):
+            call()
+    assert [one.name for one in db.branches.list()] == ["main", "try"]
+    assert not db.tags.list()
+    reader.close()
+    with pytest.raises(Invalid):
+        reader.merge("try")

@@ -82,6 +82,8 @@ class HistoryPlayer:
         if self._lives(name) and not self._needed(name):
             self.store.branches.delete(name)
             del self.git.branches[name]
+            # Where each branch counts its own commits, the ids mean others once the name is used again.
+            self.ids = {node: (branch, id) for node, (branch, id) in self.ids.items() if branch != name}
 
     def _needed(self, name: str) -> bool:
         """Whether the store keeps a branch because another was made from it."""

@@ -91,25 +91,40 @@ def _range(session: SqlSession, since: int | None, until: int | None) -> tuple[i
 
 
 def changes(session: SqlSession, version: int) -> list[Change[int]]:
-    """What one commit did to rows, by table and key. Changes of the catalog are none of rows."""
+    """What one commit did to rows, by table and key. Dropping a table deletes its rows; no other change of the
+    catalog is one of rows."""
     with session.reading():
         found: Any = session.connection.execute('SELECT keys FROM "commit" WHERE version = ?', (version,)).fetchone()
         if found is None:
             return []
-        written = [key for key in unpacked(found[0]) if key[0] == keys.ROW]
+        touched = unpacked(found[0])
+        written = [key for key in touched if key[0] == keys.ROW]
         before, after = session.keyspace.get_many(written, version - 1), session.keyspace.get_many(written, version)
         old, new = session.catalog(version - 1), session.catalog(version)
-    result = []
+        dropped = [table for id, table in old.by_id.items() if id not in new.by_id]
+        lost = {table.id: _rows(session, table, version - 1) for table in dropped
+                if any(key[0] == keys.TABLE for key in touched)}  # fmt: skip
+    result = [Change.of(version, table.full_name, key_of(table, key), row_of(table, value), None)
+              for table in dropped for key, value in lost.get(table.id, ())]  # fmt: skip
     for key in written:
         id = int.from_bytes(key[1:9], "big")
         then, now = old.by_id.get(id), new.by_id.get(id)
         table = then if now is None or key not in after else now  # a key may be of a type that was changed since
-        if table is None:
+        if table is None or id in lost:
             continue
         first, last = row_of(then, before.get(key)), row_of(now, after.get(key))
         if first != last:
             result.append(Change.of(version, table.full_name, key_of(table, key), first, last))
     return result
+
+
+def _rows(session: SqlSession, table: Table, version: int) -> list[tuple[bytes, bytes]]:
+    """All rows of a table at a version, by key."""
+    found: list[tuple[bytes, bytes]] = []
+    for batch in session.keyspace.scan(table.span, version, keys=True):
+        assert batch.keys is not None
+        found += zip(batch.keys.to_list(), batch.values.to_list(), strict=True)
+    return sorted(found)
 
 
 def row_of(table: Table | None, value: bytes | None) -> dict[str, Any] | None:
