@@ -67,4 +67,20 @@ def reference(folder: Path) -> VersionedPlace:
     return VersionedPlace(where, where, ReferenceAdapter)
 
 
-PLACES = {"reference": reference}
+def documents(folder: Path) -> VersionedPlace:
+    from ontolake.documents.conformance import DocumentsAdapter
+
+    where = f"{folder}/docs/ shop"
+    DocumentsAdapter.create(where)
+    return VersionedPlace(f"{folder}/docs/shop.sqlite", where, DocumentsAdapter)
+
+
+def documents_on_pages(folder: Path) -> VersionedPlace:
+    from ontolake.documents.conformance import DocumentsAdapter
+
+    where = f"sqlite+file://{folder}/docs shop"
+    DocumentsAdapter.create(where)
+    return VersionedPlace(f"file://{folder}/docs/shop.db", where, DocumentsAdapter)
+
+
+PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages}
