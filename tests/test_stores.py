@@ -23,6 +23,7 @@ from ontolake.model import Entity, Field
 from ontolake.ontology import Session, TypedStore
 from ontolake.parallel import open_parallel
 from ontolake.sql import Database, open_database
+from ontolake.sql.errors import UnsupportedError
 from ontolake.storage import open_storage
 
 
@@ -107,14 +108,24 @@ def test_a_store_of_each_model_is_found_and_opened(place: tuple[str, str, type, 
             assert len(list(opened.commits())) == len(before) + 1
 
 
+def erases(store: VersionControlled[Any]) -> bool:
+    """Whether rows can be erased for good: a dry run says so."""
+    table = store.snapshot().tables()[0]
+    try:
+        return store.erase(table, "a", reason="never", dry_run=True).items > 0
+    except UnsupportedError:
+        return False
+
+
 def test_a_store_offers_the_verbs_of_its_model(place: tuple[str, str, type, Callable[[Any], None]]) -> None:
     store = stores.find(place[1])
     with store.opened() as opened:
         assert store.offers("log") == store.offers("diff") == store.offers("export") == isinstance(opened, Versioned)
         assert store.offers("verify") == store.offers("gc") == isinstance(opened, Maintained)
         assert store.offers("branch") == isinstance(opened, Branched)
-        for verb in stores.HISTORY - {"branch"}:
+        for verb in stores.HISTORY - {"branch", "erase"}:
             assert store.offers(verb) == isinstance(opened, VersionControlled), verb
+        assert store.offers("erase") == (isinstance(opened, VersionControlled) and erases(opened))
 
 
 def test_the_parallel_side_is_of_the_same_model(place: tuple[str, str, type, Callable[[Any], None]]) -> None:

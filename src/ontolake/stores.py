@@ -82,7 +82,7 @@ DOCUMENTS = Model(
 GRAPH = Model(
     "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY, stamps=("graph",), numbered=False)
 SQL = Model(
-    "sql", "SQL tables", "ontolake.sql.store", _ALL | {"branch"},
+    "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY - {"erase"},
     tables=(frozenset({"latest", "past", "gone", "commit"}),), opens_branch=True)  # fmt: skip
 
 MODELS = (TYPED, DOCUMENTS, GRAPH, SQL)

@@ -83,4 +83,12 @@ def documents_on_pages(folder: Path) -> VersionedPlace:
     return VersionedPlace(f"file://{folder}/docs/shop.db", where, DocumentsAdapter)
 
 
-PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages}
+def sql(folder: Path) -> VersionedPlace:
+    from ontolake.sql.conformance import SqlVersioning
+
+    where = f"file://{folder}/tables.db"
+    SqlVersioning.create(where)
+    return VersionedPlace(where, where, SqlVersioning)
+
+
+PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages, "sql": sql}

@@ -53,7 +53,7 @@ def list_branches(url: Url, json: Json = False) -> None:
     if json:
         out.document({"url": url, "branches": found})
     else:
-        out.table(_COLUMNS, [(one["name"] or "(first)", "(first)" if one["parent"] == "" else one["parent"],
+        out.table(_COLUMNS, [(one["name"] or "main", "main" if one["parent"] == "" else one["parent"],
                               one["base"], one["head"], "yes" if one["protected"] else None) for one in found])
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -118,40 +119,74 @@ def _show_graph(store: Store, out: Out, limit: int | None, long: bool, counts: b
     from ontolake.cli.common.commit_lanes import draw, newest_first
 
     with store.opened() as versioned:
-        commits, names = _of_all_branches(store, versioned, limit)
-        parents = {id: commit.parents for id, (commit, _) in commits.items()}
-        ranks = {id: (commit.time.timestamp() if commit.time else 0.0, -place)
-                 for place, (id, (commit, _)) in enumerate(commits.items())}  # fmt: skip
+        nodes = _Nodes(store, versioned, limit)
+        ranks = {node: (node.time.timestamp() if node.time else 0.0, -place) for place, node in enumerate(nodes.commits)}
+        parents = {node: nodes.parents(node) for node in nodes.commits}
         order = newest_first(parents, ranks)[:limit]
         if out.json:
-            out.records({"url": store.url}, "commits",
-                        (plain({**commit_facts(commits[id][0]), "refs": names.get(id, [])}) for id in order))
+            out.records({"url": store.url}, "commits", (
+                plain({**commit_facts(nodes.commits[node][0]), "refs": nodes.names.get(node, [])}) for node in order))
             return
         counting = _Counting(versioned, counts)
-        for drawing, id in draw(order, {one: parents[one] for one in order}):
-            if id is None:
+        for drawing, node in draw(order, {one: parents[one] for one in order}):
+            if node is None:
                 out.say(drawing)
                 continue
-            commit, branch = commits[id]
-            refs = f"({', '.join(names[id])})" if id in names else None
+            commit, branch = nodes.commits[node]
+            refs = f"({', '.join(nodes.names[node])})" if node in nodes.names else None
             facts = (str(commit.id), refs, moment(commit), commit.author, title(commit),
                      _metadata(commit) if long else counting.text(commit, branch))
             out.say(f"{drawing}  {'  '.join(fact for fact in facts if fact)}")
 
 
-def _of_all_branches(
-    store: Store, versioned: Any, limit: int | None
-) -> tuple[dict[Any, tuple[Commit[Any], str | None]], dict[Any, list[str]]]:  # fmt: skip
-    """The commits of every branch by id, each with a branch that has it, and the names of heads and tags by commit."""
-    commits: dict[Any, tuple[Commit[Any], str | None]] = {}
-    names: dict[Any, list[str]] = {}
-    branches: Iterator[Any] = iter(versioned.branches.list() if store.offers("branch") else [])
-    for branch in branches:
-        names.setdefault(branch.head, []).append(branch.name or "main")
-        for commit in islice(versioned.commits(branch=branch.name), limit):
-            commits.setdefault(commit.id, (commit, branch.name))
-    if not commits:
-        commits = {commit.id: (commit, None) for commit in islice(versioned.commits(), limit)}
-    for tag in versioned.tags.list() if store.offers("tag") else []:
-        names.setdefault(tag.commit, []).append(f"tag {tag.name}")
-    return commits, names
+class _Node(NamedTuple):
+    """A commit among those of all branches: where each branch numbers its own, an id alone does not name one."""
+
+    id: Any
+    time: datetime | None
+
+
+class _Nodes:
+    """The commits of every branch, each with a branch that has it, and the `names` of heads and tags."""
+
+    def __init__(self, store: Store, versioned: Any, limit: int | None) -> None:
+        self.commits: dict[_Node, tuple[Commit[Any], str | None]] = {}
+        self.names: dict[_Node, list[str]] = {}
+        self._lines: dict[str | None, dict[Any, _Node]] = {}
+        for branch in versioned.branches.list() if store.offers("branch") else []:
+            self._walk(branch.name, islice(versioned.commits(branch=branch.name), limit))
+            self._name(branch.name, branch.head, branch.name or "main")
+        if not self._lines:
+            self._walk(None, islice(versioned.commits(), limit))
+        for tag in versioned.tags.list() if store.offers("tag") else []:
+            self._name(tag.branch, tag.commit, f"tag {tag.name}")
+
+    def _walk(self, branch: str | None, commits: Iterable[Commit[Any]]) -> None:
+        line = self._lines.setdefault(branch, {})
+        for commit in commits:
+            node = line[commit.id] = _Node(commit.id, commit.time)
+            self.commits.setdefault(node, (commit, branch))
+
+    def _name(self, branch: str, commit: Any, name: str) -> None:
+        node = self._find(commit, branch)
+        if node is not None:
+            self.names.setdefault(node, []).append(name)
+
+    def _find(self, commit: Any, branch: str | None, but: Sequence[_Node] = ()) -> _Node | None:
+        """A commit on a branch, else on whichever one has it; None if it is not shown."""
+        lines = [line for name, line in self._lines.items() if name == branch] or list(self._lines.values())
+        return next((node for line in (*lines, *self._lines.values()) if (node := line.get(commit)) is not None
+                     and node not in but), None)  # fmt: skip
+
+    def parents(self, node: _Node) -> list[_Node]:
+        """The parents of a commit that are shown: the first one on its own branch, others where they came from."""
+        from ontolake.history.metadata import MERGED, MERGED_BRANCH
+
+        commit, branch = self.commits[node]
+        found: list[_Node] = []
+        for place, parent in enumerate(commit.parents):
+            source = branch if not place else commit.metadata.get(MERGED, commit.metadata.get(MERGED_BRANCH))
+            other = self._find(parent, source, (node, *found))
+            if other is not None:
+                found.append(other)
+        return found
