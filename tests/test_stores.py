@@ -18,6 +18,7 @@ from ontolake import stores
 from ontolake.documents import Set, Space, open_space
 from ontolake.errors import Invalid, NotFound, OntolakeError, StorageError
 from ontolake.graph import Graph
+from ontolake.graph.errors import ErasureError
 from ontolake.history import Branched, Maintained, VersionControlled, Versioned
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session, TypedStore
@@ -113,7 +114,7 @@ def erases(store: VersionControlled[Any]) -> bool:
     table = store.snapshot().tables()[0]
     try:
         return store.erase(table, "a", reason="never", dry_run=True).items > 0
-    except UnsupportedError:
+    except (UnsupportedError, ErasureError):
         return False
 
 

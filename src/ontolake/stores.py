@@ -80,7 +80,7 @@ DOCUMENTS = Model(
     "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY,
     tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
 GRAPH = Model(
-    "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY, stamps=("graph",), numbered=False)
+    "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY - {"erase"}, stamps=("graph",), numbered=False)
 SQL = Model(
     "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY - {"erase"},
     tables=(frozenset({"latest", "past", "gone", "commit"}),), opens_branch=True)  # fmt: skip

@@ -91,4 +91,13 @@ def sql(folder: Path) -> VersionedPlace:
     return VersionedPlace(where, where, SqlVersioning)
 
 
-PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages, "sql": sql}
+def graph(folder: Path) -> VersionedPlace:
+    from ontolake.graph.conformance import GraphAdapter
+
+    where = f"{folder}/graph/"
+    GraphAdapter.create(where)
+    return VersionedPlace(where, where, GraphAdapter)
+
+
+PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages, "graph": graph,
+          "sql": sql}  # fmt: skip

@@ -120,7 +120,8 @@ def _show_graph(store: Store, out: Out, limit: int | None, long: bool, counts: b
 
     with store.opened() as versioned:
         nodes = _Nodes(store, versioned, limit)
-        ranks = {node: (node.time.timestamp() if node.time else 0.0, -place) for place, node in enumerate(nodes.commits)}
+        ranks = {node: (node.time.timestamp() if node.time else 0.0, -number)
+                 for number, node in enumerate(nodes.commits)}
         parents = {node: nodes.parents(node) for node in nodes.commits}
         order = newest_first(parents, ranks)[:limit]
         if out.json:
@@ -184,8 +185,8 @@ class _Nodes:
 
         commit, branch = self.commits[node]
         found: list[_Node] = []
-        for place, parent in enumerate(commit.parents):
-            source = branch if not place else commit.metadata.get(MERGED, commit.metadata.get(MERGED_BRANCH))
+        for number, parent in enumerate(commit.parents):
+            source = branch if not number else commit.metadata.get(MERGED, commit.metadata.get(MERGED_BRANCH))
             other = self._find(parent, source, (node, *found))
             if other is not None:
                 found.append(other)
