@@ -1,6 +1,5 @@
-"""Three-way merges of branches, by rows and types.
+"""Three-way steps of graphs: merges, reverts, cherry-picks and restores, by rows and types.
 
-`model` is a graph as the shared operations of history see it, `merge` does one step of them. `bases` finds what it
-starts from, `differences` what changed since; `types` and `columns` have what becomes of types, and `rules` what rows
-break together.
+`model` is a graph as `history.operations` sees it. `merge` works out a step, `bases` finds what it starts from and
+`differences` what changed since; `types` and `columns` have the rules of types, `rules` those that rows break together.
 """
