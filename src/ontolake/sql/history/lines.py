@@ -68,6 +68,7 @@ class BranchLines:
         self._refs: dict[int, BranchRef] | None = None
         self._sessions: dict[int, SqlSession] = {session.line: session}
         self._heads: dict[int, int] = {}
+        self._floors: dict[int, int] = {}
         self._merges: dict[int, tuple[list[int], list[Node]]] = {}
         self._orders: dict[Node, int] = {}
 
@@ -160,6 +161,8 @@ class BranchLines:
 
     def reader(self, node: Node) -> SqlSession:
         """A session that can read the state at a commit. Raises `UnknownCommitError` if none can any more."""
+        if self._reads(node[0], node):
+            return self.on(node[0])
         candidates = [node[0], *(id for id in self._sessions if id != node[0])]
         for id in dict.fromkeys([*candidates, *([] if node[0] == self.session.line else self.refs)]):
             if self._reads(id, node):
@@ -172,9 +175,11 @@ class BranchLines:
     def _reads(self, id: int, node: Node) -> bool:
         if (id != FIRST and id != self.session.line and id not in self.refs) or not self.has(id, node):
             return False
-        session = self.on(id)
-        with session.reading():
-            return session.state()[2] <= node[1]
+        if id not in self._floors:
+            session = self.on(id)
+            with session.reading():
+                self._floors[id] = session.state()[2]
+        return self._floors[id] <= node[1]
 
     # the DAG
 

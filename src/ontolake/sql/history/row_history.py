@@ -37,6 +37,7 @@ class RowHistory:
         self._table = known[table]
         self._key = _encoded(self._table, key)
         self._chains: dict[int, tuple[list[int], list[bytes | None]]] = {}
+        self._newest: dict[int, tuple[int, Table | None]] = {}
 
     def _chain(self, session: SqlSession) -> tuple[list[int], list[bytes | None]]:
         """The versions that wrote the row as a session sees them, oldest first, and what they wrote."""
@@ -68,10 +69,19 @@ class RowHistory:
         value = self._value(node)
         if value is None:
             return {}
+        return row_of(self._table_at(node), value) or {}
+
+    def _table_at(self, node: Node) -> Table | None:
+        """The table as it was at a commit; as it is now, unless it was defined anew since."""
         session = self._lines.reader(node)
+        if session.line not in self._newest:
+            with session.reading():
+                self._newest[session.line] = session.state()[1], session.catalog().by_id.get(self._table.id)
+        since, table = self._newest[session.line]
+        if node[1] >= since:
+            return table
         with session.reading():
-            table = session.catalog(node[1]).by_id.get(self._table.id)
-        return row_of(table, value) or {}
+            return session.catalog(node[1]).by_id.get(self._table.id)
 
     def commit(self, node: Node) -> Commit[int]:
         """What is known of a commit."""
