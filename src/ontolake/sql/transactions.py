@@ -27,9 +27,9 @@ from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, ranges
 from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST, index_merges, upgrade
+from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.storage import open_storage
 
 _STATE = f"SELECT ddl, floor, {NEWEST}"
 _BEGUN = f"SELECT ddl, (SELECT count(*) FROM range), {NEWEST}"
@@ -126,7 +126,7 @@ class SqlSession:
     def _find_line(self) -> int:
         if self.branch == "main":
             return 0
-        with open_storage(self.url) as storage:
+        with open_pages(self.url) as storage:
             return int(storage.resolve_branch(self.branch).id)
 
     @contextmanager

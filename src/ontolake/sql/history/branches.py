@@ -13,7 +13,8 @@ from ontolake.history.names import MAIN, check_branch_name
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.lines import DELETED, is_hidden, version_of
 from ontolake.sql.keyspace import homes
-from ontolake.storage import BranchRef, Storage, open_storage
+from ontolake.sql.keyspace.pages import open_pages
+from ontolake.storage import BranchRef, Storage
 
 Protect = Callable[[str, bool | None], bool]
 """Whether a branch is protected, after that was changed unless None was given."""
@@ -44,7 +45,7 @@ class PageBranches:
 
     def _create_with(self, name: str, parent: str, version: int) -> None:
         """Branch a database that holds ranges, at what it had of a version of the whole."""
-        with open_storage(self.url) as storage:
+        with open_pages(self.url) as storage:
             if name in names(storage):
                 storage.delete_branch(name)  # left behind by an attempt that did not come to its end
             storage.create_branch(name, self._lsn(storage, parent, version, whole=False), parent=parent)
@@ -54,14 +55,14 @@ class PageBranches:
         found = self._all_homes(ref)
         storage.delete_branch(ref.name)
         for url in found:
-            with open_storage(url) as other:
+            with open_pages(url) as other:
                 if ref.name in names(other):
                     other.delete_branch(ref.name)
 
     def rename(self, storage: Storage, ref: BranchRef, new: str) -> None:
         """Rename a branch, and first those of the databases that ranges have moved to."""
         for url in self._all_homes(ref):
-            with open_storage(url) as other:
+            with open_pages(url) as other:
                 if ref.name in names(other):
                     other.rename_branch(ref.name, new)
                     faults.reach("sql: branch of a range renamed")
@@ -128,7 +129,7 @@ class Branches:
         url = self._pages.url
         if self._pages.native:
             return [Branch(MAIN, version_of(url, MAIN), protected=self._protect(MAIN, None))]
-        with open_storage(url) as storage:
+        with open_pages(url) as storage:
             refs = {ref.id: ref for ref in storage.list_branches()}
             return [self._branch(refs, ref) for ref in refs.values() if not is_hidden(ref.name)]
 
@@ -154,7 +155,7 @@ class Branches:
         check_branch_name(name)
         self._check_writable()
         self._pages.check()
-        with open_storage(self._pages.url) as storage:
+        with open_pages(self._pages.url) as storage:
             self._find(storage, parent)
             self._check_free(storage, name)
             version = self._pages.create(storage, name, at, parent)
@@ -165,7 +166,7 @@ class Branches:
         `main`, `ProtectedBranchError`."""
         self._check_writable()
         self._pages.check()
-        with open_storage(self._pages.url) as storage:
+        with open_pages(self._pages.url) as storage:
             ref = self._movable(storage, name, "deleted")
             if ref.head_lsn > ref.base_lsn or any(other.parent == ref.id for other in storage.list_branches()):
                 self._pages.rename(storage, ref, f"{DELETED}{ref.id}")
@@ -177,7 +178,7 @@ class Branches:
         check_branch_name(new)
         self._check_writable()
         self._pages.check()
-        with open_storage(self._pages.url) as storage:
+        with open_pages(self._pages.url) as storage:
             ref = self._movable(storage, name, "renamed")
             self._check_free(storage, new)
             self._pages.rename(storage, ref, new)
@@ -189,14 +190,14 @@ class Branches:
             if name != MAIN:
                 raise UnknownBranchError(name)
         else:
-            with open_storage(self._pages.url) as storage:
+            with open_pages(self._pages.url) as storage:
                 self._find(storage, name)
         self._protect(name, protected)
         return next(branch for branch in self.list() if branch.name == name)
 
     def purge(self, merged: Container[int]) -> None:
         """Remove deleted branches that nothing has history from: no branch, no tag, and none of `merged`."""
-        with open_storage(self._pages.url) as storage:
+        with open_pages(self._pages.url) as storage:
             for ref in reversed(storage.list_branches()):
                 if ref.name.startswith(DELETED) and ref.id not in merged and all(
                     other.parent != ref.id for other in storage.list_branches()

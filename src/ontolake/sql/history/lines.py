@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from ontolake import engine, urls
 from ontolake.history import UnknownCommitError
 from ontolake.sql.keyspace.layout import MERGED_INDEX, NEWEST
+from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.transactions import SqlSession
-from ontolake.storage import BranchRef, open_storage
+from ontolake.storage import BranchRef
 
 Node = tuple[int, int]
 """A line and a version on it."""
@@ -92,7 +93,7 @@ class BranchLines:
         if self._refs is None:
             self._refs = {}
             if urls.parse(self.session.url).place is not urls.Place.SQLITE:
-                with open_storage(self.session.url) as storage:
+                with open_pages(self.session.url) as storage:
                     self._refs = {int(ref.id): ref for ref in storage.list_branches()}
         return self._refs
 

@@ -17,8 +17,8 @@ from ontolake.history import Point, Tag, TagExistsError, UnknownTagError
 from ontolake.history.names import check_tag_name
 from ontolake.sql.history.branches import PageBranches
 from ontolake.sql.history.lines import TAG, BranchLines, CommitNode, Node
+from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.transactions import SqlSession
-from ontolake.storage import open_storage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TABLE = """CREATE TABLE IF NOT EXISTS tag (
@@ -93,7 +93,7 @@ class Tags:
 
     def _pin(self, name: str, reader: SqlSession, node: Node) -> None:
         """Keep a commit by a hidden branch."""
-        with open_storage(self._pages.url) as storage:
+        with open_pages(self._pages.url) as storage:
             known = {ref.name: ref for ref in storage.list_branches()}
             if TAG + name in known:  # left behind by an attempt that did not come to its end
                 self._pages.delete(storage, known[TAG + name])
@@ -110,7 +110,7 @@ class Tags:
                 faults.reach("sql: tag deleted")
                 session.keep()
         if not self._pages.native:
-            with open_storage(self._pages.url) as storage:
+            with open_pages(self._pages.url) as storage:
                 known = {ref.name: ref for ref in storage.list_branches()}
                 if TAG + name in known:
                     self._pages.delete(storage, known[TAG + name])
