@@ -11,6 +11,7 @@ from marking import slow_after
 from versioned_places import PLACES, REFERENCE, VersionedPlace
 
 from ontolake import stores
+from ontolake.sql import open_database
 
 
 @pytest.fixture(params=slow_after(2, list(PLACES)))
@@ -340,3 +341,26 @@ def test_typed_stores_of_v1_and_v2_say_that_they_have_no_branches(onto, native, 
         assert "typed stores of engine v1 and v2 have no branches" in done.err
         assert "hint:" in done.err
     assert onto("merge", f"{tmp_path}/nothing.db", "try").code == 5
+
+
+@pytest.mark.slow
+def test_keys_of_several_parts_and_new_tables(onto, tmp_path: Path) -> None:
+    url, key, file = f"file://{tmp_path}/tables.db", '["x", "2026-01-02"]', tmp_path / "open.json"
+    with open_database(url) as database:
+        database.execute("CREATE TABLE d (a text, b date, v int, PRIMARY KEY (a, b))")
+        database.execute("INSERT INTO d VALUES ('x', DATE '2026-01-02', 1)")
+    assert onto("blame", url, "main.public.d", key, "--json").document["fields"]["v"]["id"] == 2
+    assert onto("blame", url, "main.public.d", "x").code == 2
+    assert onto("branch", url, "create", "try").code == 0
+    with open_database(url, branch="try") as database:
+        database.execute("UPDATE d SET v = 2")
+        database.execute("CREATE TABLE n (id int PRIMARY KEY)")
+    with open_database(url) as database:
+        database.execute("UPDATE d SET v = 3")
+    assert onto("diff", url, "main", "try").out.splitlines() == [
+        "kind\ttable\tkey\tchanges", "create\tmain.public.n\t-\t-", f"update\tmain.public.d\t{key}\tv: 3 → 2"]
+    assert onto("merge", url, "try", "--conflicts", str(file)).code == 6
+    file.write_text(file.read_text().replace('"take": null', '"take": "theirs"'))
+    done = onto("merge", url, "try", "--resolve", str(file))
+    assert (done.code, done.err) == (0, "")
+    assert onto("diff", url, "main", "try").out == "kind\ttable\tkey\tchanges\n"

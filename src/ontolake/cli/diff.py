@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,11 +53,11 @@ def diff(
         elif json:
             out.records(head, "changes", (_facts(change, pointers) for change in changes))
         else:
-            for name in (one for one in tables["added"] if not table or one in table):
-                out.say(f"table {name} is new")
-            for name in (one for one in tables["removed"] if not table or one in table):
-                out.say(f"table {name} is gone")
-            out.stream(_ROWS if rows else _FIELDS, (_line(change, rows, pointers) for change in changes))
+            whole = [(kind, name, None, None, *([None] if rows else []))
+                     for kind, names in (("create", tables["added"]), ("drop", tables["removed"]))
+                     for name in names if not table or name in table]  # fmt: skip
+            lines = (_line(change, rows, pointers) for change in changes)
+            out.stream(_ROWS if rows else _FIELDS, chain(whole, lines))
 
 
 @contextmanager
