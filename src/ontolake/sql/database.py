@@ -21,7 +21,7 @@ from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
 from ontolake.sql.history import procedures
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
-from ontolake.sql.history.versioning import VersionedTables
+from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.plan.queries import QueryPlan, find_in
 from ontolake.sql.results import Result

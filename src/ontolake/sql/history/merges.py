@@ -16,8 +16,8 @@ from ontolake.sql.history import commits
 from ontolake.sql.history.definitions import Combined, Differing, combined, definition, is_same
 from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.references import References
-from ontolake.sql.history.row_merging import SidesOfTable, TableChanges, becomes, merged_table
-from ontolake.sql.history.table_writing import TablePlan, written
+from ontolake.sql.history.row_merges import SidesOfTable, TableChanges, becomes, merged_table
+from ontolake.sql.history.table_changes import TablePlan, written
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ontolake.history import Counts
 from ontolake.sql.catalog.records import DatabaseMeta, IndexMeta, Record, SchemaMeta, Table, entries_of
-from ontolake.sql.history.row_merging import TableChanges
+from ontolake.sql.history.row_merges import TableChanges
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.transactions import SqlSession, SqlTransaction

@@ -27,7 +27,7 @@ from ontolake.sql.errors import TransactionError, UnsupportedError
 from ontolake.sql.history import commits, differences
 from ontolake.sql.history.branches import Branches
 from ontolake.sql.history.lines import TAG, BranchLines, Node
-from ontolake.sql.history.merging import SqlMergeable
+from ontolake.sql.history.merges import SqlMergeable
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_history import RowHistory
 from ontolake.sql.history.snapshots import SqlSnapshot
