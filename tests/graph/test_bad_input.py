@@ -33,13 +33,13 @@ from ontolake.graph import (
     UnknownTableError,
     Vector,
 )
-from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.branches import GraphBranches
 from ontolake.graph.commit.transaction import GraphTransaction
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.read.traversal import Hop
 from ontolake.graph.read.views import TableView
 from ontolake.graph.tables.types import graph_type
-from ontolake.graph.tags import Tags
+from ontolake.graph.tags import GraphTags
 from ontolake.history import Ref, Resolution
 from ontolake.model import Entity, Field, Relation
 
@@ -383,13 +383,13 @@ def raised_by(method: Callable[..., Any], arguments: dict[str, Any]) -> Exceptio
 
 def public_arguments() -> Iterator[tuple[str, str]]:
     """Every argument of every public method, by its name."""
-    for owner in (Graph, Branches, Tags, Snapshot, TableView, GraphTransaction):
+    for owner in (Graph, GraphBranches, GraphTags, Snapshot, TableView, GraphTransaction):
         for name, method in inspect.getmembers(owner, inspect.isroutine):
             if not name.startswith("_") and method.__qualname__ not in _OWN:
                 yield from ((method.__qualname__, one) for one in inspect.signature(method).parameters if one != "self")
 
 
-_OWN = {"Branches.sweep", "TableView.row", "TableView.plain", "TableView.key_of", "GraphTransaction.pin",
+_OWN = {"GraphBranches.sweep", "TableView.row", "TableView.plain", "TableView.key_of", "GraphTransaction.pin",
         "GraphTransaction.finish"}  # fmt: skip
 """Methods that take what others of them return."""
 

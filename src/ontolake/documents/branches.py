@@ -42,7 +42,7 @@ _SET_STATUS = "UPDATE branch SET status = ? WHERE name = ?"
 _RENAME = "INSERT INTO branch_name (line, name) VALUES (?1, ?2) ON CONFLICT (line) DO UPDATE SET name = ?2"
 
 
-class Branches:
+class SpaceBranches:
     """The branches of a space, as `space.branches`."""
 
     def __init__(self, database: SpaceDatabase, merger: Merger, next_request: Callable[[], tuple[str, int]]) -> None:

@@ -11,7 +11,7 @@ from typing import overload
 
 from ontolake.documents import authorship, blobs, commits, erasure, feed, replay, verification, watcher
 from ontolake.documents.blobs import Blob
-from ontolake.documents.branches import Branches
+from ontolake.documents.branches import SpaceBranches
 from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import SpaceDatabase, View
@@ -76,7 +76,7 @@ class Space:
         self._writer = SpaceWriter(self._database, lambda: self.snapshots.policy.every)
         self._writer.on_snapshots = self.snapshots.note
         self._merger = Merger(self._database, self._writer, self.next_request)
-        self.branches = Branches(self._database, self._merger, self.next_request)
+        self.branches = SpaceBranches(self._database, self._merger, self.next_request)
         self.tags = SpaceTags(self._database)
 
     def __enter__(self) -> Space:

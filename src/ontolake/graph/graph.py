@@ -22,7 +22,7 @@ from ontolake.graph.arguments import (
     check_text,
     check_type,
 )
-from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.branches import GraphBranches
 from ontolake.graph.commit.evolution import Renames, SchemaPlan, apply, plan
 from ontolake.graph.commit.lineage import Lineage, first_parents
 from ontolake.graph.commit.manifest import MANIFEST, create_manifest, read_stamp
@@ -42,7 +42,7 @@ from ontolake.graph.read.resolution import find_commit, find_snapshot, resolve_r
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType, check_types, graph_type, resolve_table
-from ontolake.graph.tags import Tags
+from ontolake.graph.tags import GraphTags
 from ontolake.graph.upkeep.background import EVERY, Background
 from ontolake.graph.upkeep.maintenance import (
     TRIES,
@@ -85,8 +85,8 @@ class Graph:
         self._background: Background | None = None
         if not read_only:
             self._tend(Background(self.parts))
-        self.branches = Branches(self.parts)
-        self.tags = Tags(self.parts)
+        self.branches = GraphBranches(self.parts)
+        self.tags = GraphTags(self.parts)
         self.recovered: list[Recovery] = []
         """What opening the graph had to recover."""
         if not read_only:

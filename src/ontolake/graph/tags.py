@@ -12,7 +12,7 @@ from ontolake.history import Tag, TagError, TagExistsError
 from ontolake.history.names import check_tag_name
 
 
-class Tags:
+class GraphTags:
     """The tags of one graph."""
 
     def __init__(self, parts: GraphParts) -> None:

@@ -22,7 +22,7 @@ from ontolake.history.dag import missing
 from ontolake.history.names import check_branch_name
 
 
-class Branches:
+class GraphBranches:
     """The branches of one graph."""
 
     def __init__(self, parts: GraphParts) -> None:

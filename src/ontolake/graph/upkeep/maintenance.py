@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ontolake import faults
-from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.branches import GraphBranches
 from ontolake.graph.commit.lineage import Lineage, first_parents
 from ontolake.graph.commit.records import MAIN, CommitDetails, CommitRecord, GraphState, Pin
 from ontolake.graph.commit.tags import TagStore
@@ -266,7 +266,7 @@ def remove_versions(
         for name in sorted(name for name in forks if name not in living and name not in pinned.get(key, {})):
             found.append(Removable(kind.table, name, []))
             if not dry_run:
-                Branches(parts).sweep(kind, name)
+                GraphBranches(parts).sweep(kind, name)
     return found, freed
 
 

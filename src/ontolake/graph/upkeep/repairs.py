@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ontolake.graph.commit.branches import Branches
+from ontolake.graph.commit.branches import GraphBranches
 from ontolake.graph.commit.records import MAIN, CommitDetails, Pin
 from ontolake.graph.commit.sidecars import QUARANTINE
 from ontolake.graph.errors import DamagedGraphError, UnknownBranchError, in_short
@@ -56,7 +56,7 @@ def repair(parts: GraphParts, dry_run: bool) -> list[Finding]:
                     found += retried(branch, "repaired", partial(look, parts, branch, key, dry_run))
         except UnknownBranchError:
             continue
-    needed = Branches(parts).lines()
+    needed = GraphBranches(parts).lines()
     for kind in parts.state(MAIN).types.values():
         try:
             forks = parts.tables.base(kind).branches.list()
@@ -65,7 +65,7 @@ def repair(parts: GraphParts, dry_run: bool) -> list[Finding]:
         for name in sorted(name for name in forks if (kind.key, name) not in needed and name not in lines):
             found.append(Finding("orphan_fork", f"{kind.table}@{name}", "its branch is gone", "delete it"))
             if not dry_run:
-                Branches(parts).sweep(kind, name)
+                GraphBranches(parts).sweep(kind, name)
     if not dry_run:
         recoverer.run()
     return found
@@ -116,7 +116,7 @@ def _unreadable_indexes(parts: GraphParts, branch: str, key: str, dry_run: bool)
 
 def verify(parts: GraphParts) -> Iterator[Damage]:
     """Read every row of every branch, and yield what cannot be read or does not hold."""
-    for branch in Branches(parts).list():
+    for branch in GraphBranches(parts).list():
         snapshot = find_snapshot(parts, branch=branch.name)
         for name in snapshot.tables():
             view = snapshot.table(name)

@@ -108,7 +108,7 @@ def names(storage: Storage) -> set[str]:
     return {ref.name for ref in storage.list_branches()}
 
 
-class Branches:
+class SqlBranches:
     """The branches of a database: a `history.Branches`. A native file has none but `main`."""
 
     def __init__(

@@ -50,7 +50,7 @@ def stored(session: SqlSession) -> list[StoredTag]:
             for name, line, version, branch, moment, message in rows]  # fmt: skip
 
 
-class Tags:
+class SqlTags:
     """The tags of a database: a `history.Tags`."""
 
     def __init__(

@@ -25,13 +25,13 @@ from ontolake.history.names import MAIN
 from ontolake.history.operations import MergeRequest
 from ontolake.sql.errors import TransactionError, UnsupportedError
 from ontolake.sql.history import commits, differences
-from ontolake.sql.history.branches import Branches
+from ontolake.sql.history.branches import SqlBranches
 from ontolake.sql.history.lines import TAG, BranchLines, Node
 from ontolake.sql.history.merges import SqlMergeable
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_history import RowHistory
 from ontolake.sql.history.snapshots import SqlSnapshot
-from ontolake.sql.history.tags import Tags
+from ontolake.sql.history.tags import SqlTags
 from ontolake.sql.transactions import SqlSession
 
 
@@ -46,8 +46,8 @@ class VersionedTables:
         self.branch = branch
         self._session = session
         self._bases: dict[int, int] = {}
-        self.tags = Tags(url, self._first, self._resolved)
-        self.branches = Branches(url, self._is_tagged, self._protect, self._check_writable)
+        self.tags = SqlTags(url, self._first, self._resolved)
+        self.branches = SqlBranches(url, self._is_tagged, self._protect, self._check_writable)
 
     # reading
 
