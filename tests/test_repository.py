@@ -312,3 +312,10 @@ def test_keys_of_commit_metadata_are_named_in_one_place() -> None:
     literal = re.compile(r"metadata(?:\.get\(|\[|=\{)[\"'](\w+)[\"']")
     assert literal.findall("metadata['run'], one.metadata[\"kind\"], metadata={'batch': 1}") == ["run", "kind", "batch"]
     assert [(path, key) for path, text in sources() for key in literal.findall(text) if key in keys] == []
+
+
+def test_modules_that_are_mutated_are_there() -> None:
+    modules = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text())["module"]
+    named = [ROOT / "src" / module["path"] for module in modules]
+    named += [ROOT / test for module in modules for test in module["tests"]]
+    assert [str(path) for path in named if not path.is_file()] == []
