@@ -126,6 +126,7 @@ def test_a_store_offers_the_verbs_of_its_model(place: tuple[str, str, type, Call
         assert store.offers("branch") == isinstance(opened, Branched)
         for verb in stores.HISTORY - {"branch", "erase"}:
             assert store.offers(verb) == isinstance(opened, VersionControlled), verb
+        assert store.offers("copy") == isinstance(opened, VersionControlled)
         assert store.offers("erase") == (isinstance(opened, VersionControlled) and erases(opened))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ontolake.sql import Database
 
 Verb = Literal["log", "diff", "export", "verify", "gc", "branch", "tag", "merge", "revert", "cherry-pick", "restore",
-               "blame", "erase"]  # fmt: skip
+               "blame", "erase", "copy"]  # fmt: skip
 """What a command or a server can do with a store without knowing more of it than `ontolake.history` describes."""
 
 _ALL: frozenset[Verb] = frozenset({"log", "diff", "export", "verify", "gc"})
@@ -77,12 +77,13 @@ TYPED = Model(
     tables=(frozenset({"storage_meta", "schema_versions", "commits"}), frozenset({"commits", "entity_history"})),
     stamps=("typed",), opens_branch=True)  # fmt: skip
 DOCUMENTS = Model(
-    "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY,
+    "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY | {"copy"},
     tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
 GRAPH = Model(
-    "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY - {"erase"}, stamps=("graph",), numbered=False)
+    "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY - {"erase"} | {"copy"},
+    stamps=("graph",), numbered=False)  # fmt: skip
 SQL = Model(
-    "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY - {"erase"},
+    "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY - {"erase"} | {"copy"},
     tables=(frozenset({"latest", "past", "gone", "commit"}),), opens_branch=True)  # fmt: skip
 
 MODELS = (TYPED, DOCUMENTS, GRAPH, SQL)

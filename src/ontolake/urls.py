@@ -35,6 +35,9 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 PAGES_MAGIC = b"ontolake pages\x00\x01"
 _PAGES_HEADER = struct.Struct("<16sII")
 ROOT_KEY = "root.json"
+_UNFINISHED = "unfinished copy"
+UNFINISHED_ROOT = b'{"kind": "unfinished copy", "version": 1}'
+"""Stands at `ROOT_KEY` while a store is copied to a bucket, so that nothing there is taken for a store."""
 TYPED_KEYS = ("meta/engine.json", "meta/head.json")
 """The stamp of a typed store on objects, and what stands for it in a store that is older than stamps."""
 
@@ -231,6 +234,9 @@ def _pages_in_objects(data: bytes, url: str) -> Stamp:
         root = msgspec.json.decode(data, type=Root)
     except msgspec.MsgspecError as error:
         raise Invalid(f"{ROOT_KEY} under {url!r} is not ours: {error}", hint="choose an empty prefix") from None
+    if root.kind == _UNFINISHED:
+        raise Invalid(f"{url!r} holds a copy of a store that is not finished",
+                      hint="wait for it; if its program is gone, remove all objects there, and copy again")
     if root.kind != "pages":
         raise Invalid(f"{url!r} holds a store of the unknown kind {root.kind!r}",
                       hint="open it with the version of Ontolake that wrote it, or a newer one")

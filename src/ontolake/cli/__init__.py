@@ -20,6 +20,7 @@ from ontolake.cli.branch import app as branch
 from ontolake.cli.commits import app as commits
 from ontolake.cli.common.output import ErrorReport, say_error
 from ontolake.cli.conformance import versioning
+from ontolake.cli.copy import copy
 from ontolake.cli.diff import diff
 from ontolake.cli.docs import app as docs
 from ontolake.cli.events import app as events
@@ -62,6 +63,7 @@ app.command("restore")(restore)
 app.command("undo")(undo)
 app.command("blame")(blame)
 app.command("erase")(erase)
+app.command("copy")(copy)
 app.command("export")(export)
 app.command("verify")(verify)
 app.command("gc")(gc)

@@ -1,0 +1,306 @@
+"""Copies of stores: the same commits, branches and tags in another place, or nothing there at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from marking import slow_after
+from versioned_places import VersionedPlace, documents, documents_on_pages, graph
+
+from ontolake import faults, stores
+from ontolake.copies import copy
+from ontolake.errors import AlreadyExists, Invalid, NotFound, OntolakeError
+from ontolake.history import Ref
+from ontolake.model import Entity, Field
+from ontolake.ontology import Session
+from ontolake.sql import open_database
+from ontolake.sql.conformance import SqlVersioning
+
+
+class Thing(Entity):
+    id: Field[str] = Field(primary_key=True)
+
+
+def sql(where: str) -> VersionedPlace:
+    SqlVersioning.create(where)
+    return VersionedPlace(where, where, SqlVersioning)
+
+
+def written(place: VersionedPlace, *, branches: bool = True) -> str:
+    """Commits on branches of branches, a tag, a deleted branch, a protected one."""
+    place.write(place.first, {"a": {"f": 1, "g": 1}, "b": {"f": 2, "g": 2}}, "two records", "ada")
+    place.write(place.first, {"a": {"f": 5, "g": 1}}, "five", "bob")
+    with place.adapter.open(place.where) as store:
+        store.tags.create("early")
+    if branches:
+        with place.adapter.open(place.where) as store:
+            for name in ("short", "try", "still"):
+                store.branches.create(name)
+            store.branches.delete("short")
+        place.write("try", {"a": {"f": 7, "g": 1}, "c": {"f": 3, "g": None}}, "seven", "eve")
+        with place.adapter.open(place.where) as store:
+            store.branches.create("deeper", parent="try")
+        place.write("deeper", {"d": {"f": 4, "g": 4}}, "deeper", "eve")
+        place.write("try", {"c": {"f": 9, "g": None}}, "nine", "eve")
+        with place.adapter.open(place.where) as store:
+            store.merge("deeper", place.first, message="merged")
+            store.branches.protect("still")
+    place.write(place.first, {"b": None}, "b is gone", "ada")
+    return place.url
+
+
+def seen(url: str, adapter: Any) -> dict[str, Any]:
+    """Branches, tags, and every commit of every branch with its rows."""
+    found: dict[str, Any] = {}
+    with stores.find(url).opened() as store:
+        found["branches"], found["tags"] = store.branches.list(), store.tags.list()
+        for branch in found["branches"]:
+            # Of SQL tables the commits of another branch are those of a store that is opened at it.
+            refs = [branch.name, *(f"{branch.name}~{back}" for back in range(1, 3)), "early"]
+            for ref in refs:
+                try:
+                    found[f"{branch.name}: {ref}"] = adapter.records(store.at(Ref.parse(ref)))
+                except OntolakeError as error:
+                    found[f"{branch.name}: {ref}"] = type(error)
+        found["commits"] = list(store.commits())
+    return found
+
+
+def of_model(name: str, folder: Path, bucket: str) -> str:
+    """A place of a model and layout, filled."""
+    makers = {
+        "documents native": lambda: written(documents(folder)),
+        "documents pages": lambda: written(documents_on_pages(folder)),
+        "graph directory": lambda: written(graph(folder)),
+        "sql native": lambda: written(sql(f"{folder}/tables.db"), branches=False),
+        "sql pages": lambda: written(sql(f"file://{folder}/pages.db")),
+        "sql objects": lambda: written(sql(f"sqlite+file://{folder}/objects")),
+        "sql bucket": lambda: written(sql(f"{bucket}/sql")),
+    }
+    return makers[name]()
+
+
+def adapter_of(name: str) -> Any:
+    from ontolake.documents.conformance import DocumentsAdapter
+    from ontolake.graph.conformance import GraphAdapter
+
+    return {"documents": DocumentsAdapter, "graph": GraphAdapter, "sql": SqlVersioning}[name.split()[0]]
+
+
+def target_of(kind: str, folder: Path, bucket: str, name: str = "copy") -> str:
+    return {"native": f"{folder}/new/{name}.db", "pages": f"file://{folder}/new/{name}.db",
+            "graph": f"{folder}/new/{name}",
+            "objects": f"sqlite+file://{folder}/new/{name}", "bucket": f"{bucket}/new/{name}"}[kind]  # fmt: skip
+
+
+LOCAL = [("sql pages", "objects"), ("documents native", "native"), ("sql native", "native"), ("sql pages", "pages"),
+         ("documents native", "pages"), ("documents native", "objects"), ("documents pages", "native"),
+         ("documents pages", "objects"), ("sql native", "pages"), ("sql objects", "pages"), ("sql objects", "objects"),
+         ("graph directory", "graph")]  # fmt: skip
+REMOTE = [("documents native", "bucket"), ("sql pages", "bucket"), ("sql objects", "bucket"), ("sql bucket", "pages"),
+          ("sql bucket", "bucket"), ("sql bucket", "objects"), ("graph directory", "bucket")]  # fmt: skip
+
+
+def check_copied(name: str, kind: str, folder: Path, bucket: str) -> str:
+    url, adapter, target = of_model(name, folder, bucket), adapter_of(name), target_of(kind, folder, bucket)
+    before = seen(url, adapter)
+    copied = copy(url, target)
+    assert (copied.model, copied.bytes > 0) == (name.split()[0], True)
+    assert seen(target, adapter) == before == seen(url, adapter)
+    with stores.find(target).opened() as store:
+        assert list(store.verify()) == []
+    return target
+
+
+@pytest.mark.parametrize(("name", "kind"), slow_after(2, LOCAL))
+def test_a_copy_has_all_commits_branches_and_tags(name: str, kind: str, tmp_path: Path) -> None:
+    check_copied(name, kind, tmp_path, "")
+    assert not [path for path in (tmp_path / "new").iterdir() if path.name.startswith(".")], "nothing is left beside it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind"), REMOTE)
+def test_a_copy_in_a_bucket_has_all_commits_branches_and_tags(
+    name: str, kind: str, tmp_path: Path, seaweed_url: str
+) -> None:  # fmt: skip
+    target = check_copied(name, kind, tmp_path, seaweed_url)
+    if name == "graph directory":
+        copy(target, f"{tmp_path}/back")
+        assert seen(f"{tmp_path}/back", adapter_of(name)) == seen(target, adapter_of(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pages", "objects"])
+def test_a_copy_goes_its_own_way(kind: str, tmp_path: Path) -> None:
+    """New branches of the copy have ids that no branch of the source has had, and commits stay apart."""
+    url, target = of_model("sql pages", tmp_path, ""), target_of(kind, tmp_path, "")
+    with open_database(url, takeover=True) as db:
+        db.branches.create("last")
+        db.branches.delete("last")
+    before = seen(url, SqlVersioning)
+    copy(url, target)
+    place = VersionedPlace(target, target, SqlVersioning)
+    with open_database(target, takeover=True) as db:
+        db.branches.create("new")
+    place.write("new", {"x": {"f": 1, "g": 1}})
+    with open_database(target, takeover=True) as db:
+        db.merge("try", "new")
+        assert adapter_of("sql").records(db.at(Ref.parse("new")))["c"]["f"] == 9
+    assert seen(url, SqlVersioning) == before
+
+
+@pytest.mark.parametrize("kind", ["native", "pages", "objects"])
+def test_a_place_with_something_in_it_is_refused(kind: str, tmp_path: Path) -> None:
+    url, target = of_model("sql native", tmp_path, ""), target_of(kind, tmp_path, "")
+    copy(url, target)
+    before = seen(target, SqlVersioning)
+    with pytest.raises(AlreadyExists, match="there is"):
+        copy(url, target)
+    assert seen(target, SqlVersioning) == before
+
+
+def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
+    url = of_model("sql native", tmp_path, "")
+    for target, why in ((url, "is the store that is copied"), (f"file://{url}", "is the store that is copied"),
+                        (f"{tmp_path}/folder/", "is a directory"), (":memory:", "in memory"),
+                        ("memory://x", "in memory"), ("ftp://host/x", "ftp")):  # fmt: skip
+        with pytest.raises(Invalid, match=why):
+            copy(url, target)
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used/notes.txt").write_text("mine")
+    with pytest.raises(Invalid, match="holds other files"):
+        copy(url, f"sqlite+file://{tmp_path}/used")
+    (tmp_path / "stale.db-wal").write_text("of another database")
+    with pytest.raises(AlreadyExists, match=r"stale\.db-wal"):
+        copy(url, f"{tmp_path}/stale.db")
+    with pytest.raises(NotFound):
+        copy(f"{tmp_path}/nothing.db", f"{tmp_path}/copy.db")
+    with Session(f"{tmp_path}/typed.db", entity_types=[Thing]) as session:
+        session.ensure(Thing(id="a"))
+    with pytest.raises(Invalid, match="typed store") as refused:
+        copy(f"{tmp_path}/typed.db", f"{tmp_path}/copy.db")
+    assert "onto convert" in str(refused.value.hint)
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_branches_are_not_lost_in_a_native_file(tmp_path: Path) -> None:
+    url = sql(f"file://{tmp_path}/pages.db").url
+    with open_database(url) as db:
+        db.branches.create("try")
+    with pytest.raises(Invalid, match="cannot hold: try"):
+        copy(url, f"{tmp_path}/copy.db")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pages.db"]
+
+
+def test_ranges_that_have_moved_are_named(tmp_path: Path) -> None:
+    url = sql(f"file://{tmp_path}/pages.db").url
+    from ontolake.engine import connect
+
+    db = connect(url)
+    db.execute("INSERT INTO range VALUES (x'ff', 'file:///elsewhere.db')")
+    db.close()
+    with pytest.raises(Invalid, match=r"other databases: file:///elsewhere\.db"):
+        copy(url, f"file://{tmp_path}/copy.db")
+
+
+class Stop(Exception):
+    pass
+
+
+def stop() -> None:
+    raise Stop
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind"), [("sql native", "native"), ("sql pages", "pages"), ("sql native", "objects"),
+                                            ("graph directory", "bucket")])  # fmt: skip
+def test_an_error_leaves_nothing(name: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    bucket = request.getfixturevalue("seaweed_url") if kind == "bucket" else ""
+    url, target = of_model(name, tmp_path, bucket), target_of(kind, tmp_path, bucket)
+    shown = False
+    for step in range(0, 10_000, 1 if kind != "bucket" else 25):
+        at = faults.At(step, stop)
+        try:
+            with faults.arm(at):
+                copy(url, target)
+        except (Stop, OntolakeError):
+            shown = "renamed" in at.seen[step]
+            if shown:
+                break
+            with pytest.raises(NotFound):
+                stores.find(target)
+            if kind != "bucket":
+                assert list((tmp_path / "new").iterdir()) == []
+        else:
+            break
+    assert step > 0
+    assert seen(target, adapter_of(name))["tags"]
+
+
+PROGRAM = """
+import os, sys
+from ontolake import faults
+from ontolake.copies import copy
+url, target, stride = sys.argv[1:]
+for step in range(0, 100_000, int(stride)):
+    child = os.fork()
+    if not child:
+        with faults.arm(faults.At(step, faults.kill)):
+            copy(url, target.format(step))
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status == 0:
+        break
+    assert os.WIFSIGNALED(status), status
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind", "stride"), [
+    ("documents native", "native", 1), ("sql native", "pages", 3), ("sql pages", "pages", 1),
+    ("sql native", "objects", 5), ("graph directory", "graph", 61), ("sql native", "bucket", 5),
+    ("graph directory", "bucket", 61)])  # fmt: skip
+def test_a_copy_that_is_killed_is_no_store(
+    name: str, kind: str, stride: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:  # fmt: skip
+    bucket = request.getfixturevalue("seaweed_url") if kind == "bucket" else ""
+    url, target = of_model(name, tmp_path, bucket), target_of(kind, tmp_path, bucket, "copy{}")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, url, target, str(stride)], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    before, steps = seen(url, adapter_of(name)), [int(line) for line in done.stdout.split()]
+    assert steps
+    for step in steps:
+        try:
+            stores.find(target.format(step))
+        except (NotFound, Invalid):
+            continue
+        assert seen(target.format(step), adapter_of(name)) == before, "it was shown when it was whole"
+    try:
+        stores.find(target.format(steps[0]))
+    except (NotFound, Invalid):
+        pass
+    else:
+        pytest.fail("a copy that has just begun is taken for a store")
+
+
+@pytest.mark.slow
+def test_a_graph_that_is_written_to_is_copied_as_it_is_in_the_end(tmp_path: Path) -> None:
+    place = graph(tmp_path)
+    url = written(place)
+    rounds: list[str] = []
+
+    def write(step: str) -> None:
+        if step == "copy: graph copied, not compared" and len(rounds) < 2:
+            rounds.append(step)
+            place.write(place.first, {"late": {"f": len(rounds), "g": 0}})
+
+    with faults.arm(write):
+        copy(url, f"{tmp_path}/copy")
+    assert len(rounds) == 2
+    assert seen(f"{tmp_path}/copy", place.adapter) == seen(url, place.adapter)
