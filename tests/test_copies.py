@@ -228,12 +228,12 @@ def test_an_error_leaves_nothing(name: str, kind: str, tmp_path: Path, request: 
             with faults.arm(at):
                 copy(url, target)
         except (Stop, OntolakeError):
-            shown = "renamed" in at.seen[step]
+            shown = at.seen[step] in ("copy: file renamed", "copy: directory renamed")
             if shown:
                 break
             with pytest.raises(NotFound):
                 stores.find(target)
-            if kind != "bucket":
+            if (tmp_path / "new").exists():
                 assert list((tmp_path / "new").iterdir()) == []
         else:
             break
