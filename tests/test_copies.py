@@ -139,6 +139,7 @@ def test_a_copy_goes_its_own_way(kind: str, tmp_path: Path) -> None:
     """New branches of the copy have ids that no branch of the source has had, and commits stay apart."""
     url, target = of_model("sql pages", tmp_path, ""), target_of(kind, tmp_path, "")
     with open_database(url, takeover=True) as db:
+        db.branches.create("unused")
         db.branches.create("last")
         db.branches.delete("last")
     before = seen(url, SqlVersioning)

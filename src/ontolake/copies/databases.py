@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -186,9 +187,10 @@ def _next_branch(storage: Storage) -> int:
 def _reach_id(url: str, id: int) -> None:
     """Have the next branch of a page store get an id."""
     with _storage(url) as storage:
+        name = f"unused-{uuid.uuid4().hex}"  # no branch of the source can be called that
         while _next_branch(storage) < id:
-            storage.create_branch("unused", storage.durable_lsn())
-            storage.delete_branch("unused")
+            storage.create_branch(name, storage.durable_lsn())
+            storage.delete_branch(name)
 
 
 @contextmanager
