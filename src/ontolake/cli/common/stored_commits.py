@@ -18,7 +18,7 @@ Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="
 def commit_in(store: Store, text: str | None, option: str | None = None) -> Any:
     """A commit as somebody typed it, as the store has them.
 
-    Raises `BadParameter` for an option that has to be a number; otherwise what is none is left for the store to tell.
+    Raises `BadParameter` for an option that has to be a number; otherwise the store refuses what is not a commit.
     """
     if text is None or (store.model is not None and not store.model.numbered):
         return text

@@ -23,8 +23,8 @@ Node = tuple[int, int]
 """A line and a version on it."""
 
 TAG, DELETED = "tag:", "deleted:"
-"""How the names of branches begin that are none of the user's: they keep tagged commits, and lines that were deleted
-but that others have their history from."""
+"""Prefixes of internal branches of the storage. They keep tagged commits, and deleted lines that other branches have
+their history from."""
 
 FIRST = 0
 """The line of the first branch."""
@@ -34,7 +34,7 @@ OpenSession = Callable[[str], AbstractContextManager[SqlSession]]
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a branch of the storage is none of the user's."""
+    """Whether a branch of the storage is internal, not one that a user made."""
     return name.startswith((TAG, DELETED))
 
 
@@ -98,7 +98,7 @@ class BranchLines:
         return self._refs
 
     def find(self, branch: str) -> int | None:
-        """The line of a branch that lives; None if there is none of this name."""
+        """The line of a branch that lives; None if no branch has this name."""
         if branch == self.session.branch:
             return self.session.line
         if branch == "main":
