@@ -18,8 +18,8 @@ from ontolake.documents import (
     Set,
     Space,
     UnknownBranchError,
-    codec,
 )
+from ontolake.documents.values import codec
 from ontolake.errors import AlreadyExists, Invalid, NotFound
 from ontolake.history import Branch
 

@@ -22,10 +22,9 @@ from ontolake.documents import (
     Set,
     Space,
     UnknownBranchError,
-    codec,
-    edits,
 )
-from ontolake.documents.conflicts import Later, first_conflict
+from ontolake.documents.values import codec, edits
+from ontolake.documents.write.conflicts import Later, first_conflict
 from ontolake.history import pointers
 
 START = {"value": {"a": {"x": 1, "y": {"z": 2}}, "b": 1, "list": [{"k": 1}, {"k": 2}]}}

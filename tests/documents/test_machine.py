@@ -245,12 +245,12 @@ def test_every_size_is_set_low() -> None:
     size = re.compile(r"_?(MOST_|[A-Z_]*(PAGE|CHUNK|BATCH|SIZE))[A-Z_]*")
     found = {
         (module.__name__, name)
-        for module in (importlib.import_module(f"ontolake.documents.{one.name}")
-                       for one in pkgutil.iter_modules(ontolake.documents.__path__))
+        for module in (importlib.import_module(one.name)
+                       for one in pkgutil.walk_packages(ontolake.documents.__path__, "ontolake.documents."))
         for name, value in vars(module).items() if size.fullmatch(name) and type(value) is int
         and not hasattr(ontolake.parallel, name)
     }  # fmt: skip
-    limits = {("ontolake.documents.codec", "_MOST_DIGITS")}  # of what can be stored
+    limits = {("ontolake.documents.values.codec", "_MOST_DIGITS")}  # of what can be stored
     assert found - limits == {(module.__name__, name) for module, name in SIZES}
 
 

@@ -10,8 +10,9 @@ from documents_model import Unfit, patched
 from documents_strategies import documents, patch_lists
 from hypothesis import example, given
 
-from ontolake.documents import InvalidOperationError, PatchError, patches
-from ontolake.documents.codec import MAX_BYTES, MAX_DEPTH
+from ontolake.documents import InvalidOperationError, PatchError
+from ontolake.documents.values import patches
+from ontolake.documents.values.codec import MAX_BYTES, MAX_DEPTH
 
 DOCUMENT = {"value": {"n": 1, "f": 0.5, "list": [1, 2, 3], "object": {"k": "v"}, "yes": True, "nothing": None}}
 

@@ -20,14 +20,11 @@ from ontolake.documents import (
     Space,
     UnknownBranchError,
     commits,
-    conflicts,
-    feed,
-    merges,
-    moments,
-    replay,
-    snapshots,
-    transactions,
 )
+from ontolake.documents.history import merges
+from ontolake.documents.read import feed, moments, replay
+from ontolake.documents.upkeep import snapshots
+from ontolake.documents.write import conflicts, transactions
 from ontolake.errors import Corruption, NotFound
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_for
 
-from ontolake.documents import Delete, Patch, Policy, Set, Space, codec
-from ontolake.documents.snapshots import superfluous
+from ontolake.documents import Delete, Patch, Policy, Set, Space
+from ontolake.documents.upkeep.snapshots import superfluous
+from ontolake.documents.values import codec
 from ontolake.errors import Invalid
 from ontolake.history import Garbage
 

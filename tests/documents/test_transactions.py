@@ -28,8 +28,8 @@ from ontolake.documents import (
     Space,
     UnknownBranchError,
     ValueIs,
-    codec,
 )
+from ontolake.documents.values import codec
 from ontolake.errors import Invalid
 
 

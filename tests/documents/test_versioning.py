@@ -20,9 +20,9 @@ from ontolake.documents import (
     Space,
     UnknownBranchError,
     UnknownCommitError,
-    codec,
     meta_id,
 )
+from ontolake.documents.values import codec
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Ref, Resolution, Value, VersionControlled
 from ontolake.history.errors import ProtectedBranchError, TagExistsError

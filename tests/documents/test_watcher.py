@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from documents_support import OpenSpace, increment, start_child, write
 
-from ontolake.documents import Delete, InvalidOperationError, Patch, Set, Space, watcher
+from ontolake.documents import Delete, InvalidOperationError, Patch, Set, Space
+from ontolake.documents.read import watcher
 from ontolake.errors import Invalid
 
 

@@ -53,7 +53,7 @@ def _open(url: str, space: str, *, write: bool = False) -> Space:
 
 def _parsed(text: str, what: str) -> Any:
     """JSON from an argument, or from standard input for `-`. Raises a usage error that says what is wrong with it."""
-    from ontolake.documents.codec import Unstorable, decode
+    from ontolake.documents.values.codec import Unstorable, decode
 
     if text == "-":
         text = sys.stdin.read()
@@ -64,7 +64,7 @@ def _parsed(text: str, what: str) -> Any:
 
 
 def _compact(value: Any) -> str:
-    from ontolake.documents.codec import encode
+    from ontolake.documents.values.codec import encode
 
     return encode(value)
 

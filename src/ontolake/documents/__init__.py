@@ -3,12 +3,15 @@
     with open_space("shop/", "orders") as space:
         space.transact("session-1", 1, [Set("order-1", {"value": {"state": "new"}})])
         space.read("order-1").document
+
+`space` has the methods of a space, `operations` what a transaction is made of. `write/` makes commits, `read/` reads
+states and changes, `history/` has branches, tags, merges and blame, `upkeep/` snapshots, erasure and verification.
+`values/` is about documents alone. `schema` has the tables, `database` the connection, `commits` the row of a commit;
+`blobs` keeps binary data. `places` says which database a URL means; `store` and `parallel` are for `ontolake.stores`.
 """
 
 from ontolake.documents.blobs import Blob, meta_id
-from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
-from ontolake.documents.differences import Diff
 from ontolake.documents.errors import (
     BranchError,
     BranchExistsError,
@@ -25,6 +28,8 @@ from ontolake.documents.errors import (
     UnknownBranchError,
     UnknownCommitError,
 )
+from ontolake.documents.history.differences import Diff
+from ontolake.documents.history.resolutions import prefer_source, prefer_target
 from ontolake.documents.operations import (
     Absent,
     Delete,
@@ -39,9 +44,9 @@ from ontolake.documents.operations import (
     Set,
     ValueIs,
 )
-from ontolake.documents.resolutions import prefer_source, prefer_target
-from ontolake.documents.snapshots import Policy
 from ontolake.documents.space import Space, open_space
+from ontolake.documents.upkeep.snapshots import Policy
+from ontolake.documents.values.codec import Document
 from ontolake.errors import LayoutError
 
 Entity = DocumentState

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import apsw
 
 from ontolake import history
-from ontolake.documents import codec
 from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.errors import ProtocolError
+from ontolake.documents.values import codec
 from ontolake.history.metadata import BRANCH, LOCAL_SEQ, MERGED, RESOLVED_PENDING_READS, SESSION_ID
 
 INSERT = """\

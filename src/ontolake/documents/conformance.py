@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ontolake.documents.feed import TABLE
 from ontolake.documents.operations import Delete, Operation, Set
+from ontolake.documents.read.feed import TABLE
 from ontolake.documents.space import Space, open_space
 from ontolake.history.conformance import VersioningAdapter
 from ontolake.history.conformance.oracle import Record

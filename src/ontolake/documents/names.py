@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ontolake.documents import codec
 from ontolake.documents.errors import InvalidOperationError, ProtocolError
+from ontolake.documents.values import codec
 
 MAX_SEQ = 2**63 - 1
 MAX_ID_LENGTH = 4096

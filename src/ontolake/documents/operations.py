@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ontolake.documents.codec import Document, Json
-from ontolake.documents.patches import Patches
+from ontolake.documents.values.codec import Document, Json
+from ontolake.documents.values.patches import Patches
 
 
 class Set(Struct, frozen=True):
@@ -19,7 +19,7 @@ class Set(Struct, frozen=True):
 
 
 class Patch(Struct, frozen=True):
-    """Change parts of an entity. One that is absent or deleted counts as `{}`; see `ontolake.documents.patches`."""
+    """Change parts of an entity (`ontolake.documents.values.patches`). One that is absent or deleted counts as `{}`."""
 
     id: str
     patches: Patches

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ontolake.documents import codec
 from ontolake.documents.commits import Commit
 from ontolake.documents.errors import InvalidOperationError, PreconditionFailedError
-from ontolake.documents.feed import TABLE
+from ontolake.documents.history.references import FIRST
 from ontolake.documents.operations import Delete, HeadIs, Operation, Set
 from ontolake.documents.places import space_name
-from ontolake.documents.references import FIRST
+from ontolake.documents.read.feed import TABLE
 from ontolake.documents.space import Space
+from ontolake.documents.values import codec
 from ontolake.errors import Conflict, NotFound
 from ontolake.history import metadata as metadata_keys
 from ontolake.parallel import (

@@ -9,24 +9,27 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 from typing import overload
 
-from ontolake.documents import authorship, blobs, commits, erasure, feed, replay, verification, watcher
+from ontolake.documents import blobs, commits
 from ontolake.documents.blobs import Blob
-from ontolake.documents.branches import SpaceBranches
-from ontolake.documents.codec import Document
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import SpaceDatabase, View
-from ontolake.documents.differences import as_changes, compare
-from ontolake.documents.feed import TABLE
-from ontolake.documents.merges import Merger
-from ontolake.documents.moments import SpaceMoment
+from ontolake.documents.history import authorship
+from ontolake.documents.history.branches import SpaceBranches
+from ontolake.documents.history.differences import as_changes, compare
+from ontolake.documents.history.merges import Merger
+from ontolake.documents.history.references import FIRST, SpaceRefs
+from ontolake.documents.history.tags import SpaceTags
 from ontolake.documents.names import check_branch_text, check_id
 from ontolake.documents.operations import DocumentState, Operation, Precondition, Reads, Revision, Set
 from ontolake.documents.places import database_url
-from ontolake.documents.references import FIRST, SpaceRefs
-from ontolake.documents.requests import NO_READS, prepare
-from ontolake.documents.snapshots import Snapshots
-from ontolake.documents.tags import SpaceTags
-from ontolake.documents.transactions import SpaceWriter
+from ontolake.documents.read import feed, replay, watcher
+from ontolake.documents.read.feed import TABLE
+from ontolake.documents.read.moments import SpaceMoment
+from ontolake.documents.upkeep import erasure, verification
+from ontolake.documents.upkeep.snapshots import Snapshots
+from ontolake.documents.values.codec import Document
+from ontolake.documents.write.requests import NO_READS, prepare
+from ontolake.documents.write.transactions import SpaceWriter
 from ontolake.errors import NotFound
 from ontolake.history import (
     Change,

@@ -7,7 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from ontolake.documents import ancestors, commits, feed, moments, parallel, recent, replay, snapshots
+from ontolake.documents import commits, parallel
+from ontolake.documents.history import ancestors
+from ontolake.documents.read import feed, moments, replay
+from ontolake.documents.upkeep import snapshots
+from ontolake.documents.write import recent
 
 SIZES = {
     (ancestors, "PAGE_SIZE"): 2,

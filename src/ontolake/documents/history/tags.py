@@ -7,13 +7,13 @@ from datetime import datetime
 
 import apsw
 
-from ontolake.documents import codec
-from ontolake.documents.ancestors import START
 from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.errors import UnknownBranchError, UnknownCommitError
-from ontolake.documents.references import FIRST, SpaceRefs
+from ontolake.documents.history.ancestors import START
+from ontolake.documents.history.references import FIRST, SpaceRefs
 from ontolake.documents.schema import TAG
-from ontolake.documents.transactions import DELETED
+from ontolake.documents.values import codec
+from ontolake.documents.write.transactions import DELETED
 from ontolake.errors import Invalid
 from ontolake.faults import reach
 from ontolake.history import Tag, TagExistsError, UnknownTagError

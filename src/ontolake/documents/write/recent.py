@@ -9,7 +9,7 @@ from __future__ import annotations
 import apsw
 
 from ontolake.documents.database import row, rows
-from ontolake.documents.replay import EntityState
+from ontolake.documents.read.replay import EntityState
 
 ERASE = "erase"
 """The command of a commit that erased documents, of which no revision tells."""

@@ -12,19 +12,21 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from ontolake.documents import ancestors, commits, replay
-from ontolake.documents.ancestors import START, Between
-from ontolake.documents.codec import Document
+from ontolake.documents import commits
 from ontolake.documents.commits import Commit, MergedLine
 from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.errors import ConflictError, MergeConflictError, ProtocolError, own_errors
-from ontolake.documents.feed import TABLE
+from ontolake.documents.history import ancestors
+from ontolake.documents.history.ancestors import START, Between
+from ontolake.documents.history.references import SpaceRefs
+from ontolake.documents.history.resolutions import Resolve
 from ontolake.documents.names import check_branch_text, name_of
 from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
-from ontolake.documents.references import SpaceRefs
-from ontolake.documents.requests import prepare
-from ontolake.documents.resolutions import Resolve
-from ontolake.documents.transactions import SpaceWriter, check_active
+from ontolake.documents.read import replay
+from ontolake.documents.read.feed import TABLE
+from ontolake.documents.values.codec import Document
+from ontolake.documents.write.requests import prepare
+from ontolake.documents.write.transactions import SpaceWriter, check_active
 from ontolake.history import Conflict, Counts, Decisions, MergeResult, MergeStatus, Point, operations
 from ontolake.history import errors as shared
 from ontolake.history.bases import base_values

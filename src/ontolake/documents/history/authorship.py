@@ -13,10 +13,12 @@ from typing import Any
 
 import apsw
 
-from ontolake.documents import codec, commits, replay
-from ontolake.documents.ancestors import START, Commits
-from ontolake.documents.codec import Document
+from ontolake.documents import commits
 from ontolake.documents.database import SpaceDatabase, rows
+from ontolake.documents.history.ancestors import START, Commits
+from ontolake.documents.read import replay
+from ontolake.documents.values import codec
+from ontolake.documents.values.codec import Document
 from ontolake.errors import NotFound
 from ontolake.history import Commit, RowVersion
 from ontolake.history.blame import blame

@@ -12,10 +12,11 @@ from typing import Any
 
 import apsw
 
-from ontolake.documents import blobs, codec, commits
+from ontolake.documents import blobs, commits
 from ontolake.documents.database import SpaceDatabase, row, rows
-from ontolake.documents.recent import ERASE
-from ontolake.documents.references import FIRST
+from ontolake.documents.history.references import FIRST
+from ontolake.documents.values import codec
+from ontolake.documents.write.recent import ERASE
 from ontolake.engine.past import drop_past
 from ontolake.errors import Contended, Invalid, NotFound
 from ontolake.faults import reach

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ontolake.documents import ancestors, codec, replay
-from ontolake.documents.codec import Document
 from ontolake.documents.database import SpaceDatabase, View
-from ontolake.documents.feed import TABLE
+from ontolake.documents.history import ancestors
+from ontolake.documents.read import replay
+from ontolake.documents.read.feed import TABLE
+from ontolake.documents.values import codec
+from ontolake.documents.values.codec import Document
 from ontolake.history import Change
 
 

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, commits
+from ontolake.documents import commits
 from ontolake.documents.commits import MergedLine
 from ontolake.documents.database import SpaceDatabase, View, row, rows
 from ontolake.documents.errors import UnknownCommitError
+from ontolake.documents.values import codec
 from ontolake.history.dag import missing
 
 PAGE_SIZE = 200

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import apsw
 from msgspec import Struct
 
-from ontolake.documents import codec, replay
 from ontolake.documents.database import SpaceDatabase, row, rows
-from ontolake.documents.transactions import SNAPSHOT
+from ontolake.documents.read import replay
+from ontolake.documents.values import codec
+from ontolake.documents.write.transactions import SNAPSHOT
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.faults import reach
 

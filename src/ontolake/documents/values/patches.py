@@ -15,10 +15,10 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from ontolake.documents import codec, edits
-from ontolake.documents.codec import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, Document, Json, Unstorable
-from ontolake.documents.edits import UnfitEdit
 from ontolake.documents.errors import InvalidOperationError, PatchError
+from ontolake.documents.values import codec, edits
+from ontolake.documents.values.codec import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, Document, Json, Unstorable
+from ontolake.documents.values.edits import UnfitEdit
 from ontolake.history import pointers
 from ontolake.history.pointers import END, Tokens
 

@@ -13,10 +13,10 @@ from typing import Any
 import apsw
 from msgspec import Struct
 
-from ontolake.documents import codec, patches
-from ontolake.documents.codec import Document, Unstorable
 from ontolake.documents.database import View, row, rows
 from ontolake.documents.errors import PatchError
+from ontolake.documents.values import codec, patches
+from ontolake.documents.values.codec import Document, Unstorable
 from ontolake.errors import Corruption
 
 Row = tuple[int, int, str, str | None]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ontolake.documents.ancestors import START, Commits
 from ontolake.documents.database import SpaceDatabase, row
 from ontolake.documents.errors import ProtocolError, UnknownBranchError, UnknownCommitError, own_errors
+from ontolake.documents.history.ancestors import START, Commits
 from ontolake.documents.names import check_branch_text, is_seq
-from ontolake.documents.transactions import DELETED
+from ontolake.documents.write.transactions import DELETED
 from ontolake.errors import Invalid
 from ontolake.history import Point, Ref
 from ontolake.history.dag import is_ancestor

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import codec, commits, conflicts, edits, patches, replay
+from ontolake.documents import commits
 from ontolake.documents.commits import NO_REMARKS, Commit, MergedLine, Remarks
 from ontolake.documents.database import SpaceDatabase, row
 from ontolake.documents.errors import (
@@ -27,9 +27,12 @@ from ontolake.documents.errors import (
 )
 from ontolake.documents.names import name_of
 from ontolake.documents.operations import Absent, Exists, HeadIs, PendingRead, Precondition, Read
-from ontolake.documents.recent import Recent
-from ontolake.documents.replay import EntityState
-from ontolake.documents.requests import Request, Step
+from ontolake.documents.read import replay
+from ontolake.documents.read.replay import EntityState
+from ontolake.documents.values import codec, edits, patches
+from ontolake.documents.write import conflicts
+from ontolake.documents.write.recent import Recent
+from ontolake.documents.write.requests import Request, Step
 from ontolake.faults import reach
 from ontolake.history import pointers
 from ontolake.history.errors import ProtectedBranchError

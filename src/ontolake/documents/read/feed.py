@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 
 import apsw
 
-from ontolake.documents import codec, replay
-from ontolake.documents.codec import Document
 from ontolake.documents.database import SpaceDatabase, View, row, rows
 from ontolake.documents.names import name_of
 from ontolake.documents.operations import Revision
+from ontolake.documents.read import replay
+from ontolake.documents.values import codec
+from ontolake.documents.values.codec import Document
 from ontolake.history import Change
 
 TABLE = "documents"

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import apsw
 
-from ontolake.documents import blobs, codec, replay
-from ontolake.documents.codec import Document, Unstorable
+from ontolake.documents import blobs
 from ontolake.documents.database import SpaceDatabase, rows
 from ontolake.documents.names import name_of
+from ontolake.documents.read import replay
+from ontolake.documents.values import codec
+from ontolake.documents.values.codec import Document, Unstorable
 from ontolake.errors import Corruption, NotFound
 from ontolake.history import Damage
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ontolake.documents import replay
-from ontolake.documents.codec import Document
 from ontolake.documents.database import SpaceDatabase, row, rows
-from ontolake.documents.feed import TABLE
 from ontolake.documents.names import name_of
+from ontolake.documents.read import replay
+from ontolake.documents.read.feed import TABLE
+from ontolake.documents.values.codec import Document
 from ontolake.errors import NotFound
 
 _PAGE_SIZE = 500

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from ontolake.documents import codec, patches
-from ontolake.documents.codec import Json, Unstorable
 from ontolake.documents.errors import DocumentError, InvalidOperationError, ProtocolError
 from ontolake.documents.names import check_branch_text, check_id, check_session, is_seq
 from ontolake.documents.operations import (
@@ -28,6 +26,8 @@ from ontolake.documents.operations import (
     Set,
     ValueIs,
 )
+from ontolake.documents.values import codec, patches
+from ontolake.documents.values.codec import Json, Unstorable
 from ontolake.history import pointers
 
 T = TypeVar("T")

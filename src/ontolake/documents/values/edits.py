@@ -5,7 +5,7 @@ Nothing here changes what it is given. An edit that the document does not allow 
 
 from __future__ import annotations
 
-from ontolake.documents.codec import Document, Json
+from ontolake.documents.values.codec import Document, Json
 from ontolake.history import pointers
 from ontolake.history.pointers import END, Tokens
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator
 
-from ontolake.documents import feed
 from ontolake.documents.database import SpaceDatabase
 from ontolake.documents.names import check_id
+from ontolake.documents.read import feed
 from ontolake.errors import Invalid
 from ontolake.history import Change
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import apsw
 
-from ontolake.documents import edits, patches, replay
-from ontolake.documents.codec import Document, Json
 from ontolake.documents.database import View, rows
+from ontolake.documents.read import replay
+from ontolake.documents.values import edits, patches
+from ontolake.documents.values.codec import Document, Json
 from ontolake.history import pointers
 from ontolake.history.pointers import Tokens
 

@@ -13,18 +13,19 @@ from typing import Any
 
 import apsw
 
-from ontolake.documents import codec, commits
-from ontolake.documents.codec import Document
+from ontolake.documents import commits
 from ontolake.documents.database import SpaceDatabase, row, rows
-from ontolake.documents.differences import Diff, compare
 from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
-from ontolake.documents.merges import MergeDoor, Merger
+from ontolake.documents.history.differences import Diff, compare
+from ontolake.documents.history.merges import MergeDoor, Merger
+from ontolake.documents.history.references import FIRST
+from ontolake.documents.history.resolutions import Resolve
+from ontolake.documents.history.tags import has_tag
 from ontolake.documents.names import check_branch_text, check_session, is_seq, line_again, name_of
-from ontolake.documents.references import FIRST
-from ontolake.documents.resolutions import Resolve
 from ontolake.documents.schema import BRANCH_NAME, VERSION_WITH_NAMES
-from ontolake.documents.tags import has_tag
-from ontolake.documents.transactions import ACTIVE, DELETED, PROTECTED, check_active, check_repeated
+from ontolake.documents.values import codec
+from ontolake.documents.values.codec import Document
+from ontolake.documents.write.transactions import ACTIVE, DELETED, PROTECTED, check_active, check_repeated
 from ontolake.faults import reach
 from ontolake.history import Branch, MergeResult, ProtectedBranchError
 from ontolake.history.errors import BranchError as HistoryBranchError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ontolake.documents.codec import Document
+from ontolake.documents.values.codec import Document
 from ontolake.history import Conflict
 
 Resolve = Callable[[Conflict], Document | None]
