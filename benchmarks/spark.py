@@ -22,7 +22,7 @@ from ontolake.graph import Graph
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.ontology.parallel.tables import TypedParallel
-from ontolake.ontology.repository.objects.maintenance import compact
+from ontolake.ontology.repository.objects.upkeep.maintenance import compact
 from ontolake.spark import Pipeline, save, session, table
 
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -9,7 +9,7 @@ import pytest
 
 MODULES = [
     "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog.records",
-    "ontolake.ontology.repository.objects.layout", "ontolake.ontology.repository.objects.queue_layout",
+    "ontolake.ontology.repository.objects.layout", "ontolake.ontology.repository.objects.queue.layout",
     "ontolake.ontology.repository.objects.attachment", "ontolake.ontology.events.copies",
     "ontolake.ontology.moving.import_lines",
 ]  # fmt: skip

@@ -10,21 +10,21 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 TYPED = "ontology/query/text.py"
-ENGINES = {"ontology/query/compiler/conditions.py", "ontology/repository/objects/datafusion.py",
+ENGINES = {"ontology/query/compiler/conditions.py", "ontology/repository/objects/read/datafusion.py",
            "graph/tables/filters.py"}
 ADDED = [  # module, what is there, what is added to it, the type it adds, who has to handle it
     ("model/filters.py", "Leaf = Compare |",
      "class Between(NamedTuple):\n    ref: ValueRef\n\n\nLeaf = Between | Compare |", "Between",
-     ENGINES | {"model/filters.py", "ontology/query/needs.py", "ontology/repository/objects/prune.py"}),
+     ENGINES | {"model/filters.py", "ontology/query/needs.py", "ontology/repository/objects/read/row_groups.py"}),
     ("model/filters.py", 'CompareOp = Literal["=="', 'CompareOp = Literal["~=", "=="', "~=",
-     ENGINES | {TYPED, "ontology/repository/objects/prune.py"}),
+     ENGINES | {TYPED, "ontology/repository/objects/read/row_groups.py"}),
     ("model/filters.py", 'MatchOp = Literal["', 'MatchOp = Literal["like", "', "like", ENGINES | {TYPED}),
     ("model/filters.py", 'TestOp = Literal["', 'TestOp = Literal["is_nan", "', "is_nan", ENGINES | {TYPED}),
     ("model/filters.py", 'JunctionOp = Literal["', 'JunctionOp = Literal["xor", "', "xor", ENGINES),
     ("model/filters.py", 'MeasureOp = Literal["', 'MeasureOp = Literal["median", "', "median",
-     {"ontology/query/compiler/statements.py", "ontology/repository/objects/datafusion.py"}),
+     {"ontology/query/compiler/statements.py", "ontology/repository/objects/read/datafusion.py"}),
     ("parallel.py", 'FilterOp = Literal["=="', 'FilterOp = Literal["<>", "=="', "<>",
-     {"parallel.py", "ontology/parallel/filters.py", "ontology/repository/objects/splits.py", "graph/splits.py",
+     {"parallel.py", "ontology/parallel/filters.py", "ontology/repository/objects/read/splits.py", "graph/splits.py",
       "sql/splits.py", "spark/filters.py"}),
 ]  # fmt: skip
 

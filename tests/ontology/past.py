@@ -260,7 +260,7 @@ class Program:
 
     def upkeep(self) -> None:
         if self.session.repository.backend == "s3":
-            from ontolake.ontology.repository.objects.maintenance import compact
+            from ontolake.ontology.repository.objects.upkeep.maintenance import compact
 
             repository: Any = self.session.repository
             compact(repository, dry_run=False)

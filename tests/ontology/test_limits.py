@@ -18,7 +18,7 @@ from ontolake.errors import Invalid, OntolakeError
 from ontolake.model import Entity, Field, Relation, SchemaValidationError
 from ontolake.ontology import MigrationError, QueryError, Session, count
 from ontolake.ontology.query.compiler import conditions
-from ontolake.ontology.repository.objects import datafusion
+from ontolake.ontology.repository.objects.read import datafusion
 
 
 class Thing(Entity):

@@ -9,7 +9,8 @@ import pytest
 
 from ontolake import faults
 from ontolake.objects import open_store
-from ontolake.ontology.repository.objects import layout, maintenance
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.upkeep import maintenance
 
 from .works import Human, fill, opened
 

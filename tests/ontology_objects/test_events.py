@@ -30,9 +30,9 @@ from ontolake.ontology.events.event import queued
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
 from ontolake.ontology.repository.objects import access as s3_access
-from ontolake.ontology.repository.objects import maintenance
-from ontolake.ontology.repository.objects.queue_layout import CHANGE, PAGES, PAST, QUEUE
-from ontolake.ontology.repository.objects.queue_view import QueueView
+from ontolake.ontology.repository.objects.queue.layout import CHANGE, PAGES, PAST, QUEUE
+from ontolake.ontology.repository.objects.queue.view import QueueView
+from ontolake.ontology.repository.objects.upkeep import maintenance
 
 from .conftest import fresh_memory
 

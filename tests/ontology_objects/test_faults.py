@@ -102,8 +102,8 @@ from ontolake.objects import open_store
 from ontolake.objects.testing import Fault, FaultyStore
 from ontolake import faults
 import ontolake.objects.directory  # once, not in every child
-import ontolake.ontology.repository.objects.checks
-import ontolake.ontology.repository.objects.events
+import ontolake.ontology.repository.objects.upkeep.checks
+import ontolake.ontology.repository.objects.queue.events
 import ontolake.ontology.repository.objects.engines
 import pyarrow
 pyarrow.array([1])

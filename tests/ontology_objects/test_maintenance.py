@@ -16,7 +16,7 @@ from ontolake.model import Entity, Field
 from ontolake.objects import ObjectStore, open_store
 from ontolake.ontology import MigrationTokenError, QueryError, SchemaValidationError, Session, TypeDroppedError
 from ontolake.ontology.repository import S3RepositoryV2
-from ontolake.ontology.repository.objects import maintenance
+from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.ontology.sizes import DEFAULT
 
 from .works import After, Human, Knows, fill, migrate, opened, seen

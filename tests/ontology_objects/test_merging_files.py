@@ -16,7 +16,7 @@ from ontolake.objects import ObjectStore, open_store
 from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.files import Files, parquet_table, write_file
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
-from ontolake.ontology.repository.objects.merge import (
+from ontolake.ontology.repository.objects.upkeep.merge import (
     Merged,
     due_past,
     due_runs,

@@ -15,7 +15,7 @@ from tests.ontology.test_machine import play
 from tests.ontology.test_oracle import run
 from tests.ontology.test_paths import run_paths
 
-from ontolake.ontology.repository.objects import datafusion as s3_datafusion
+from ontolake.ontology.repository.objects.read import datafusion as s3_datafusion
 
 from .conftest import fresh_memory
 

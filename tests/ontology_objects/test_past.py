@@ -15,7 +15,7 @@ import pytest
 from ontolake.cli import main
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
-from ontolake.ontology.repository.objects import maintenance
+from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.parallel import View, open_parallel
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -16,8 +16,9 @@ from clock import Clock
 from ontolake.model.stored import StoredType
 from ontolake.objects import open_store
 from ontolake.ontology import HeadMismatchError, LeaseExpiredError, LockContentionError, Session
-from ontolake.ontology.repository.objects import lease, maintenance
+from ontolake.ontology.repository.objects import lease
 from ontolake.ontology.repository.objects.access import StoreObjects
+from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.ontology.repository.protocol import Lease
 
 from .works import Human, Knows, fill, migrate, opened

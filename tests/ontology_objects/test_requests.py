@@ -11,7 +11,7 @@ from ontolake.model import Entity, Field
 from ontolake.objects import open_store
 from ontolake.objects.testing import CountingStore
 from ontolake.ontology import Session
-from ontolake.ontology.repository.objects import maintenance
+from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.ontology.sizes import DEFAULT
 
 from .works import Human, opened

@@ -16,7 +16,8 @@ from marking import examples
 from tests.ontology.test_machine import Machine, play
 
 from ontolake.ontology import Session
-from ontolake.ontology.repository.objects import layout, maintenance
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.parallel import Here
 from ontolake.spark.jobs import compact as compact_in_parts
 from ontolake.spark.jobs import verify

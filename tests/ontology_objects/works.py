@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from ontolake.model import Entity, Field, Relation
 from ontolake.objects import ObjectStore
 from ontolake.ontology import Session
-from ontolake.ontology.repository.objects import layout, maintenance
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.upkeep import maintenance
 
 
 class Human(Entity):

@@ -31,7 +31,7 @@ from ontolake.ontology.errors import (
 )
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.repository.objects.jobs.ranges import on_objects
-from ontolake.ontology.repository.objects.maintenance import collect, garbage
+from ontolake.ontology.repository.objects.upkeep.maintenance import collect, garbage
 from ontolake.spark import jobs
 from ontolake.spark.jobs.errors import JobError
 from ontolake.spark.jobs.workers import Here

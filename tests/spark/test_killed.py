@@ -13,7 +13,7 @@ import pytest
 from ontolake import parallel
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
-from ontolake.ontology.repository.objects.maintenance import collect, garbage
+from ontolake.ontology.repository.objects.upkeep.maintenance import collect, garbage
 from ontolake.ontology.verification import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]  # all in one worker, so that Spark starts once

@@ -43,7 +43,7 @@ def compact(
     token: Token = None, json: Json = False,
 ) -> None:
     """Merge the files of types into one each. Without a token this only says what would be done."""
-    from ontolake.ontology.repository.objects import maintenance
+    from ontolake.ontology.repository.objects.upkeep import maintenance
 
     with _on_objects(url, write=token is not None) as repository:
         planned = maintenance.compact(repository, types=type)
@@ -70,7 +70,7 @@ def compact(
 @index.command("verify")
 def verify_index(url: Url, json: Json = False) -> None:
     """Compare the indices with what they are made from. Ends with 5 if one is missing, behind or damaged."""
-    from ontolake.ontology.repository.objects import maintenance
+    from ontolake.ontology.repository.objects.upkeep import maintenance
 
     with _on_objects(url, write=False) as repository:
         found = maintenance.verify_index(repository)
@@ -82,7 +82,7 @@ def verify_index(url: Url, json: Json = False) -> None:
 @index.command("repair")
 def repair_index(url: Url, json: Json = False) -> None:
     """Make the indices anew where they differ. Rows are never touched."""
-    from ontolake.ontology.repository.objects import maintenance
+    from ontolake.ontology.repository.objects.upkeep import maintenance
 
     with _on_objects(url, write=True) as repository:
         found = maintenance.repair_index(repository)

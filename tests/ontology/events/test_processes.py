@@ -15,7 +15,7 @@ from pausing import paused
 from waiting import wait_for
 
 from ontolake.ontology import EventDeadLetter, EventSelection, HandlerContext, Schedule, Session, on_event
-from ontolake.ontology.repository.objects.queue_view import QueueView
+from ontolake.ontology.repository.objects.queue.view import QueueView
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 
 from ..processes import FORKS, Process, process
@@ -23,7 +23,7 @@ from .story import Ordered, Parcel, Stock, finish, opened, parcels, session_at, 
 
 SWEEP = FORKS + """
     import pyarrow  # all of this once, not in every child
-    import ontolake.ontology.repository.objects.events, ontolake.ontology.repository.objects.engines
+    import ontolake.ontology.repository.objects.queue.events, ontolake.ontology.repository.objects.engines
     pyarrow.array([1])  # which imports pandas
     from ontolake import faults
     from ontology.events import test_processes as tests

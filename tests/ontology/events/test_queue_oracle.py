@@ -18,8 +18,8 @@ from ontolake.ontology import Config, EventSelection, LeaseExpiredError, open_re
 from ontolake.ontology.events import Claim, Handled, QueueChange, QueuedEvent
 from ontolake.ontology.events.letters import dead_letter
 from ontolake.ontology.events.rules import in_seconds
-from ontolake.ontology.repository.objects import maintenance
-from ontolake.ontology.repository.objects.queue_view import QueueView
+from ontolake.ontology.repository.objects.queue.view import QueueView
+from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.ontology.repository.times import now_text, parse_time
 from ontolake.ontology.sizes import DEFAULT
 

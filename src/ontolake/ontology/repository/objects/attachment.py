@@ -31,7 +31,7 @@ from ontolake.ontology.arrow.columns import columns_from_arrow, stays_columns
 from ontolake.ontology.arrow.physical import COMMIT, ROW, VERSION, by_key, place
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.merge import level_of
+from ontolake.ontology.repository.objects.upkeep.merge import level_of
 from ontolake.ontology.sizes import DEFAULT
 from ontolake.parallel import Fragment, ShapedFile
 

@@ -26,24 +26,25 @@ from ontolake.ontology.arrow.physical import Type, declared_table, public_table,
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.objects import advisory, layout
+from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.access import StoreObjects
-from ontolake.ontology.repository.objects.execute import Executor
 from ontolake.ontology.repository.objects.files import Files
 from ontolake.ontology.repository.objects.layout import CommitManifest, Head, Schemas, TypeEntry, TypeState, type_key
 from ontolake.ontology.repository.objects.lease import ObjectLock
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
-from ontolake.ontology.repository.objects.scan import LATEST, Adapt, Scanner, Span
+from ontolake.ontology.repository.objects.read.execution import Executor
+from ontolake.ontology.repository.objects.read.scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.objects.single import SingleRows
 from ontolake.ontology.repository.objects.states import past_state
 from ontolake.ontology.repository.objects.transaction import S3Transaction
+from ontolake.ontology.repository.objects.upkeep import advisory
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.jobs import CommitLog, FileJobs, ParquetView
-    from ontolake.ontology.repository.objects.events import S3EventStore
+    from ontolake.ontology.repository.objects.queue.events import S3EventStore
     from ontolake.ontology.repository.ranges import KeyRange
     from ontolake.parallel import Shape, Split, View
 
@@ -368,7 +369,7 @@ class S3Repository(SingleRows, ABC):
 
     # parallel readers and writers
     def splits(self, info: TypeInfo, whole: KeyRange, parts: int | None) -> Sequence[Split]:
-        from ontolake.ontology.repository.objects.splits import object_splits
+        from ontolake.ontology.repository.objects.read.splits import object_splits
 
         return object_splits(self, info, whole, parts)
 
@@ -383,7 +384,7 @@ class S3Repository(SingleRows, ABC):
         return unshaped(info, table)
 
     def parquet(self, info: TypeInfo, view: View, columns: Collection[str], longest: int) -> ParquetView | None:
-        from ontolake.ontology.repository.objects.parquet import parquet_view
+        from ontolake.ontology.repository.objects.read.parquet import parquet_view
 
         return parquet_view(self, info, view, columns, longest)
 
@@ -401,7 +402,7 @@ class S3Repository(SingleRows, ABC):
     # checking and looking after
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove what no commit needs and no reader can still be looking at, or tell what would go."""
-        from ontolake.ontology.repository.objects import maintenance
+        from ontolake.ontology.repository.objects.upkeep import maintenance
 
         found = maintenance.garbage(self)
         if not dry_run:
@@ -409,18 +410,18 @@ class S3Repository(SingleRows, ABC):
         return Garbage(len(found.keys), found.bytes)
 
     def check(self) -> Iterator[Damage]:
-        from ontolake.ontology.repository.objects.checks import check
+        from ontolake.ontology.repository.objects.upkeep.checks import check
 
         return check(self)
 
     def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
-        from ontolake.ontology.repository.objects.checks import stored_history
+        from ontolake.ontology.repository.objects.upkeep.checks import stored_history
 
         return stored_history(self, version)
 
     @cached_property
     def events(self) -> S3EventStore:
-        from ontolake.ontology.repository.objects.events import S3EventStore
+        from ontolake.ontology.repository.objects.queue.events import S3EventStore
 
         return S3EventStore(self)
 

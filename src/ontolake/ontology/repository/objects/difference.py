@@ -12,7 +12,7 @@ from ontolake.arrow_values import numbers
 from ontolake.model.columns import Column
 from ontolake.ontology.arrow.physical import Type, encoded, key_texts, naive_place, place
 from ontolake.ontology.repository.objects.layout import TypeState
-from ontolake.ontology.repository.objects.scan import Scanner
+from ontolake.ontology.repository.objects.read.scan import Scanner
 
 Mask = np.ndarray[Any, Any]
 

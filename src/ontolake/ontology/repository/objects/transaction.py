@@ -24,7 +24,7 @@ from ontolake.ontology.arrow.columns import ArrowRows
 from ontolake.ontology.arrow.physical import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.repository.metadata import metadata_text
-from ontolake.ontology.repository.objects import advisory, layout
+from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.difference import Difference, difference
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.layout import (
@@ -37,9 +37,10 @@ from ontolake.ontology.repository.objects.layout import (
     TypeState,
     type_key,
 )
-from ontolake.ontology.repository.objects.merge import level_of, tidy
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.scan import leading_type
+from ontolake.ontology.repository.objects.read.scan import leading_type
+from ontolake.ontology.repository.objects.upkeep import advisory
+from ontolake.ontology.repository.objects.upkeep.merge import level_of, tidy
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.times import now_text
 

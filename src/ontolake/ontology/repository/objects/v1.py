@@ -27,7 +27,7 @@ from ontolake.ontology.repository.fields_json import encoded_default, fields_tex
 from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.layout import PLURAL, TypeState
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.scan import Adapt
+from ontolake.ontology.repository.objects.read.scan import Adapt
 
 
 class S3RepositoryV1(S3Repository):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ontolake.ontology.arrow.physical import concat
-from ontolake.ontology.repository.objects.checks import manifests
 from ontolake.ontology.repository.objects.files import parquet_table
 from ontolake.ontology.repository.objects.layout import type_key
+from ontolake.ontology.repository.objects.upkeep.checks import manifests
 from ontolake.ontology.repository.protocol import SchemaVersion
 
 if TYPE_CHECKING:

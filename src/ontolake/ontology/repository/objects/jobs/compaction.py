@@ -19,8 +19,8 @@ from ontolake.ontology.repository.objects.base import Restated
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, check_written, key_parts, on_objects
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
-from ontolake.ontology.repository.objects.maintenance import current_states
-from ontolake.ontology.repository.objects.merge import level_of, parted
+from ontolake.ontology.repository.objects.upkeep.maintenance import current_states
+from ontolake.ontology.repository.objects.upkeep.merge import level_of, parted
 from ontolake.parallel import Workers
 
 if TYPE_CHECKING:

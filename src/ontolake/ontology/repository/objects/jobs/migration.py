@@ -19,7 +19,7 @@ from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, check_written, key_parts, on_objects
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.merge import level_of
+from ontolake.ontology.repository.objects.upkeep.merge import level_of
 from ontolake.parallel import Workers
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from ontolake.model.stored import StoredType
 from ontolake.ontology.repository.jobs import ROWS, Compaction, TypeRewrite, Verified
-from ontolake.ontology.repository.objects.advisory import all_advisory
 from ontolake.ontology.repository.objects.jobs import compaction, migration, verification
-from ontolake.ontology.repository.objects.maintenance import repair_index
+from ontolake.ontology.repository.objects.upkeep.advisory import all_advisory
+from ontolake.ontology.repository.objects.upkeep.maintenance import repair_index
 from ontolake.ontology.repository.protocol import RepositoryTransaction
 from ontolake.parallel import Workers
 

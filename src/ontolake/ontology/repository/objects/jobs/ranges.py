@@ -15,8 +15,8 @@ from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.jobs import ROWS
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.scan import last_of_each
-from ontolake.ontology.repository.objects.splits import cuts_of, groups_within, in_range
+from ontolake.ontology.repository.objects.read.scan import last_of_each
+from ontolake.ontology.repository.objects.read.splits import cuts_of, groups_within, in_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,13 +16,13 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
 from ontolake.ontology.repository.jobs import Looked, Verified, together
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.checks import check_chain, manifests
 from ontolake.ontology.repository.objects.files import described, parquet_table
 from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, key_ranges, on_objects
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
-from ontolake.ontology.repository.objects.phantoms import phantom_rows
-from ontolake.ontology.repository.objects.scan import last_of_each, same_keys
+from ontolake.ontology.repository.objects.read.scan import last_of_each, same_keys
 from ontolake.ontology.repository.objects.states import state_of
+from ontolake.ontology.repository.objects.upkeep.checks import check_chain, manifests
+from ontolake.ontology.repository.objects.upkeep.phantoms import phantom_rows
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.verification import check_rows, check_schema
 from ontolake.parallel import Workers

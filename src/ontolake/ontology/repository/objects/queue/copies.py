@@ -5,11 +5,11 @@ from __future__ import annotations
 from ontolake.ontology.errors import HeadMismatchError
 from ontolake.ontology.events.records import KeptEvent, KeptLetter, KeptQueue, KeptSchedule
 from ontolake.ontology.events.rules import check_copy
-from ontolake.ontology.repository.objects import queue_layout as names
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.queue import QueueObjects
-from ontolake.ontology.repository.objects.queue_layout import EventState, Item, Letter
-from ontolake.ontology.repository.objects.queue_view import QueueView
+from ontolake.ontology.repository.objects.queue import layout as names
+from ontolake.ontology.repository.objects.queue.layout import EventState, Item, Letter
+from ontolake.ontology.repository.objects.queue.queue import QueueObjects
+from ontolake.ontology.repository.objects.queue.view import QueueView
 
 
 def kept_queue(queue: QueueObjects, moment: HeadSnapshot, done: bool) -> KeptQueue:

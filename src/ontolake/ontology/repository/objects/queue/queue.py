@@ -23,11 +23,11 @@ from ontolake.ontology.errors import LockContentionError
 from ontolake.ontology.events.records import QueuedEvent
 from ontolake.ontology.events.rules import same_event
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects import queue_layout as names
 from ontolake.ontology.repository.objects.access import THREADS, StoreObjects, again
 from ontolake.ontology.repository.objects.layout import CommitManifest, Head
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
-from ontolake.ontology.repository.objects.queue_layout import (
+from ontolake.ontology.repository.objects.queue import layout as names
+from ontolake.ontology.repository.objects.queue.layout import (
     CommitEvents,
     EventPage,
     Item,
@@ -36,8 +36,8 @@ from ontolake.ontology.repository.objects.queue_layout import (
     Pointer,
     Queue,
 )
-from ontolake.ontology.repository.objects.queue_tidy import Tidied, heavy, tidy
-from ontolake.ontology.repository.objects.queue_view import LoadedPage, QueueView
+from ontolake.ontology.repository.objects.queue.retention import Tidied, heavy, tidy
+from ontolake.ontology.repository.objects.queue.view import LoadedPage, QueueView
 
 _KEPT = 256
 _PAUSE = 0.02

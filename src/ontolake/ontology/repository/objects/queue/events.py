@@ -26,13 +26,12 @@ from ontolake.ontology.events.records import (
 )
 from ontolake.ontology.events.rules import STALE, check_text, claim_lost, id_taken, in_seconds, same_event
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects import queue_layout as names
 from ontolake.ontology.repository.objects.access import StoreObjects, again
 from ontolake.ontology.repository.objects.lease import fence
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
-from ontolake.ontology.repository.objects.queue import QueueObjects, write_down
-from ontolake.ontology.repository.objects.queue_copy import kept_queue, restore_queue, state_of
-from ontolake.ontology.repository.objects.queue_layout import (
+from ontolake.ontology.repository.objects.queue import layout as names
+from ontolake.ontology.repository.objects.queue.copies import kept_queue, restore_queue, state_of
+from ontolake.ontology.repository.objects.queue.layout import (
     CommitEvents,
     EventState,
     Held,
@@ -44,7 +43,8 @@ from ontolake.ontology.repository.objects.queue_layout import (
     letter_of,
     status_of,
 )
-from ontolake.ontology.repository.objects.queue_view import QueueView, state_through
+from ontolake.ontology.repository.objects.queue.queue import QueueObjects, write_down
+from ontolake.ontology.repository.objects.queue.view import QueueView, state_through
 from ontolake.ontology.repository.times import now_text, parse_time
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.errors import MigrationTokenError, QueryError
 from ontolake.ontology.repository.jobs import Compaction
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects.advisory import Standing, all_advisory, compared
 from ontolake.ontology.repository.objects.base import Restated, S3Repository
-from ontolake.ontology.repository.objects.checks import manifests
 from ontolake.ontology.repository.objects.layout import TypeState
-from ontolake.ontology.repository.objects.merge import merge_all, mergeable
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.queue_checks import needed_changes, queue_garbage
+from ontolake.ontology.repository.objects.queue.checks import needed_changes, queue_garbage
 from ontolake.ontology.repository.objects.states import live_states
+from ontolake.ontology.repository.objects.upkeep.advisory import Standing, all_advisory, compared
+from ontolake.ontology.repository.objects.upkeep.checks import manifests
+from ontolake.ontology.repository.objects.upkeep.merge import merge_all, mergeable
 
 GRACE = 3600.0
 """Seconds for which nothing is removed: readers may still look at it, and commits under way may yet name it."""

@@ -12,10 +12,10 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.arrow.physical import rows_of
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.layout import CommitManifest
-from ontolake.ontology.repository.objects.phantoms import phantom_rows
-from ontolake.ontology.repository.objects.queue_checks import check_queue
-from ontolake.ontology.repository.objects.scan import Span
+from ontolake.ontology.repository.objects.queue.checks import check_queue
+from ontolake.ontology.repository.objects.read.scan import Span
 from ontolake.ontology.repository.objects.states import live_states, only_version, state_of
+from ontolake.ontology.repository.objects.upkeep.phantoms import phantom_rows
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.objects import ObjectInfo
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.queue_layout import EventPage, Item, PageRef, PastEvent, Queue
+from ontolake.ontology.repository.objects.queue import layout as names
+from ontolake.ontology.repository.objects.queue.layout import EventPage, Item, PageRef, PastEvent, Queue
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.base import S3Repository

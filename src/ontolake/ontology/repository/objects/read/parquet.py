@@ -9,7 +9,7 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, place
 from ontolake.ontology.repository.jobs import ParquetFile, ParquetView
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.scan import Span, relevant
+from ontolake.ontology.repository.objects.read.scan import Span, relevant
 from ontolake.parallel import View
 
 if TYPE_CHECKING:

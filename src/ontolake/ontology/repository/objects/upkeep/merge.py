@@ -18,7 +18,7 @@ from ontolake.arrow_values import numbers
 from ontolake.ontology.arrow.physical import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat
 from ontolake.ontology.repository.objects.files import Files, write_file
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
-from ontolake.ontology.repository.objects.scan import same_keys
+from ontolake.ontology.repository.objects.read.scan import same_keys
 from ontolake.ontology.sizes import DEFAULT, Sizes
 
 Place = Callable[[str], str]

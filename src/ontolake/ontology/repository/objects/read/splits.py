@@ -31,7 +31,7 @@ from ontolake.ontology.arrow.physical import (
 )
 from ontolake.ontology.parallel.filters import column_of, usable
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.scan import Span, last_of_each, relevant, within
+from ontolake.ontology.repository.objects.read.scan import Span, last_of_each, relevant, within
 from ontolake.ontology.repository.ranges import KeyRange, change_name, checked, public_schema, with_change
 from ontolake.parallel import BATCH, LEAST, PARTS, Filter, FilterOp, Split
 

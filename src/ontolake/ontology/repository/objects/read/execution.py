@@ -25,10 +25,10 @@ from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts, needed
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_table
-from ontolake.ontology.repository.objects import datafusion as s3_datafusion
-from ontolake.ontology.repository.objects.prune import pruner
-from ontolake.ontology.repository.objects.scan import Span
-from ontolake.ontology.repository.objects.sqlite import run_in_sqlite
+from ontolake.ontology.repository.objects.read import datafusion as s3_datafusion
+from ontolake.ontology.repository.objects.read.row_groups import pruner
+from ontolake.ontology.repository.objects.read.scan import Span
+from ontolake.ontology.repository.objects.read.sqlite import run_in_sqlite
 from ontolake.ontology.repository.protocol import Row, RowChange
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ontolake.ontology.repository.objects import layout
-from ontolake.ontology.repository.objects import queue_layout as names
-from ontolake.ontology.repository.objects.queue_layout import EventPage, EventState, Item, PageRef, page_ref
-from ontolake.ontology.repository.objects.queue_view import QueueView
+from ontolake.ontology.repository.objects.queue import layout as names
+from ontolake.ontology.repository.objects.queue.layout import EventPage, EventState, Item, PageRef, page_ref
+from ontolake.ontology.repository.objects.queue.view import QueueView
 from ontolake.ontology.sizes import Sizes
 
 

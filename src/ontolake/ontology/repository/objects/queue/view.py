@@ -10,7 +10,7 @@ from functools import cached_property
 import msgspec
 
 from ontolake.ontology.events.records import QueuedEvent
-from ontolake.ontology.repository.objects.queue_layout import (
+from ontolake.ontology.repository.objects.queue.layout import (
     CommitEvents,
     EventState,
     Item,

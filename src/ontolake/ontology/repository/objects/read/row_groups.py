@@ -12,7 +12,7 @@ from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects.layout import DataFile
-from ontolake.ontology.repository.objects.scan import Prune
+from ontolake.ontology.repository.objects.read.scan import Prune
 
 Possible = Callable[[Any, Any, Any], bool]
 """Whether values between a least and a greatest one can fulfil a comparison with a value."""

@@ -1,0 +1,6 @@
+"""What keeps a store on objects fast, small and sound.
+
+`merge` joins the files of a type after commits. `maintenance` does so on request and removes what nobody can reach.
+`advisory` writes what is beside the truth, `checks` reads everything to find damage, and `phantoms` names rows that no
+commit declared.
+"""
