@@ -1,6 +1,12 @@
 """Data that keeps its history: typed entities, documents, graphs and SQL tables, on a file or a bucket.
 
 The names that a user needs first are here, imported when they are used: `import ontolake` itself costs nearly nothing.
+
+`ontology/`, `documents/`, `graph/` and `sql/` are the models, `stores` finds out which of them is at a URL. Below them
+are `engine/` (SQLite), `storage/` (pages), `objects/` (buckets, by `urls`), `history/` (what models share) and `model/`
+(types); above, `cli/` and `spark/`. `parallel` is what a model offers to many workers, `copies/` copies stores,
+`errors` has the root of all errors. Helpers of several packages: `arrow_keys`, `arrow_values`, `decoders`, `extras`,
+`faults`, `folders`, `foreign`, `lazy_pandas`, `suites`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """The command `onto`. An error ends it with one line or two on standard error and its own exit code, never a traceback.
 
 Commands import what they need when they run, so that starting up stays quick.
+
+One module a group of commands, called like it: `graph`, `docs`, `sql`, `storage` (with `storage_branch` and
+`storage_sql`), `query`, `events`, `schema`, `spark`, `pipeline`. Of any store: `info`, `log`, `diff`, `branch`, `tag`,
+`merge` with its relatives, `rows` (blame, erase), `copy`, and `verbs` (export, verify, gc). Of typed stores: `admin`
+(init, migrate), `commits`, `transfer` (import, export), `upkeep` (compact, index, convert). `conformance` runs suites,
+`version` names versions; `common/` has what commands share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Object access: whole objects, ranges and compare-and-swap on a local directory, a bucket or in memory."""
+"""Object access: whole objects, ranges and compare-and-swap on a local directory, a bucket or in memory.
+
+`store` says what an object store offers; `directory`, `memory` and `remote` do, the last through a provider of
+`providers/`, with `credentials` and `variables` of the environment, and `responses` for what servers refuse. `cas`
+decides what a lost response meant. Rules of all: `keys`, `listing`, `ranges`, `links`. `testing/` has stores and
+servers for tests.
+"""
 
 from __future__ import annotations
 

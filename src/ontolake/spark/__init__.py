@@ -4,6 +4,11 @@
     ontolake.spark.table(spark, "shop.db", "entity/Customer").groupBy("tier").count().show()
 
 Importing this needs PySpark: `pip install 'ontolake[spark]'`.
+
+`sessions` makes a session, with `quick_start`, `daemon` and `console` behind it. `source` is the connector, with
+`options`, `requests` and `filters` of a read, and `streams`; `frames` and `parquet` are the fast way, `types` makes
+batches fit. `pipeline/` loads stores from files, `jobs/` is batch work. `errors` and `stream_errors` are what can go
+wrong.
 """
 
 from __future__ import annotations

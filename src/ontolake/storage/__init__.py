@@ -1,4 +1,11 @@
-"""The storage seam: versioned pages and a durable log, on one local file or on object storage."""
+"""The storage seam: versioned pages and a durable log, on one local file or on object storage.
+
+`protocol` is the seam, in the words of `types`; `aio` has it as coroutines. `schemes` finds the backend of a URL:
+`local` (with `envelope`, `filelock` and `holes`) or `object`, each a `medium` below the one `backend`, with its
+`options`. `log` follows `frame` after frame and folds them into `state` and `index`; `lookup` and `reader` find pages,
+`cache` keeps them, `group` joins appends, `maintenance` merges and frees. `conformance/` is what every backend has to
+prove.
+"""
 
 from ontolake.errors import (
     AlreadyExists,

@@ -1,4 +1,9 @@
-"""Events: queued with commits, handled once each, by as many processes as you like."""
+"""Events: queued with commits, handled once each, by as many processes as you like.
+
+`event` is the type that users derive from, `handlers` and `schedule` say what happens when, `runner` makes it happen
+and gives each handler a `context`. `store` is the queue of any engine, in the words of `records`, by the rules of
+`rules`. `letters` are dead ones, `copies` are queues in exports.
+"""
 
 from ontolake.ontology.events.context import HandlerContext
 from ontolake.ontology.events.event import Event, EventDeadLetter

@@ -5,6 +5,9 @@
 
 Whatever changes a store does so by the store's own commit, once, on the driver. Without `spark` the same is done in
 this process. `onto spark` has them as commands.
+
+A module each: `compaction`, `conversion`, `exports`, `indexes`, `migration`, `verification`; `graphs` has those of
+graphs. `places` finds the store of a job, `workers` runs its parts, `errors` is what can be wrong with asking for one.
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 `keys` and `rows` encode one key or row, `vectors` whole columns. `versions` reads and writes the keyspace, `layout` has
 its SQLite tables and `nodes` how spans of versions are indexed. `ranges` says which database holds which part, `homes`
-where these databases are.
+where these databases are, and `pages` shares their storage.
 """
