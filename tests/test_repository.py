@@ -267,26 +267,6 @@ def test_modules_say_what_they_are_for_and_stay_small() -> None:
     assert [str(module) for module in MODULES if module.read_text().count("\n") > 600] == [], "split it along a seam"
 
 
-def unnamed(package: Path) -> list[str]:
-    """Modules and packages in a package that its first lines do not name."""
-    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    named = set(re.findall(r"`(?:[\w.]+\.)?(\w+)/?`", said))
-    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    return sorted(inside - named - {"__init__", "__main__"})
-
-
-def test_packages_say_what_is_where(tmp_path: Path) -> None:
-    for name in ("a.py", "b.py", "c.py", "d/__init__.py", "e/__init__.py", "f.txt", "__main__.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "__init__.py").write_text('"""What `a` and `d/` are, and c."""')
-    assert unnamed(tmp_path) == ["b", "c", "e"]
-    packages = [module.parent for module in MODULES if module.name == "__init__.py"]
-    assert len(packages) > 40
-    missing = {str(package.relative_to(ROOT)): unnamed(package) for package in packages}
-    assert {package: names for package, names in missing.items() if names} == {}
-
-
 @pytest.mark.parametrize("package", lowered.PACKAGES)
 def test_thresholds_that_tests_lower_are_there(package: str) -> None:
     """Text names them, which no type checker follows: only slow tests would notice that a module has moved."""

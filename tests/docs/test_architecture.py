@@ -45,9 +45,10 @@ def test_links_lead_to_pages() -> None:
 
 @pytest.mark.parametrize("package", sorted(path.parent for path in SOURCES.rglob("__init__.py")),
                          ids=lambda path: path.relative_to(SOURCES.parent).as_posix())
-def test_packages_that_list_their_modules_name_those_that_are_there(package: Path) -> None:
-    """A docstring lists modules if it names two of them; then every word in backquotes is one."""
+def test_packages_name_the_modules_that_are_there_and_no_others(package: Path) -> None:
+    """Every module stands in backquotes in the first lines of its package, and every single word there is a module."""
     text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    words = set(re.findall(r"`([a-z0-9_]+)/?`", text))
-    modules = {path.stem for path in package.iterdir()}
-    assert len(words & modules) < 2 or words <= modules
+    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    inside -= {"__init__", "__main__"}
+    assert inside - set(re.findall(r"`(?:[a-z.]+\.)?([a-z0-9_]+)/?`", text)) == set()
+    assert set(re.findall(r"`([a-z0-9_]+)/?`", text)) - inside == set()

@@ -1,4 +1,4 @@
-"""The command `onto`. An error ends it with one line or two on standard error and its own exit code, never a traceback.
+"""The command `onto …`. An error ends it with a line or two on standard error and its own exit code, never a traceback.
 
 Commands import what they need when they run, so that starting up stays quick.
 

@@ -1,8 +1,8 @@
 """Copies of whole stores, with all history, branches and tags, in another place.
 
-`copy` finds out what is at a URL and how its layout is copied. A copy appears when it is complete: a file or directory
-is renamed in the end, and in a bucket the object that makes it a store comes last. `databases` copies documents and SQL
-tables, `objects` graphs and page stores.
+`copy()` finds out what is at a URL and how its layout is copied. A copy appears when it is complete: a file or
+directory is renamed in the end, and in a bucket the object that makes it a store comes last. `databases` copies
+documents and SQL tables, `objects` graphs and page stores.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     from ontolake.spark import jobs, session
     jobs.verify("s3://lake/shop", spark=session(master="spark://…"))
 
-Whatever changes a store does so by the store's own commit, once, on the driver. Without `spark` the same is done in
+Whatever changes a store does so by the store's own commit, once, on the driver. Without `spark=` the same is done in
 this process. `onto spark` has them as commands.
 
 A module each: `compaction`, `conversion`, `exports`, `indexes`, `migration`, `verification`; `graphs` has those of
