@@ -267,6 +267,17 @@ def test_modules_say_what_they_are_for_and_stay_small() -> None:
     assert [str(module) for module in MODULES if module.read_text().count("\n") > 600] == [], "split it along a seam"
 
 
+@pytest.mark.parametrize("package", [path.parent for path in MODULES if path.name == "__init__.py"],
+                         ids=lambda path: path.relative_to(ROOT / "src").as_posix())
+def test_packages_name_the_modules_that_are_there_and_no_others(package: Path) -> None:
+    """Every module stands in backquotes in the first lines of its package, and every single word there is a module."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    inside -= {"__init__", "__main__"}
+    assert inside - set(re.findall(r"`(?:[a-z.]+\.)?([a-z0-9_]+)/?`", text)) == set()
+    assert set(re.findall(r"`([a-z0-9_]+)/?`", text)) - inside == set()
+
+
 @pytest.mark.parametrize("package", lowered.PACKAGES)
 def test_thresholds_that_tests_lower_are_there(package: str) -> None:
     """Text names them, which no type checker follows: only slow tests would notice that a module has moved."""

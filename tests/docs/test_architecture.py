@@ -1,8 +1,7 @@
-"""The page about the architecture and the docstrings of packages name what is there, and all layers."""
+"""The page about the architecture names what is there, and all layers."""
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from pathlib import Path
@@ -41,14 +40,3 @@ def test_links_lead_to_pages() -> None:
     links = re.findall(r"\]\(([^)#]+)", PAGE)
     assert links
     assert all((ROOT / "docs" / link).is_file() for link in links)
-
-
-@pytest.mark.parametrize("package", sorted(path.parent for path in SOURCES.rglob("__init__.py")),
-                         ids=lambda path: path.relative_to(SOURCES.parent).as_posix())
-def test_packages_name_the_modules_that_are_there_and_no_others(package: Path) -> None:
-    """Every module stands in backquotes in the first lines of its package, and every single word there is a module."""
-    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    inside -= {"__init__", "__main__"}
-    assert inside - set(re.findall(r"`(?:[a-z.]+\.)?([a-z0-9_]+)/?`", text)) == set()
-    assert set(re.findall(r"`([a-z0-9_]+)/?`", text)) - inside == set()
