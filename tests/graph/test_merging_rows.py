@@ -47,6 +47,16 @@ def test_conflicts_are_told_by_field_with_all_values(forked: Graph) -> None:
     assert (commit.message, commit.author, "message" in commit.metadata) == ("take it", "ada", False)
 
 
+def test_a_row_that_one_side_deleted_is_told_as_users_see_it(forked: Graph) -> None:
+    forked.delete(Order, 1, branch="try")
+    forked.load(Order, [{"id": 1, "total": 5.0}])
+    [conflict] = forked.merge("try", dry_run=True).conflicts
+    assert conflict[2:7] == (
+        ConflictKind.DELETE_UPDATE, None, {"id": 1, "total": 0.0}, {"id": 1, "total": 5.0}, None)
+    forked.merge("try", resolutions=[Resolution("Order", 1, None, "theirs")])
+    assert list(held(forked)["node/Order"]) == [2]
+
+
 def test_resolutions_name_tables_as_strategies_do(forked: Graph) -> None:
     forked.load(Customer, [{"id": "a", "name": "theirs"}], branch="try")
     forked.load(Customer, [{"id": "a", "name": "ours"}])

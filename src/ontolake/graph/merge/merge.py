@@ -19,7 +19,7 @@ from ontolake.graph.commit.records import CommitRecord, GraphState, Pin
 from ontolake.graph.errors import reading
 from ontolake.graph.merge.bases import BaseRows, base_pins, base_rows
 from ontolake.graph.merge.columns import JoinedType, Sources, join_types, sources_since, translated
-from ontolake.graph.merge.differences import distinct, rows_at, touched, touched_keys
+from ontolake.graph.merge.differences import ROW_ID, distinct, rows_at, rows_beside, touched, touched_keys
 from ontolake.graph.merge.types import alike, misfits, renames_since, schema_conflict, table_of
 from ontolake.graph.parts import GraphParts
 from ontolake.graph.read.views import plain_row, row_key
@@ -70,6 +70,8 @@ class MergeStep:
         """Tables of the target that get another type, with where its columns are in the one that they have."""
         self.sources: dict[str, Sources] = {}
         self.dropped: list[str] = []
+        self._ids: dict[str, pa.Table] = {}
+        """The keys of rows that may change, of those that the target has, and their ids there."""
         self.reads: set[str] = set()
         """Tables beside the changed ones on which the rules of the result depend."""
         self._sides: dict[str, TableSides] = {}
@@ -87,7 +89,7 @@ class MergeStep:
             if puts.num_rows or deletes.num_rows:
                 fresh = self.counts[self.kind(key).table] == (puts.num_rows, 0, 0)
                 found[key] = TableChange(puts if puts.num_rows else None, deletes if deletes.num_rows else None,
-                                         fresh=fresh)  # fmt: skip
+                                         fresh=fresh, known=self._ids.get(key))  # fmt: skip
         return found
 
     def kind(self, key: str) -> GraphType:
@@ -280,22 +282,39 @@ class MergeStep:
         self, key: str, kind: GraphType, base: TableState | None, theirs: TableState, ours: TableState
     ) -> None:  # fmt: skip
         self._sides[key] = TableSides(kind, ours, theirs)
+        if base is not None and not self.crossed and _are_plain(kind, base, theirs, ours):
+            found = touched(self.parts.tables, kind, base.pin, theirs.pin, ids=True)
+            own = rows_beside(self.parts.tables, kind, (base.pin, ours.pin), found.keys, found.before)
+            if ROW_ID in own.column_names:
+                self._ids[key] = own.select([*kind.keys, ROW_ID])
+            before, new, own = (rows.select(kind.schema.names) for rows in (found.before, found.after, own))
+            self._merge(key, kind, found.keys, BaseRows(before, None, {}), new, own)
+            return
         keys = self._keys(key, theirs, ours)
+        if base is not None and self.crossed:
+            old = base_rows(self.lineage, self.bases, self.commits, kind, keys,
+                            lambda record, some: self._rows_of_base(record, key, kind, some, theirs, ours))
+        else:
+            old = BaseRows(kind.schema.empty_table() if base is None else self.side(base, kind, keys), None, {})
+        is_base = base is not None and not self.crossed and ours.pin == base.pin
+        self._merge(key, kind, keys, old, self.side(theirs, kind, keys),
+                    old.rows if is_base else self.side(ours, kind, keys))
+
+    def _merge(
+        self, key: str, kind: GraphType, keys: pa.Table, before: BaseRows, theirs: pa.Table, ours: pa.Table
+    ) -> None:  # fmt: skip
         if not keys.num_rows:
             return
-        if base is not None and self.crossed:
-            before = base_rows(self.lineage, self.bases, self.commits, kind, keys,
-                               lambda record, some: self._rows_of_base(record, key, kind, some, theirs, ours))
-        else:
-            before = BaseRows(kind.schema.empty_table() if base is None else self.side(base, kind, keys), None, {})
-        is_base = base is not None and not self.crossed and ours.pin == base.pin
+        sides = self._sides[key]
+        assert sides.ours is not None
+        assert sides.theirs is not None
         merged = merge_rows(RowSides(
-            kind.table, kind.schema, kind.keys, keys, before.rows,
-            before.rows if is_base else self.side(ours, kind, keys), self.side(theirs, kind, keys),
+            kind.table, kind.schema, kind.keys, keys, before.rows, ours, theirs,
             key_of=lambda row: row_key(kind, dict(row)), plain=lambda row: plain_row(kind, dict(row)),
             disputed=before.disputed, disputed_fields=before.fields,
-            our_missing=[name for name, own in ours.columns.items() if own is None],
-            their_missing=[name for name, own in theirs.columns.items() if own is None]), self.decisions)  # fmt: skip
+            our_missing=[name for name, own in sides.ours.columns.items() if own is None],
+            their_missing=[name for name, own in sides.theirs.columns.items() if own is None]),
+            self.decisions)  # fmt: skip
         self.counts[kind.table] = merged.counts
         self.conflicts += merged.conflicts
         self.rows[key] = merged.changes
@@ -357,6 +376,7 @@ class MergeStep:
 
     def give(self, key: str, rows: list[Any], side: Side) -> None:
         """Let some rows, by their keys, be what they are on one side."""
+        self._ids.pop(key, None)  # it does not have these
         kind, ours, theirs = self.sides_of(key)
         keys = keys_table(kind, rows)
         of = partial(self.side, kind=kind, keys=keys)
@@ -367,6 +387,11 @@ class MergeStep:
         self.rows[key] = changed = overridden(so_far, kind.keys, keys, other, own)
         before = of(ours, keys=changed.puts.select(list(kind.keys))) if ours is not None else empty
         self.counts[kind.table] = count(kind.keys, before, *changed)
+
+
+def _are_plain(kind: GraphType, *sides: TableState) -> bool:
+    """Whether all sides have a table with the same columns, under the same names."""
+    return all(side.kind == kind and all(name == own for name, own in side.columns.items()) for side in sides)
 
 
 def _becomes(old: GraphType, before: str, new: GraphType, name: str) -> bool:

@@ -20,6 +20,8 @@ class TableChange(NamedTuple):
     """Whether rows that are not among `puts` go."""
     staged: StagedAppend | None = None
     """`puts`, written already."""
+    known: pa.Table | None = None
+    """Keys of rows that the table has, with their ids as `_rowid`: of all that are put or taken away."""
 
     @property
     def steps(self) -> int:

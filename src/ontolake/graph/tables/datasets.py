@@ -193,7 +193,7 @@ class GraphTables:
         if change.fresh or (few and self._are_new(kind, pin, puts)):
             return append(self.place, base, puts)
         if few:
-            return replace_rows(self.place, base, self._addresses(kind, base, puts), puts)
+            return replace_rows(self.place, base, self._addresses(kind, base, puts, change.known), puts)
         merge = base.merge_insert(list(kind.keys)).when_matched_update_all().when_not_matched_insert_all()
         if change.replace:
             merge = merge.when_not_matched_by_source_delete()
@@ -202,7 +202,7 @@ class GraphTables:
     def _take(self, kind: GraphType, pin: Pin, base: LanceDataset, change: TableChange) -> Any:
         assert change.deletes is not None
         if change.deletes.num_rows <= FEW_KEYS:
-            return replace_rows(self.place, base, self._addresses(kind, base, change.deletes), None)
+            return replace_rows(self.place, base, self._addresses(kind, base, change.deletes, change.known), None)
         return base.merge_insert(list(kind.keys)).when_matched_delete().execute_uncommitted(change.deletes)[0]
 
     def _are_new(self, kind: GraphType, pin: Pin, puts: pa.Table) -> bool:
@@ -210,8 +210,15 @@ class GraphTables:
         found = self._among(kind, pin, puts)
         return found is not None and not found.any()
 
-    def _addresses(self, kind: GraphType, dataset: LanceDataset, keys: pa.Table) -> Any:
+    def _addresses(self, kind: GraphType, dataset: LanceDataset, keys: pa.Table, known: pa.Table | None) -> Any:
         """Where the rows with these few keys are."""
+        if known is not None:
+            ids = known.filter(contains(keys, known, kind.keys)).column("_rowid").to_pylist()
+            if not ids:
+                return []
+            found = dataset.to_table(columns=["_rowaddr"], filter=f"_rowid IN ({', '.join(map(str, ids))})")
+            if found.num_rows == len(ids):
+                return found.column("_rowaddr").to_numpy()
         found = dataset.to_table(columns=list(kind.keys), filter=are_among(kind.keys, keys), with_row_address=True)
         return found.filter(contains(keys, found, kind.keys)).column("_rowaddr").to_numpy()
 
