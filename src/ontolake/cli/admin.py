@@ -11,7 +11,6 @@ import typer
 from ontolake.cli.common.options import Db, Engine, Models, StorageUri, named, place
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token
-from ontolake.history.metadata import KIND
 
 if TYPE_CHECKING:
     from ontolake.ontology.migration.rewrite import MigrationPreview, MigrationResult, TypeMigration
@@ -56,6 +55,7 @@ def init(
 
 
 def _register(repository: Any, classes: Any) -> int:
+    from ontolake.history.metadata import KIND
     from ontolake.model.types import type_info
 
     with repository.transaction("onto init") as transaction:

@@ -13,7 +13,6 @@ import typer
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import NotFound
-from ontolake.history.metadata import KIND
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,6 +241,8 @@ def search(
 @app.command()
 def log(url: Url, branch: OnBranch = "main", limit: Limit = None, json: Json = False) -> None:
     """The commits of a branch, newest first."""
+    from ontolake.history.metadata import KIND
+
     out = Out(json)
     with _open(url) as graph:
         commits = islice(graph.commits(branch=branch), limit)

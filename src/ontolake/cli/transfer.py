@@ -17,7 +17,6 @@ from ontolake.cli.common.options import Branch, Db, Models, StorageUri, named, o
 from ontolake.cli.common.output import Heading, Json, Out, Progress, progress
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode, Invalid
-from ontolake.history.metadata import KIND, SOURCE
 
 if TYPE_CHECKING:
     from ontolake.ontology.moving.import_lines import Lines
@@ -60,6 +59,7 @@ def import_lines(
 
     Every line is checked first, and all bad ones are reported. Replacing needs the token of its preview.
     """
+    from ontolake.history.metadata import KIND, SOURCE
     from ontolake.ontology.moving.import_lines import Lines
     from ontolake.ontology.moving.imports import ImportConflictError, apply_import, plan_import
 
