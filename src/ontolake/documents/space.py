@@ -13,9 +13,8 @@ from ontolake.documents import blobs, commits
 from ontolake.documents.blobs import Blob
 from ontolake.documents.commits import Commit
 from ontolake.documents.database import SpaceDatabase, View
-from ontolake.documents.history import authorship
+from ontolake.documents.history import authorship, differences
 from ontolake.documents.history.branches import SpaceBranches
-from ontolake.documents.history.differences import as_changes, compare
 from ontolake.documents.history.merges import Merger
 from ontolake.documents.history.references import FIRST, SpaceRefs
 from ontolake.documents.history.tags import SpaceTags
@@ -283,7 +282,7 @@ class Space:
         """What turns one snapshot, or reference, into another, by id, an entity at most once."""
         old, new = (self.at(one) if isinstance(one, str) else one for one in (before, after))
         check_snapshots(old, new)
-        return as_changes(compare(self._database, self._shown(new), self._shown(old)), new.commit)
+        return differences.changes(self._database, self._shown(new), self._shown(old), new.commit)
 
     def _shown(self, snapshot: Snapshot[int]) -> View:
         if not isinstance(snapshot, SpaceMoment):

@@ -22,8 +22,8 @@ _COMMITS = """\
 SELECT seq, iif(instr(resolution, '"merged"'), resolution, NULL) FROM "commit"
 WHERE branch = ? AND seq <= ?
 ORDER BY seq DESC LIMIT ?"""
-_TOUCHED = "SELECT DISTINCT id FROM revision WHERE branch = ? AND seq > ? AND seq <= ?"
-_TOUCHED_BY = "SELECT DISTINCT id FROM revision WHERE commit_seq IN (SELECT value FROM json_each(?))"
+_TOUCHED = "SELECT id FROM revision WHERE branch = ? AND seq > ? AND seq <= ?"
+_TOUCHED_BY = "SELECT id FROM revision WHERE commit_seq IN (SELECT value FROM json_each(?))"
 
 START = 0
 """The commit before the first one: the space when it was empty."""

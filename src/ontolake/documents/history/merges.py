@@ -6,7 +6,7 @@ head of the target is still the one that was planned for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -21,11 +21,12 @@ from ontolake.documents.history.ancestors import START, Between
 from ontolake.documents.history.references import SpaceRefs
 from ontolake.documents.history.resolutions import Resolve
 from ontolake.documents.names import check_branch_text, name_of
-from ontolake.documents.operations import Delete, Operation, Patch, Read, Reads, Set
+from ontolake.documents.operations import Patch, Read, Reads, Set
 from ontolake.documents.read import replay
 from ontolake.documents.read.feed import TABLE
+from ontolake.documents.read.states import SeenDocuments
 from ontolake.documents.values.codec import Document
-from ontolake.documents.write.requests import prepare
+from ontolake.documents.write.requests import Step, of_steps, step
 from ontolake.documents.write.transactions import SpaceWriter, check_active
 from ontolake.history import Conflict, Counts, Decisions, MergeResult, MergeStatus, Point, operations
 from ontolake.history import errors as shared
@@ -39,7 +40,7 @@ from ontolake.history.pointers import parse, value_at
 from ontolake.history.threeway import Outcome
 from ontolake.history.trees import MergedTree, differing, merge_trees, same_json, undisputed, virtual_tree
 
-Changes = dict[str, Operation]
+Changes = dict[str, Step]
 """What a step writes, by id."""
 
 _STATUS = "SELECT status FROM branch WHERE name = ?"
@@ -61,6 +62,10 @@ class _Document(NamedTuple):
     base: Any
     ours: Document | None
     theirs: Document | None
+    text: str | None
+    """`theirs` as it is stored, if it is stored as a whole."""
+    untouched: bool
+    """Whether the target has it as the base has it."""
 
 
 class MergeModel:
@@ -115,17 +120,19 @@ class MergeModel:
         changes: Changes = {}
         conflicts: list[Conflict] = []
         counts = [0, 0, 0]
-        states = list(self._states(sides, sorted(ids)))
+        states: Iterable[_Document] = self._states(sides, sorted(ids))
         if self._door.resolve is not None:
+            states = list(states)
             self.close()  # whoever decides may read and write
         for found in states:
-            merged = merge_trees(TABLE, found.id, *found[1:], decisions)
+            merged = _merge(found, decisions)
             if merged.conflicts and self._door.resolve is not None:
                 merged = MergedTree(self._door.resolve(_whole(found, merged)), Outcome.CLASH)
             conflicts += merged.conflicts
-            if merged.outcome is Outcome.KEEP or same_json(merged.tree, found.ours):
+            if merged.outcome is Outcome.KEEP or (merged.outcome is Outcome.CLASH
+                                                  and same_json(merged.tree, found.ours)):
                 continue
-            changes[found.id] = _operation(found, merged)
+            changes[found.id] = _step(found, merged)
             counts[0 if found.ours is None else 2 if merged.tree is None else 1] += 1
         if conflicts:
             with self._database.joined as connection:
@@ -134,21 +141,34 @@ class MergeModel:
         return MergePlan(changes, {TABLE: Counts(*counts)} if changes else {}, conflicts)
 
     def _states(self, sides: Sides[int], ids: Sequence[str]) -> Iterator[_Document]:
-        """Documents as the base, the target and the source have them."""
-
-        def read(commit: int, wanted: Sequence[str]) -> dict[str, Any]:
-            with self._database.joined as connection:
-                states = replay.find_many(connection, self.dag.view(commit), wanted)
-            return {id: state.document for id, state in states.items()}
-
+        """Documents as the base, the target and the source have them, but for those that are stored alike."""
         for start in range(0, len(ids), replay.CHUNK):
             chunk = ids[start : start + replay.CHUNK]
-            with self._database.joined:
-                base: dict[str, Any] = base_values(self.dag, sides.bases, chunk, read=read, same=same_json,
-                                                   merge=virtual_tree, absent=None)  # fmt: skip
-                ours = base if list(sides.bases) == [sides.ours] else read(sides.ours, chunk)
-                theirs = read(sides.theirs, chunk)
-            yield from (_Document(id, base[id], ours[id], theirs[id]) for id in chunk)
+            with self._database.joined as connection:
+                ours = SeenDocuments(connection, self.dag.view(sides.ours), chunk)
+                theirs = SeenDocuments(connection, self.dag.view(sides.theirs), chunk)
+                different = [id for id in chunk if not ours.stored_alike(theirs, id)]
+                base = self._base(sides, different, ours)
+            for id in different:
+                mine = ours.document(id)
+                yield _Document(id, base.get(id, mine), mine, theirs.document(id), theirs.text(id), id not in base)
+
+    def _base(self, sides: Sides[int], ids: Sequence[str], ours: SeenDocuments) -> dict[str, Any]:
+        """The documents of the base, but for those that the target has not touched since."""
+        if len(sides.bases) == 1:
+            view = self.dag.view(sides.bases[0])
+            line, limit = view[0]
+            if dict(self.dag.view(sides.ours)).get(line, START) >= limit:
+                # The target sees all that the base saw: what it shows of that is what the base shows.
+                limits = dict(view)
+                ids = [id for id in ids
+                       if (newest := ours.newest(id)) is not None and newest.seq > limits.get(newest.line, -1)]
+        return base_values(self.dag, sides.bases, ids, read=self._read, same=same_json, merge=virtual_tree, absent=None)
+
+    def _read(self, commit: int, ids: Sequence[str]) -> dict[str, Any]:
+        with self._database.joined as connection:
+            states = SeenDocuments(connection, self.dag.view(commit), ids)
+        return {id: states.document(id) for id in ids}
 
     def publish(self, sides: Sides[int], plan: MergePlan[Changes], note: CommitNote) -> Commit:
         with self._database.joined:
@@ -171,9 +191,9 @@ class MergeModel:
                     raise ConflictError(id, self.refs.seq, changed)
 
         # What is taken as it is comes first. All are reads as well: what was looked at must not have changed.
-        written = sorted(plan.changes.values(), key=lambda operation: isinstance(operation, Patch))
-        reads = Reads([Read(operation.id, "", self.refs.seq) for operation in written])
-        request = prepare(*self._door.request, written, reads, branch)
+        written = sorted(plan.changes.values(), key=lambda step: step.op == "patch")
+        reads = Reads([Read(step.id, "", self.refs.seq) for step in written])
+        request = of_steps(*self._door.request, written, reads, branch)
         said = commits.remarks(note.message, note.author, sides.metadata)
         if said == commits.NO_REMARKS:
             said = commits.NO_REMARKS
@@ -192,13 +212,24 @@ def _whole(found: _Document, merged: MergedTree) -> Conflict:
                     f"both sides changed {fields}" if fields else merged.conflicts[0].detail)
 
 
-def _operation(found: _Document, merged: MergedTree) -> Operation:
+def _merge(found: _Document, decisions: Decisions) -> MergedTree:
+    if not found.untouched:
+        return merge_trees(TABLE, found.id, found.base, found.ours, found.theirs, decisions)
+    if same_json(found.theirs, found.ours):
+        return MergedTree(found.ours, Outcome.KEEP)
+    return MergedTree(found.theirs, Outcome.TAKE)
+
+
+def _step(found: _Document, merged: MergedTree) -> Step:
     """What turns the document of the target into the merged one: patches where it combines both sides."""
     if merged.tree is None:
-        return Delete(found.id)
+        return Step("delete", found.id, None, None)
+    if merged.outcome is Outcome.TAKE and found.text is not None:
+        return Step("set", found.id, found.text, merged.tree)
     if found.ours is None or merged.outcome is Outcome.TAKE:
-        return Set(found.id, merged.tree)
-    return Patch(found.id, [_patch(path, found.ours, merged.tree) for path in differing(found.ours, merged.tree)])
+        return step(Set(found.id, merged.tree))
+    return step(Patch(found.id, [_patch(path, found.ours, merged.tree)
+                                 for path in differing(found.ours, merged.tree)]))  # fmt: skip
 
 
 def _patch(path: str, before: Document, after: Document) -> dict[str, Any]:

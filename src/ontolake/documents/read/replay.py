@@ -8,7 +8,7 @@ Every function here runs inside a transaction, and on rows that never change onc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 from msgspec import Struct
@@ -61,6 +61,12 @@ _REVISIONS = """\
 SELECT seq, op_index, op, data FROM revision
 WHERE branch = ? AND id = ? AND seq > ? AND seq <= ?
 ORDER BY seq DESC, op_index DESC"""
+
+_NEWEST_OF_MANY = """\
+SELECT w.value, r.seq, r.op, r.data FROM json_each(?1) w CROSS JOIN revision r
+WHERE r.rowid = (
+  SELECT rowid FROM revision WHERE branch = ?2 AND id = w.value AND seq <= ?3
+  ORDER BY seq DESC, op_index DESC LIMIT 1)"""
 
 _SNAPSHOTS_OF_MANY = """\
 SELECT w.value, s.seq, s.value FROM json_each(?1) w CROSS JOIN snapshot s
@@ -149,8 +155,55 @@ def find(connection: apsw.Connection, view: View, id: str, *, current: bool = Fa
     return replay.from_base(None) if replay.changed else NEVER
 
 
+class Newest(NamedTuple):
+    """The newest revision of an entity that a view shows, as it is stored, and the line that it is on."""
+
+    line: str
+    seq: int
+    op: str
+    data: str | None
+
+    def document(self) -> Document | None:
+        """The document of a set, None of a delete. Raises `Corruption`."""
+        if self.data is None:
+            return None
+        try:
+            found: Document = codec.decode(self.data)
+        except Unstorable as error:
+            raise Corruption(f"the revision at seq {self.seq} is damaged: {error}", hint=_TO_DO) from None
+        return found
+
+
+def newest_of_many(connection: apsw.Connection, view: View, ids: Iterable[str]) -> dict[str, Newest]:
+    """The newest revisions of entities, in a statement for each branch of the view; not of those that never were."""
+    found: dict[str, Newest] = {}
+    wanted = list(ids)
+    for line, limit in view:
+        if not wanted:
+            break
+        for id, *revision in rows(connection, _NEWEST_OF_MANY, (codec.encode(wanted), line, limit)):
+            found[id] = Newest(line, *revision)
+        wanted = [id for id in wanted if id not in found]
+    return found
+
+
 def find_many(connection: apsw.Connection, view: View, ids: Iterable[str]) -> dict[str, EntityState]:
     """Entities as `view` shows them, in a few statements for each branch of the view."""
+    wanted = list(ids)
+    found = dict.fromkeys(wanted, NEVER)
+    patched: list[str] = []
+    for id, newest in newest_of_many(connection, view, wanted).items():
+        if newest.op == "patch":
+            patched.append(id)
+        else:
+            found[id] = EntityState(newest.document(), newest.seq, 0, len(newest.data or ""))
+    if patched:
+        found |= find_patched(connection, view, patched)
+    return found
+
+
+def find_patched(connection: apsw.Connection, view: View, ids: Iterable[str]) -> dict[str, EntityState]:
+    """`find_many` for entities whose newest revision is a patch."""
     found: dict[str, EntityState] = {}
     open_replays = {id: Replay() for id in ids}
     for branch, limit in view:

@@ -68,43 +68,50 @@ def prepare(
     """The request for a transaction. Raises `InvalidOperationError` or `ProtocolError` if it is malformed."""
     check_session(session_id, local_seq)
     check_branch_text(branch)
-    steps: list[Step] = []
-    written: list[str] = []
-    for index, operation in enumerate(_each(operations, "operations", InvalidOperationError)):
-        step, text = _step(operation, index)
-        steps.append(step)
-        written.append(text)
+    steps = [step(operation, index)
+             for index, operation in enumerate(_each(operations, "operations", InvalidOperationError))]  # fmt: skip
     conditions = tuple(_each(preconditions, "preconditions"))
-    if reads is not NO_READS:
-        reads = _checked(reads)
+    return of_steps(session_id, local_seq, steps, reads if reads is NO_READS else _checked(reads), branch, conditions)
+
+
+def of_steps(
+    session_id: str, local_seq: int, steps: Sequence[Step], reads: Reads = NO_READS, branch: str = "",
+    preconditions: Sequence[Precondition] = (),
+) -> Request:  # fmt: skip
+    """The request for a transaction of steps and reads that are known to be sound: they are not looked at again."""
     original = [f'{{"localSeq":{local_seq},"reads":', _NO_READS_TEXT if reads is NO_READS else codec.encode(reads)]
-    original.append(f',"operations":[{",".join(written)}]')
+    original.append(f',"operations":[{",".join(map(_payload, steps))}]')
     if branch:
         original.append(f',"branch":{codec.encode(branch)}')
-    if conditions:
-        original.append(f',"preconditions":{_conditions_text(conditions)}')
+    if preconditions:
+        original.append(f',"preconditions":{_conditions_text(preconditions)}')
     original.append("}")
-    return Request(session_id, local_seq, branch, steps, reads, conditions, "".join(original))
+    return Request(session_id, local_seq, branch, steps, reads, preconditions, "".join(original))
 
 
-def _step(operation: Operation, index: int) -> tuple[Step, str]:
-    """An operation made ready, and its part of the payload."""
+def step(operation: Operation, index: int | None = None) -> Step:
+    """An operation made ready; `index` is its place among others. Raises `InvalidOperationError`."""
     if isinstance(operation, Patch):
         id = check_id(operation.id, index)
-        data, sealed = patches.seal(operation.patches, index)
-        return Step("patch", id, data, sealed), f'{{"op":"patch","id":{codec.encode(id)},"patches":{data}}}'
+        return Step("patch", id, *patches.seal(operation.patches, index))
     if isinstance(operation, Set):
         id = check_id(operation.id, index)
-        data, document = _sealed_document(operation.document, index)
-        return Step("set", id, data, document), f'{{"op":"set","id":{codec.encode(id)},"value":{data}}}'
+        return Step("set", id, *_sealed_document(operation.document, index))
     if isinstance(operation, Delete):
-        id = check_id(operation.id, index)
-        return Step("delete", id, None, None), f'{{"op":"delete","id":{codec.encode(id)}}}'
+        return Step("delete", check_id(operation.id, index), None, None)
     raise InvalidOperationError(f"an operation is a Set, a Patch or a Delete, not {type(operation).__name__}",
                                 operation=index)  # fmt: skip
 
 
-def _sealed_document(document: codec.Document, index: int) -> tuple[str, codec.Document]:
+def _payload(step: Step) -> str:
+    """A step as a part of the payload."""
+    id = codec.encode(step.id)
+    if step.op == "set":
+        return f'{{"op":"set","id":{id},"value":{step.data}}}'
+    return f'{{"op":"patch","id":{id},"patches":{step.data}}}' if step.op == "patch" else f'{{"op":"delete","id":{id}}}'
+
+
+def _sealed_document(document: codec.Document, index: int | None) -> tuple[str, codec.Document]:
     if not isinstance(document, dict):
         raise InvalidOperationError(f"a document is a JSON object, not {type(document).__name__}", operation=index,
                                     hint="only delete makes a tombstone; {} is a document")  # fmt: skip

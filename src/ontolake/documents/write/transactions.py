@@ -132,7 +132,7 @@ class SpaceWriter:
         self._recent.follow(connection, last)
         if request.preconditions:
             self._check_preconditions(connection, request, head)
-        resolved = self._check_reads(connection, request, last)
+        resolved = self._check_reads(connection, request, last, head)
 
         seq = last + 1
         states = self._fold(connection, request, seq)
@@ -237,11 +237,18 @@ class SpaceWriter:
             return "there is nothing at this path"
         return None if codec.same(value, condition.value) else "the value is another one"
 
-    def _check_reads(self, connection: apsw.Connection, request: Request, last: int) -> Sequence[tuple[int, int]]:
-        """Raise unless all that was read still stands. Returns what the pending reads were resolved to."""
+    def _check_reads(
+        self, connection: apsw.Connection, request: Request, last: int, head: int
+    ) -> Sequence[tuple[int, int]]:
+        """Raise unless all that was read still stands. Returns what the pending reads were resolved to.
+
+        `head` is the newest commit of the branch: who has read all up to there need not look for what came later.
+        """
         for number, read in enumerate(request.reads.confirmed):
             if read.seq > last:
                 raise FutureSeqError(f"confirmed read {number}", read.seq, last)
+            if read.branch is None and read.seq >= head:
+                continue
             branch = request.branch if read.branch is None else self._database.line(read.branch)
             self._check_read(connection, branch, read, read.seq, last, frozenset())
         resolved: dict[int, int] = {}
