@@ -53,6 +53,12 @@ def pages_place(tmp_path: Path) -> str:
     return STORES["pages"](tmp_path)
 
 
+@pytest.fixture(params=["pages", "native"])
+def branched_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Pages in one file and a native file: branches of the storage, and levels of one keyspace."""
+    return STORES[request.param](tmp_path)
+
+
 OpenDatabase = Callable[..., Database]
 
 

@@ -31,6 +31,12 @@ class TestPageFile(SqlConformance):
         return lambda: f"file://{tmp_path}/{secrets.token_hex(6)}.db"
 
 
+class TestNativeFile(SqlConformance):
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Callable[[], str]:
+        return lambda: f"{tmp_path}/{secrets.token_hex(6)}.db"
+
+
 class TestMemory(SqlConformance):
     processes = False
     machine_runs = 2

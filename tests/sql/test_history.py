@@ -197,14 +197,14 @@ def test_a_diff_is_what_differs_whatever_happened_in_between(everywhere: Databas
 
 
 @pytest.mark.slow
-def test_a_diff_between_branches_follows_both(pages_place: str, open_here: Any) -> None:
-    db = open_here(pages_place)
+def test_a_diff_between_branches_follows_both(branched_place: str, open_here: Any) -> None:
+    db = open_here(branched_place)
     fill(db)
     db.branches.create("one", at=30)
-    one = open_here(pages_place, branch="one")
+    one = open_here(branched_place, branch="one")
     one.execute("UPDATE t SET v = 'one' WHERE id = (SELECT min(id) FROM t); INSERT INTO t VALUES (50, 'x')")
     one.branches.create("two", parent="one")
-    two = open_here(pages_place, branch="two")
+    two = open_here(branched_place, branch="two")
     two.execute("DELETE FROM t WHERE id = 50; INSERT INTO t VALUES (51, 'y')")
     moments = [db.snapshot(), db.snapshot(20), db.snapshot(40), one.snapshot(), two.snapshot(), one.snapshot(25)]
     for first in moments:
@@ -296,15 +296,15 @@ def test_verify_finds_damage(db: Database) -> None:
     assert any(damage.where == "main.public.t" for damage in db.verify())
 
 
-def test_branches_go_their_own_ways(pages_place: str, open_here: Any) -> None:
-    db = open_here(pages_place)
+def test_branches_go_their_own_ways(branched_place: str, open_here: Any) -> None:
+    db = open_here(branched_place)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'a')")
     base = db.version()
     db.execute("UPDATE t SET v = 'b'")
     made = db.branches.create("early", at=base)
     assert (made.head, made.base, made.parent) == (base, base, "main")
     db.branches.create("late")
-    early, late = open_here(pages_place, branch="early"), open_here(pages_place, branch="late")
+    early, late = open_here(branched_place, branch="early"), open_here(branched_place, branch="late")
     assert early.execute("SELECT v FROM t").fetchall() == [("a",)]
     assert late.execute("SELECT v FROM t").fetchall() == [("b",)]
     early.execute("INSERT INTO t VALUES (2, 'early')")
@@ -318,16 +318,9 @@ def test_branches_go_their_own_ways(pages_place: str, open_here: Any) -> None:
     late.close()
     db.branches.delete("late")
     with pytest.raises(NotFound):
-        open_database(pages_place, branch="late")
+        open_database(branched_place, branch="late")
     with pytest.raises(NotFound):
         db.branches.create("never", at=99)
-
-
-def test_a_native_file_has_no_branches(native_place: str, open_here: Any) -> None:
-    db = open_here(native_place)
-    assert [branch.name for branch in db.branches.list()] == ["main"]
-    with pytest.raises(SqlError, match="no branches"):
-        db.branches.create("x")
 
 
 def test_two_writers_never_both_win(native_place: str, open_here: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from ontolake.sql import Database, TransactionError
 Forked = Callable[..., tuple[Database, Database]]
 
 
-@pytest.fixture
-def forked(open_here: Any) -> Forked:
+@pytest.fixture(params=["pages", "native"])
+def forked(request: pytest.FixtureRequest, open_here: Any, tmp_path: Path) -> Forked:
     """Runs statements, then gives the database on `main` and on a branch `try` of it."""
 
     def fork(*statements: str) -> tuple[Database, Database]:
-        url = f"memory://{secrets.token_hex(6)}"
+        name = secrets.token_hex(6)
+        url = f"memory://{name}" if request.param == "pages" else f"{tmp_path}/{name}.db"
         db = open_here(url)
         for statement in statements:
             db.execute(statement)

@@ -42,8 +42,9 @@ def open_database(
     """The SQL tables at `url`, which are started where there are none (unless read-only).
 
     `path.db` is a native SQLite file; `file:///path.db`, `s3://…` and `memory://…` keep their pages in the storage
-    seam, where there are branches. `database` and `schema` are meant where a statement names none. A commit is durable
-    when it returns; on a native file `synchronous="NORMAL"` lets a power failure (not a crash) take back the last ones.
+    seam. All but `:memory:` have branches. `database` and `schema` are meant where a statement names none. A commit is
+    durable when it returns; on a native file `synchronous="NORMAL"` lets a power failure (not a crash) take back the
+    last ones.
     `cache` is how many bytes of decoded columns are kept for queries that read the same tables again; 0 keeps none.
 
     Raises `Invalid` for a URL or a cache that cannot be, `NotFound` for a database or branch that is not there,
@@ -372,7 +373,7 @@ class Database(VersionedTables):
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove, or count, the versions that nothing that is retained needs."""
         found = maintenance.gc(self._session, dry_run=dry_run)
-        if not dry_run and not self.branches.is_native:
+        if not dry_run:
             with self._lines() as lines:
                 self.branches.purge(lines.merged())
         return found

@@ -9,7 +9,8 @@ from ontolake import faults
 from ontolake.errors import Corruption, NotFound
 from ontolake.history import Damage, Garbage
 from ontolake.sql.catalog.records import PUBLIC, IndexMeta, Table
-from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace import keys, levels
+from ontolake.sql.keyspace.levels import table_of, unpinned
 from ontolake.sql.keyspace.rows import split_row
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.write.rows import Rows, decoded
@@ -105,52 +106,72 @@ def retain(session: SqlSession, version: int) -> None:
         newest, _, floor = session.state()
         if not 0 <= version <= newest:
             raise NotFound(f"there is no version {version}", hint=f"the newest is {newest}")
-        session.connection.execute("UPDATE state SET floor = ?", (max(floor, version),))
+        levels.set_state(session.connection, session.keyspace.line, "floor", max(floor, version))
         session.keep()
 
 
 def gc(session: SqlSession, *, dry_run: bool) -> Garbage:
-    """Remove, or count, what lies below the floor: superseded versions, tombstones, and what was dropped."""
+    """Remove, or count, what lies below the floor: superseded versions, tombstones, and what was dropped.
+
+    In a native file it stays if another branch, or a tag, can read it.
+    """
     if dry_run:
         with session.reading():
             return _sweep(session, remove=False)
     with session.writing("-- gc"):
         found = _sweep(session, remove=True)
-        floor = session.state()[2]
-        session.connection.execute("DELETE FROM past_node WHERE last <= ?", (floor,))
-        session.connection.execute("UPDATE \"commit\" SET keys = x'00000000' WHERE version <= ?", (floor,))
+        floor, line = session.state()[2], session.keyspace.line
+        pins = levels.pins(session.connection, line)
+        table, own = table_of("past_node", line)
+        session.connection.execute(f"DELETE FROM {table} WHERE {own}last <= ?{unpinned(pins, 'first', 'last')}",
+                                   (floor,))
+        table = '"commit"' if line == levels.FIRST else "line_commit"
+        session.connection.execute(
+            f"UPDATE {table} SET keys = x'00000000' WHERE {own}version <= ?{unpinned(pins, 'version', 'version')}",
+            (floor,))
         faults.reach("sql: garbage removed")
         session.keep()
     return found
 
 
 def _sweep(session: SqlSession, *, remove: bool) -> Garbage:
-    floor = session.state()[2]
+    """Count, or remove, the versions that the branch has written and nobody can read any more."""
+    floor, line = session.state()[2], session.keyspace.line
+    pins = levels.pins(session.connection, line)
     connections = [session.connection, *(part.connection for part in session.parts.values())]
-    parts = [(table, "key >= ? AND key < ?", tuple(span)) for span in _unreachable(session, floor)
-             for table in ("latest", "past", "gone")]  # fmt: skip
+    tables = f" AND NOT (key >= x'{keys.TABLE:02x}' AND key < x'{keys.TABLE + 1:02x}')" if pins else ""
+    wanted: list[tuple[str, str, tuple[Any, ...]]] = [
+        ("past", f"until <= ?{unpinned(pins, 'version', 'until')}", (floor,)),
+        # Of tables that were dropped tombstones stay while a branch may read rows: they tell what is to go later.
+        ("gone", f"version <= ?{unpinned(pins, 'version', 'version')}{tables}", (floor,))]  # fmt: skip
+    for span, until in _unreachable(session, floor):
+        lived = {"latest": str(until), "past": "until", "gone": "version"}
+        wanted += [(name, f"key >= ? AND key < ?{unpinned(pins, 'version', end)}", tuple(span))
+                   for name, end in lived.items()]  # fmt: skip
     items = size = 0
-    for table, where, bindings in [*parts, ("past", "until <= ?", (floor,)), ("gone", "version <= ?", (floor,))]:
-        value = "0" if table == "gone" else "length(value)"
-        sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {where}"
+    for name, where, bindings in reversed(wanted):
+        table, own = table_of(name, line)
+        value = "0" if name == "gone" else "length(value)"
+        sql = f"SELECT count(*), coalesce(sum(length(key) + {value}), 0) FROM {table} WHERE {own}{where}"
         for connection in connections:
             found: Any = connection.execute(sql, bindings).fetchall()
             items, size = items + int(found[0][0]), size + int(found[0][1])
             if remove and found[0][0]:
-                connection.execute(f"DELETE FROM {table} WHERE {where}", bindings)
+                connection.execute(f"DELETE FROM {table} WHERE {own}{where}", bindings)
     return Garbage(items, size)
 
 
-def _unreachable(session: SqlSession, floor: int) -> Iterator[KeySpan]:
-    """The keys of tables and indexes that were dropped before the floor. Ids are never used again."""
+def _unreachable(session: SqlSession, floor: int) -> Iterator[tuple[KeySpan, int]]:
+    """The keys of tables and indexes that were dropped before the floor, and when. Ids are never used again."""
+    gone, own = table_of("gone", session.keyspace.line)
     tombstones: Any = session.connection.execute(
-        "SELECT key FROM gone WHERE key >= ? AND key < ? AND version <= ?",
+        f"SELECT key, version FROM {gone} WHERE {own}key >= ? AND key < ? AND version <= ?",
         (bytes((keys.TABLE,)), bytes((keys.TABLE + 1,)), floor)).fetchall()
-    for (key,) in tombstones:
+    for key, version in tombstones:
         id = int.from_bytes(key[-8:], "big")
         for family in (keys.ROW, keys.ENTRY):
             prefix = keys.meta_key(family, id)
-            yield KeySpan(prefix, keys.after(prefix))
+            yield KeySpan(prefix, keys.after(prefix)), version
     for table in session.catalog(floor).by_id.values():
         for index in table.dropped_indexes:
-            yield _entries(table.id, index.index_id)
+            yield _entries(table.id, index.index_id), floor

@@ -33,14 +33,13 @@ from ontolake.parallel import (
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import nearest
 from ontolake.sql.history.commits import newest_first
-from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.keyspace.versions import Keyspace, KeySpan
 from ontolake.sql.plan.access import choose
 from ontolake.sql.splits import KeySpans, VersionRange, conditions, cuts, public_schema
 from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write.bulk import upsert
 
 if TYPE_CHECKING:
-    import apsw
     import pyarrow as pa
 
     from ontolake.model.scalars import Scalar
@@ -132,7 +131,7 @@ class SqlParallel:
                       for home, piece in session.keyspace.pieces(span)]
             share = max(1, -(-(parts or PARTS) // max(1, len(pieces))))
             return [replace(whole, spans=(part,)) for keyspace, piece in pieces
-                    for part in _parts(keyspace.connection, piece, share)]
+                    for part in _parts(keyspace, piece, share)]
 
     # writing
     def shape(self, table: str) -> Shape | None:
@@ -166,9 +165,10 @@ class SqlParallel:
         self.close()
 
 
-def _parts(connection: apsw.Connection, span: KeySpan, parts: int) -> list[KeySpan]:
+def _parts(keyspace: Keyspace, span: KeySpan, parts: int) -> list[KeySpan]:
     """A span, cut if it is worth it."""
-    more = "SELECT 1 FROM latest WHERE key >= ? AND key < ? LIMIT 1 OFFSET ?"
-    if parts < 2 or not connection.execute(more, (*span, LEAST)).fetchone():
+    run = keyspace.connection.execute
+    if parts < 2 or not any(run(f"SELECT 1 FROM {place.where} LIMIT 1 OFFSET ?", (*place.node, *span, LEAST)).fetchone()
+                            for place in keyspace.places(span)):  # fmt: skip
         return [span]
-    return [KeySpan(*edges) for edges in itertools.pairwise([span.start, *cuts(connection, span, parts), span.end])]
+    return [KeySpan(*edges) for edges in itertools.pairwise([span.start, *cuts(keyspace, span, parts), span.end])]

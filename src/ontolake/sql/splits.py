@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,12 @@ from ontolake.parallel import Filter, FilterOp, Mode, View, past_schema, with_pa
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import vectors
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.keyspace.versions import KeyPlace, Keyspace, KeySpan
 from ontolake.sql.plan import scans
 from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, ColumnCondition
 from ontolake.sql.transactions import SqlSession, unpacked
 from ontolake.sql.types import Kind
-
-if TYPE_CHECKING:
-    import apsw
 
 MOMENT = pa.timestamp("us", tz="UTC")
 _SAMPLES = 64
@@ -144,10 +141,7 @@ class VersionRange:
         try:
             with session.reading():
                 table = checked(session, self.table, self.view)
-                found: Any = session.connection.execute(
-                    'SELECT version, keys FROM "commit" WHERE version > ? AND version <= ? ORDER BY version',
-                    (self.after, self.until))  # fmt: skip
-                for version, blob in found.fetchall():
+                for version, blob in list(session.log.written(self.after, self.until)):
                     keys = [key for key in unpacked(blob) if key.startswith(table.prefix)]
                     if keys:
                         rows, kinds = _changed(session, table, version, keys)
@@ -171,35 +165,42 @@ def _changed(session: SqlSession, table: Table, version: int, keys: list[bytes])
     return pa.table(columns), kinds
 
 
-def cuts(connection: apsw.Connection, span: KeySpan, parts: int) -> list[bytes]:
+def cuts(keyspace: Keyspace, span: KeySpan, parts: int) -> list[bytes]:
     """Keys that cut a span into about equal parts, found by looking at keys at even distances between its ends.
 
     Costs a lookup for each key, however many rows there are. Only where keys lie so unevenly that few are found this
     way, all of them are counted.
     """
-    ends: Any = connection.execute("SELECT min(key), max(key) FROM latest WHERE key >= ? AND key < ?", span).fetchone()
-    first, last = ends
-    if first is None or parts < 2 or first == last:
+    run = keyspace.connection.execute
+    ends = [run(f"SELECT min(key), max(key) FROM {place.where}", (*place.node, *span)).fetchone()
+            for place in keyspace.places(span)]  # fmt: skip
+    there: list[Any] = [key for row in ends if row is not None for key in row if key is not None]
+    if not there or parts < 2 or min(there) == max(there):
         return []
+    first, last = min(there), max(there)
     width = max(len(first), len(last)) + 2
     low, high = (int.from_bytes(key.ljust(width, b"\0"), "big") for key in (first, last))
-    find = "SELECT min(key) FROM latest WHERE key >= ? AND key < ?"
     samples = parts * _SAMPLES
-    found: set[Any] = {connection.execute(find, ((low + (high - low) * n // samples).to_bytes(width, "big"), span.end)
-                                          ).get for n in range(1, samples)}  # fmt: skip
+    found: set[Any] = {keyspace.nearest(KeySpan((low + (high - low) * n // samples).to_bytes(width, "big"), span.end))
+                       for n in range(1, samples)}  # fmt: skip
     sorted_keys = sorted(found - {None, first})
     if len(sorted_keys) < 4 * parts:
-        return _counted(connection, span, parts)
+        return _counted(keyspace, span, parts)
     return [sorted_keys[len(sorted_keys) * n // parts] for n in range(1, parts)]
 
 
-def _counted(connection: apsw.Connection, span: KeySpan, parts: int) -> list[bytes]:
-    total: Any = connection.execute("SELECT count(*) FROM latest WHERE key >= ? AND key < ?", span).get
+def _counted(keyspace: Keyspace, span: KeySpan, parts: int) -> list[bytes]:
+    """The same by counting, where most keys are: a few more elsewhere make parts no less equal."""
+    def count(place: KeyPlace) -> int:
+        found: Any = keyspace.connection.execute(f"SELECT count(*) FROM {place.where}", (*place.node, *span)).get
+        return int(found)
+
+    total, place = max(((count(each), each) for each in keyspace.places(span)), key=lambda pair: pair[0])
     step, at = -(-total // parts), span.start
     found: list[bytes] = []
     while step and len(found) < parts - 1:
-        sql = "SELECT key FROM latest WHERE key >= ? AND key < ? ORDER BY key LIMIT 1 OFFSET ?"
-        key: Any = connection.execute(sql, (at, span.end, step)).get
+        sql = f"SELECT key FROM {place.where} ORDER BY key LIMIT 1 OFFSET ?"
+        key: Any = keyspace.connection.execute(sql, (*place.node, at, span.end, step)).get
         if key is None:
             break
         found.append(key)

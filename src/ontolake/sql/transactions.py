@@ -18,21 +18,20 @@ from typing import Any
 import apsw
 import numpy as np
 
-from ontolake import faults
+from ontolake import faults, urls
 from ontolake.engine.failures import translate
 from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, OntolakeError
-from ontolake.history import ProtectedBranchError
+from ontolake.history import ProtectedBranchError, UnknownBranchError
 from ontolake.sql.catalog.column_cache import ColumnCache
 from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
-from ontolake.sql.keyspace import homes, ranges
-from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, NEWEST, index_merges, upgrade
+from ontolake.sql.keyspace import homes, levels, ranges
+from ontolake.sql.keyspace.commit_log import BranchLog
+from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, upgrade
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
 
-_STATE = f"SELECT ddl, floor, {NEWEST}"
-_BEGUN = f"SELECT ddl, (SELECT count(*) FROM range), {NEWEST}"
 _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
@@ -89,12 +88,25 @@ class SqlSession:
         self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str, cache: int = 0
     ) -> None:
         self.url, self.branch, self.readonly = url, branch, readonly
+        self.is_native = urls.parse(url).place is urls.Place.SQLITE
+        """Whether branches are levels of one file, not branches of the storage."""
         self.columns = ColumnCache(cache)
         self._ours = ours(url)
         self._takeover, self._synchronous = takeover, synchronous
         with self._ours:
             self.connection = self.connect(url)
-        self.keyspace = Routed(self.connection)
+        try:
+            self.line = self._find_line()
+            """The id of the branch, which outlives its name."""
+            self.levels = levels.levels(self.connection, self.line) if self.is_native else levels.MAIN_LEVELS
+        except BaseException:
+            self.connection.close(True)
+            raise
+        own = self.levels[0].line
+        self._state = f"SELECT ddl, floor, {levels.newest(own)}"
+        self._begun = f"SELECT ddl, (SELECT count(*) FROM range), {levels.newest(own)}"
+        self.keyspace = Routed(self.connection, self.levels)
+        self.log = BranchLog(self.connection, self.levels)
         self.parts: dict[str, RangeKeyspace] = {}
         """The databases that hold ranges of their own, by URL."""
         self.lock = threading.RLock()
@@ -106,8 +118,6 @@ class SqlSession:
         self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {}
         self._note: tuple[str | None, str | None] = (None, None)
         """The message and author of what is being written."""
-        self.line = self._find_line()
-        """The id of the branch, which outlives its name."""
         self._is_current = False
         """Whether the database is known to have the newest layout."""
         try:
@@ -118,7 +128,8 @@ class SqlSession:
 
     def connect(self, url: str, *, create: bool = True) -> apsw.Connection:
         """A connection to this database, or to one that holds a range, on the branch of that name."""
-        found = LAYOUT.open(url, branch=self.branch, readonly=self.readonly, takeover=self._takeover,
+        branch = "main" if self.is_native else self.branch
+        found = LAYOUT.open(url, branch=branch, readonly=self.readonly, takeover=self._takeover,
                             synchronous=self._synchronous, create=create)  # fmt: skip
         found.pragma("mmap_size", MAPPED)
         return found
@@ -126,6 +137,11 @@ class SqlSession:
     def _find_line(self) -> int:
         if self.branch == "main":
             return 0
+        if self.is_native:
+            found = levels.find(self.connection, self.branch)
+            if found is None:
+                raise UnknownBranchError(self.branch)
+            return found.id
         with open_pages(self.url) as storage:
             return int(storage.resolve_branch(self.branch).id)
 
@@ -150,7 +166,8 @@ class SqlSession:
             for url in [url for url in self.parts if url not in wanted]:
                 self.parts.pop(url).connection.close(True)
             for url in sorted(wanted - self.parts.keys()):
-                self.parts[url] = RangeKeyspace(self._connect_home(next(each for each in found if each.url == url)))
+                self.parts[url] = RangeKeyspace(
+                    self._connect_home(next(each for each in found if each.url == url)), self.levels)
             self.keyspace.route(found, self.parts)
             self._routing = found
 
@@ -169,24 +186,34 @@ class SqlSession:
         """Begin on all databases, with the ranges as they are now."""
         self.connection.execute(sql)
         try:
-            found: Any = self.connection.execute(_BEGUN).fetchone()
+            found: Any = self.connection.execute(self._begun).fetchone()
+            if found is None:
+                raise UnknownBranchError(self.branch, hint="it was deleted; its commits are given up")
             ddl, count, published = found
+            if sql == _WRITE:
+                self._check_alive()
             if count == len(self._routing) == 1:  # the first range is always here
                 return SqlTransaction(published + 1, ddl)
             if ranges.read(self.connection) != self._routing:
                 self.reroute()
             for part in self.parts.values():
                 part.connection.execute(sql)
-                newest: Any = part.connection.execute(f"SELECT {NEWEST}").get
+                newest = part.begin(write=sql == _WRITE)
                 part.limit = published if newest > published else None
                 if part.limit is not None and sql == _WRITE:
-                    ranges.undo(part.connection, published)
+                    ranges.undo(part.connection, published, part.line)
                     part.limit = None
                 part.changes_before = part.connection.total_changes()
         except BaseException:
             self._roll_back()
             raise
         return SqlTransaction(published + 1, ddl)
+
+    def _check_alive(self) -> None:
+        """Raise `UnknownBranchError` if the branch was deleted since it was opened."""
+        if self.keyspace.is_branch and (found := levels.by_id(self.connection, self.line)) is not None \
+                and found.name.startswith(levels.DELETED):  # fmt: skip
+            raise UnknownBranchError(self.branch, hint="it was deleted since it was opened")
 
     def _each(self, sql: str) -> None:
         """Run a statement on all databases, the main one last."""
@@ -303,22 +330,19 @@ class SqlSession:
                 part.connection.execute("ROLLBACK")
                 continue
             part.close_nodes()
-            part.connection.execute("UPDATE state SET version = ?", (version,))
+            levels.set_state(part.connection, part.line, "version", version)
             part.connection.execute("COMMIT")
             faults.reach("sql: range committed")
         self.keyspace.close_nodes()
         if not self._is_current:
             upgrade(self.connection)
         metadata = json.dumps(transaction.metadata) if transaction.metadata else None
-        self.connection.execute(
-            'INSERT INTO "commit" (version, time, statement, author, message, metadata, merged_branch, merged_version, '
-            "keys) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], transaction.author,
-             transaction.message, metadata, *(transaction.merged or (None, None)), _packed(transaction.touched)))
-        if transaction.merged is not None:
-            index_merges(self.connection)
+        self.log.append((
+            version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], transaction.author,
+            transaction.message, metadata, *(transaction.merged or (None, None)), _packed(transaction.touched)),
+            is_merge=transaction.merged is not None)  # fmt: skip
         if transaction.ddl:
-            self.connection.execute("UPDATE state SET ddl = ?", (version,))
+            levels.set_state(self.connection, self.levels[0].line, "ddl", version)
         faults.reach("sql: commit written")
         self.connection.execute("COMMIT")
         self._is_current = True
@@ -417,14 +441,18 @@ class SqlSession:
 
     def state(self) -> tuple[int, int, int]:
         """The version of the newest commit, that of the newest that changed the catalog, and the floor."""
-        found: Any = self.connection.execute(_STATE).fetchone()
+        found: Any = self.connection.execute(self._state).fetchone()
+        if found is None:
+            raise UnknownBranchError(self.branch, hint="it was deleted; its commits are given up")
         ddl, floor, version = found
         return version, ddl, floor
 
     def get(self, key: bytes, catalog: SqlCatalog) -> tuple[bytes | None] | None:
         """The newest value of a key, if there is one; None if the catalog is not this one any more."""
         with self.lock:
-            if self.closed or self.parts or (self.transaction is not None and self.transaction.ddl):
+            if self.closed or self.parts or self.keyspace.is_branch:
+                return None
+            if self.transaction is not None and self.transaction.ddl:
                 return None
             try:
                 row: Any = self.connection.execute(_POINT, (key,)).fetchone()
@@ -469,9 +497,7 @@ class SqlSession:
 
     def version_at(self, microseconds: int) -> int:
         """The version that was the newest at a time."""
-        found: Any = self.connection.execute(
-            'SELECT max(version) FROM "commit" WHERE time <= ?', (microseconds,)).get  # fmt: skip
-        return found or 0
+        return self.log.version_at(microseconds)
 
     def next_id(self, counter: str) -> int:
         """A number that no other object of this kind ever had or will have. Inside a transaction that writes."""

@@ -12,7 +12,6 @@ from ontolake.history import Change, Commit, Ref, UnknownCommitError
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.keyspace import keys
-from ontolake.sql.keyspace.layout import is_described
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.transactions import unpacked
 
@@ -46,13 +45,8 @@ def one(session: SqlSession, version: int) -> Commit[int]:
 
 
 def _page(session: SqlSession, low: int, high: int) -> list[Commit[int]]:
-    described = "author, message, metadata, merged_version" if is_described(session.connection) \
-        else "NULL, NULL, NULL, NULL"
-    rows: Any = session.connection.execute(
-        f'SELECT version, time, statement, {described} FROM "commit" WHERE version > ? AND version <= ? '
-        "ORDER BY version DESC LIMIT ?", (low, high, _PAGE)).fetchall()
     found = []
-    for version, moment, statement, author, message, stored, merged in rows:
+    for version, moment, statement, author, message, stored, merged in session.log.page(low, high, _PAGE):
         metadata = {STATEMENT: statement}
         if stored is not None or statement.startswith(_PUBLISHED):
             metadata |= _metadata(version, statement, stored)
@@ -94,10 +88,10 @@ def changes(session: SqlSession, version: int) -> list[Change[int]]:
     """What one commit did to rows, by table and key. Dropping a table deletes its rows; no other change of the
     catalog is one of rows."""
     with session.reading():
-        found: Any = session.connection.execute('SELECT keys FROM "commit" WHERE version = ?', (version,)).fetchone()
-        if found is None:
+        packed = session.log.keys(version)
+        if packed is None:
             return []
-        touched = unpacked(found[0])
+        touched = unpacked(packed)
         written = [key for key in touched if key[0] == keys.ROW]
         before, after = session.keyspace.get_many(written, version - 1), session.keyspace.get_many(written, version)
         old, new = session.catalog(version - 1), session.catalog(version)

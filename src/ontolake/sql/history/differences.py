@@ -51,9 +51,7 @@ def _written(on: On, base: int, before: SqlSnapshot, after: SqlSnapshot) -> list
         with on(moment.where) as session, session.reading():
             if session.state()[2] > base:
                 return None
-            logged: Any = session.connection.execute(
-                'SELECT keys FROM "commit" WHERE version > ? AND version <= ?', (base, moment.commit))
-            for (blob,) in logged:
+            for _, blob in session.log.written(base, moment.commit):
                 found.update(key for key in unpacked(blob) if key[0] == keys.ROW)
     return sorted(found)
 

@@ -1,4 +1,4 @@
-"""Lines of history: the branches of the storage, by ids that outlive names, and the commit DAG over them.
+"""Lines of history: branches, internal ones too, by ids that outlive names, and the commit DAG over them.
 
 A commit is known by its line and its version there, its node. Versions count on from where a line left its parent, so
 what a line has from its parent is named by the parent's line.
@@ -10,32 +10,69 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ontolake import engine, urls
 from ontolake.history import UnknownCommitError
-from ontolake.sql.keyspace.layout import MERGED_INDEX, NEWEST
-from ontolake.sql.keyspace.pages import open_pages
+from ontolake.sql.keyspace.layout import NEWEST
+from ontolake.sql.keyspace.levels import DELETED
 from ontolake.sql.transactions import SqlSession
-from ontolake.storage import BranchRef
 
 Node = tuple[int, int]
 """A line and a version on it."""
 
-TAG, DELETED = "tag:", "deleted:"
-"""Prefixes of internal branches of the storage. They keep tagged commits, and deleted lines that other branches have
+TAG = "tag:"
+"""Prefixes of internal branches. They keep tagged commits, and deleted lines that other branches have
 their history from."""
 
 FIRST = 0
 """The line of the first branch."""
 
 OpenSession = Callable[[str], AbstractContextManager[SqlSession]]
-"""Gives a session on a branch of the storage."""
+"""Gives a session on a branch, also an internal one."""
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a branch of the storage is internal, not one that a user made."""
+    """Whether a branch is internal, not one that a user made."""
     return name.startswith((TAG, DELETED))
+
+
+class LineRef(NamedTuple):
+    """A branch, internal ones too."""
+
+    id: int
+    name: str
+    parent: int | None
+    base: int | None = None
+    """The version at which it left its parent, where that is told at once."""
+
+
+class BranchKeeper(Protocol):
+    """Keeps the branches of a database, internal ones too."""
+
+    def check(self) -> None:
+        """Raise `UnsupportedError` where there can be none but the first."""
+
+    def refs(self) -> list[LineRef]:
+        """All of them, the first one first."""
+
+    def head(self, ref: LineRef) -> int:
+        """The newest version of one."""
+
+    def base(self, ref: LineRef, parent: LineRef) -> int:
+        """The version at which one left its parent."""
+
+    def is_used(self, ref: LineRef) -> bool:
+        """Whether one has commits of its own, or others have history from it."""
+
+    def create(self, name: str, at: int | None, parent: str) -> int:
+        """Make one at a version of its parent, else at its head. Returns the version. Raises `NotFound`."""
+
+    def delete(self, ref: LineRef) -> None:
+        """Remove one with all that it has written."""
+
+    def rename(self, ref: LineRef, new: str) -> None:
+        """Give one another name."""
 
 
 class CommitNode(tuple[int, int]):
@@ -52,7 +89,6 @@ class CommitNode(tuple[int, int]):
 class _Line(NamedTuple):
     id: int
     name: str
-    """The name of the branch of the storage."""
     base: int
     parent: int | None
 
@@ -60,13 +96,16 @@ class _Line(NamedTuple):
 class BranchLines:
     """The lines of a database as they are now: a `history.dag.Dag`. Use it in a `with` block."""
 
-    def __init__(self, session: SqlSession, opened: OpenSession, bases: dict[int, int]) -> None:
+    def __init__(
+        self, session: SqlSession, opened: OpenSession, keeper: BranchKeeper, bases: dict[int, int]
+    ) -> None:  # fmt: skip
         """`bases` remembers at which versions lines left their parents: that never changes."""
         self.session = session
+        self._keeper = keeper
         self._opened = opened
         self._bases = bases
         self._stack = ExitStack()
-        self._refs: dict[int, BranchRef] | None = None
+        self._refs: dict[int, LineRef] | None = None
         self._sessions: dict[int, SqlSession] = {session.line: session}
         self._heads: dict[int, int] = {}
         self._floors: dict[int, int] = {}
@@ -88,13 +127,10 @@ class BranchLines:
     # lines
 
     @property
-    def refs(self) -> dict[int, BranchRef]:
-        """All branches of the storage, by id."""
+    def refs(self) -> dict[int, LineRef]:
+        """All branches, by id."""
         if self._refs is None:
-            self._refs = {}
-            if urls.parse(self.session.url).place is not urls.Place.SQLITE:
-                with open_pages(self.session.url) as storage:
-                    self._refs = {int(ref.id): ref for ref in storage.list_branches()}
+            self._refs = {ref.id: ref for ref in self._keeper.refs()}
         return self._refs
 
     def find(self, branch: str) -> int | None:
@@ -111,8 +147,8 @@ class BranchLines:
         ref = self.refs[id]
         assert ref.parent is not None
         if id not in self._bases:
-            self._bases[id] = version_of(self.session.url, self.refs[int(ref.parent)].name, ref.base_lsn)
-        return _Line(id, ref.name, self._bases[id], int(ref.parent))
+            self._bases[id] = self._keeper.base(ref, self.refs[ref.parent])
+        return _Line(id, ref.name, self._bases[id], ref.parent)
 
     def on(self, id: int) -> SqlSession:
         """A session on a line, for reading."""
@@ -140,7 +176,7 @@ class BranchLines:
         return CommitNode((id, version))
 
     def common(self, left: str, left_version: int, right: str, right_version: int) -> int:
-        """The newest version that two branches of the storage have in common, up to a version on each."""
+        """The newest version that two branches have in common, up to a version on each."""
         by_name = {ref.name: id for id, ref in self.refs.items()}
         one = self._lineage(by_name.get(left, FIRST), left_version)
         other = self._lineage(by_name.get(right, FIRST), right_version)
@@ -187,17 +223,12 @@ class BranchLines:
     def merges(self, id: int) -> tuple[list[int], list[Node]]:
         """The versions of a line that are merges, oldest first, and what each took in."""
         if id not in self._merges:
-            found: Any = []
+            found: list[tuple[int, int, int]] = []
             if id in self._sessions or id == FIRST or id in self.refs:
                 self.head(id)  # before: what is newer has merges that nobody asks for
                 session = self.on(id)
                 with session.reading():
-                    if session.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?",
-                                                  (MERGED_INDEX,)).fetchone():
-                        found = session.connection.execute(
-                            'SELECT version, merged_branch, merged_version FROM "commit" '
-                            "WHERE merged_branch IS NOT NULL AND version > ? ORDER BY version",
-                            (self._line(id).base,)).fetchall()
+                    found = session.log.merges(self._line(id).base, session.state()[0])
             self._merges[id] = [row[0] for row in found], [CommitNode(row[1:]) for row in found]
         return self._merges[id]
 

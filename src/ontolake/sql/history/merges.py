@@ -182,10 +182,9 @@ class SqlMergeable:
                 if min(versions) <= session.state()[2] and min(versions) > 0:
                     raise UnknownCommitError(min(versions), reason="what it changed is no longer kept")
                 for version in versions:
-                    row: Any = session.connection.execute('SELECT keys FROM "commit" WHERE version = ?',
-                                                          (version,)).fetchone()
-                    if row is not None:
-                        found.update(key for key in unpacked(row[0]) if key[0] == keys.ROW)
+                    packed = session.log.keys(version)
+                    if packed is not None:
+                        found.update(key for key in unpacked(packed) if key[0] == keys.ROW)
         return found
 
     # writing

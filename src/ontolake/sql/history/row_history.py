@@ -14,12 +14,8 @@ from ontolake.sql.errors import SqlError, nearest
 from ontolake.sql.history import commits
 from ontolake.sql.history.commits import row_of
 from ontolake.sql.history.lines import BranchLines, Node
-from ontolake.sql.keyspace import keys, nodes
-from ontolake.sql.keyspace.rows import TOMBSTONE
+from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession
-
-_PAST = ("SELECT p.version, p.value FROM (SELECT DISTINCT node FROM past_node WHERE part = ?) n "
-         "CROSS JOIN past p ON p.node = n.node AND p.key = ?")
 
 
 class RowHistory:
@@ -43,13 +39,7 @@ class RowHistory:
         """The versions that wrote the row as a session sees them, oldest first, and what they wrote."""
         if session.line not in self._chains:
             with session.reading():
-                home = session.keyspace.home(self._key)
-                connection: Any = session.connection if home is None else home.connection
-                found: dict[int, bytes | None] = {}
-                for version, value in connection.execute(_PAST, (nodes.part(self._key), self._key)):
-                    found[version] = None if value == TOMBSTONE else value
-                found |= dict(connection.execute("SELECT version, value FROM latest WHERE key = ?", (self._key,)))
-                found |= dict(connection.execute("SELECT version, NULL FROM gone WHERE key = ?", (self._key,)))
+                found = session.keyspace.versions_of(self._key)
             versions = sorted(found)
             self._chains[session.line] = versions, [found[version] for version in versions]
         return self._chains[session.line]

@@ -16,7 +16,6 @@ from sqlglot import exp
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import SqlError, UnknownNameError, UnsupportedError, nearest
-from ontolake.sql.keyspace.rows import TOMBSTONE
 from ontolake.sql.keyspace.vectors import stored_array
 from ontolake.sql.plan import execution, scans
 from ontolake.sql.plan.access import AccessPath
@@ -116,19 +115,7 @@ class HistoricalQuery:
 
     def _all(self, table: Table, first: int | None, last: int | None) -> pa.Table:
         """Versions of rows with the commits that wrote and ended them; none of those that ended before `first`."""
-        session = self._db.session
-        found: list[tuple[int, int | None, bytes]] = []
-        low, high = table.span
-        for connection in (session.connection, *(part.connection for part in session.parts.values())):
-            rows: Any = connection.execute("SELECT version, NULL, value FROM latest WHERE key >= ? AND key < ?",
-                                           (low, high)).fetchall()
-            found += rows
-            rows = connection.execute(
-                "SELECT p.version, p.until, p.value FROM (SELECT DISTINCT node FROM past_node WHERE part = ?) n "
-                "CROSS JOIN past p ON p.node = n.node AND p.key >= ? AND p.key < ? "
-                f"WHERE value <> x'{TOMBSTONE.hex()}'",
-                (table.prefix, low, high)).fetchall()
-            found += rows
+        found = self._db.session.keyspace.versions_in(table.span)
         found = [row for row in found if (last is None or row[0] <= last)
                  and (first is None or row[1] is None or row[1] > first)]  # fmt: skip
         found.sort(key=lambda row: row[0])

@@ -1,6 +1,6 @@
-"""Tags: names for commits. Each is kept by a hidden branch of the storage, so that no cleanup takes it.
+"""Tags: names for commits. Each is kept by an internal branch, so that no cleanup takes it.
 
-The table of tags is in the first branch. A native file has no branches; there tags hold `retain` back.
+The table of tags is in the first branch. In `:memory:` there are no branches; there tags hold `retain` back.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from ontolake import faults
 from ontolake.errors import NotFound
 from ontolake.history import Point, Tag, TagExistsError, UnknownTagError
 from ontolake.history.names import check_tag_name
-from ontolake.sql.history.branches import PageBranches
-from ontolake.sql.history.lines import TAG, BranchLines, CommitNode, Node
-from ontolake.sql.keyspace.pages import open_pages
+from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.history.lines import TAG, BranchKeeper, BranchLines, CommitNode, LineRef, Node
 from ontolake.sql.transactions import SqlSession
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,11 +53,11 @@ class SqlTags:
     """The tags of a database: a `history.Tags`."""
 
     def __init__(
-        self, url: str, first: Callable[[bool], AbstractContextManager[SqlSession]],
+        self, keeper: BranchKeeper, first: Callable[[bool], AbstractContextManager[SqlSession]],
         resolved: Callable[[str | int | None], AbstractContextManager[tuple[BranchLines, Point[Node]]]],
     ) -> None:  # fmt: skip
         """`first` gives a session on the first branch, for writing if True; `resolved` finds what a reference names."""
-        self._pages = PageBranches(url)
+        self._keeper = keeper
         self._first, self._resolved = first, resolved
 
     def list(self) -> Sequence[Tag[int]]:
@@ -80,7 +79,7 @@ class SqlTags:
             if lines.find(name) is not None:
                 raise TagExistsError(name, "cannot be called that: there is a branch of this name",
                                      hint="use another name")
-            if not self._pages.native:
+            if self._can_pin():
                 self._pin(name, lines.reader(node), node)
         moment = time.time_ns() // 1000
         with self._first(True) as session, session.writing("-- tag"):
@@ -92,13 +91,26 @@ class SqlTags:
         return Tag(name, node[1], branch, _EPOCH + timedelta(microseconds=moment), message)
 
     def _pin(self, name: str, reader: SqlSession, node: Node) -> None:
-        """Keep a commit by a hidden branch."""
-        with open_pages(self._pages.url) as storage:
-            known = {ref.name: ref for ref in storage.list_branches()}
-            if TAG + name in known:  # left behind by an attempt that did not come to its end
-                self._pages.delete(storage, known[TAG + name])
-            self._pages.create(storage, TAG + name, node[1], reader.branch)
+        """Keep a commit by an internal branch."""
+        self._unpin(name)  # left behind by an attempt that did not come to its end
+        self._keeper.create(TAG + name, node[1], reader.branch)
         faults.reach("sql: tag pinned")
+
+    def _unpin(self, name: str) -> None:
+        pin = self._pins().get(name)
+        if pin is not None:
+            self._keeper.delete(pin)
+
+    def _pins(self) -> dict[str, LineRef]:
+        """The internal branches that keep tags, by the names of the tags."""
+        return {ref.name.removeprefix(TAG): ref for ref in self._keeper.refs() if ref.name.startswith(TAG)}
+
+    def _can_pin(self) -> bool:
+        try:
+            self._keeper.check()
+        except UnsupportedError:
+            return False
+        return True
 
     def delete(self, name: str) -> None:
         """Take a name away; the commit stays. Raises `UnknownTagError`."""
@@ -109,16 +121,14 @@ class SqlTags:
                 session.connection.execute("DELETE FROM tag WHERE name = ?", (name,))
                 faults.reach("sql: tag deleted")
                 session.keep()
-        if not self._pages.native:
-            with open_pages(self._pages.url) as storage:
-                known = {ref.name: ref for ref in storage.list_branches()}
-                if TAG + name in known:
-                    self._pages.delete(storage, known[TAG + name])
+        self._unpin(name)
 
     def check_kept(self, version: int) -> None:
-        """Raise `NotFound` if giving up what is before a version would take a tagged one: native files only."""
-        if self._pages.native:
-            for each in self.stored():
-                if each.node[1] < version:
+        """Raise `NotFound` if giving up what is before a version would take a commit that only its tag names."""
+        tagged = [each for each in self.stored() if each.node[1] < version]
+        if tagged:
+            pins = self._pins()
+            for each in tagged:
+                if each.tag.name not in pins:
                     raise NotFound(f"the tag {each.tag.name!r} names version {each.node[1]}, which has to stay",
                                    hint="delete the tag first, or retain an earlier version")

@@ -26,8 +26,10 @@ from ontolake.history.operations import MergeRequest
 from ontolake.sql.errors import TransactionError, UnsupportedError
 from ontolake.sql.history import commits, differences
 from ontolake.sql.history.branches import SqlBranches
-from ontolake.sql.history.lines import TAG, BranchLines, Node
+from ontolake.sql.history.file_branches import FileBranches
+from ontolake.sql.history.lines import TAG, BranchKeeper, BranchLines, Node
 from ontolake.sql.history.merges import SqlMergeable
+from ontolake.sql.history.page_branches import PageBranches
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_history import RowHistory
 from ontolake.sql.history.snapshots import SqlSnapshot
@@ -46,8 +48,11 @@ class VersionedTables:
         self.branch = branch
         self._session = session
         self._bases: dict[int, int] = {}
-        self.tags = SqlTags(url, self._first, self._resolved)
-        self.branches = SqlBranches(url, self._is_tagged, self._protect, self._check_writable)
+        self._keeper: BranchKeeper = PageBranches(url)
+        if session.is_native:
+            self._keeper = FileBranches(url, lambda: self._session, lambda: self._first(True))
+        self.tags = SqlTags(self._keeper, self._first, self._resolved)
+        self.branches = SqlBranches(self._keeper, self._is_tagged, self._protect, self._check_writable)
 
     # reading
 
@@ -80,8 +85,8 @@ class VersionedTables:
             point = references.resolve(ref)
             reader = references.lines.reader(point.commit)
             is_tag = ref.commit is None and ref.branch is not None and references.lines.find(ref.branch) is None
-            where = f"{TAG}{ref.branch}" if is_tag and not ref.back and self._session.line != reader.line and \
-                not self.branches.is_native else reader.branch
+            where = f"{TAG}{ref.branch}" if is_tag and not ref.back and self._session.line != reader.line \
+                else reader.branch
         return SqlSnapshot(self._on, self.url, point.branch, point.commit[1], where)
 
     def diff(self, before: Snapshot[int] | str, after: Snapshot[int] | str) -> Iterator[Change[int]]:
@@ -202,7 +207,7 @@ class VersionedTables:
 
     @contextmanager
     def _on(self, branch: str | None) -> Iterator[SqlSession]:
-        """A session on a branch of the storage: this one, or a read-only one of its own."""
+        """A session on a branch, also an internal one: this one, or a read-only one of its own."""
         if branch is None or branch == self.branch:
             yield self._session
             return
@@ -234,7 +239,7 @@ class VersionedTables:
 
     def _lines(self) -> BranchLines:
         self._session.check_open()
-        return BranchLines(self._session, self._on, self._bases)
+        return BranchLines(self._session, self._on, self._keeper, self._bases)
 
     @contextmanager
     def _references(self) -> Iterator[References]:

@@ -88,8 +88,11 @@ _DESCRIBED = 3
 """The first version of the layout whose commits have columns for author, message, metadata and a second parent."""
 _ADDED = ("author TEXT", "message TEXT", "metadata TEXT", "merged_branch INTEGER", "merged_version INTEGER")
 
+BRANCHED = 4
+"""The version of the layout of a native file that has had branches or tags: what cleans it up has to know them."""
+
 LAYOUT = DatabaseLayout(  # the id reads "onts"
-    0x6F6E7473, _DESCRIBED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError)  # fmt: skip
+    0x6F6E7473, BRANCHED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError, _DESCRIBED)  # fmt: skip
 
 
 MERGED_INDEX = "commit_merged"
@@ -112,4 +115,4 @@ def upgrade(connection: apsw.Connection) -> None:
     if not is_described(connection):
         for column in _ADDED:
             connection.execute(f'ALTER TABLE "commit" ADD COLUMN {column}')
-        connection.pragma("user_version", LAYOUT.version)
+        connection.pragma("user_version", _DESCRIBED)

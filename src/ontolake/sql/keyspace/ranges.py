@@ -19,8 +19,9 @@ import apsw
 from ontolake import faults
 from ontolake.errors import Invalid, NotFound
 from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
-from ontolake.sql.keyspace import homes, keys
+from ontolake.sql.keyspace import homes, keys, levels
 from ontolake.sql.keyspace.layout import NEWEST
+from ontolake.sql.keyspace.levels import FIRST, MAIN_LEVELS, Level, newest, set_state, table_of
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import Batch, Keyspace, KeySpan
 
@@ -36,6 +37,12 @@ _ANYBODY = 1
 _LAST = b"\xff" * 9
 _COPY = (
     ("latest", "key, version, value"), ("past", "node, key, version, until, value"), ("gone", "key, version"),
+)  # fmt: skip
+
+
+_COPY_LINES = (
+    ("line_latest", "line, key, version, value"), ("line_past", "line, node, key, version, until, value"),
+    ("line_gone", "line, key, version"), ("line_mask", "line, key, first"),
 )  # fmt: skip
 
 
@@ -57,6 +64,15 @@ class RangeKeyspace(Keyspace):
     changes_before: int
     """How many rows the connection had ever changed when the transaction began."""
 
+    def begin(self, *, write: bool) -> int:
+        """Let a branch write in the transaction that has begun. Returns the newest version that it has here."""
+        if write and self.line != FIRST:
+            base = self.levels[0].base
+            self.connection.execute("INSERT OR IGNORE INTO line VALUES (?, '', 0, ?, ?, 0, 0, 0)",
+                                    (self.line, base, base))
+        found: Any = self.connection.execute(f"SELECT {newest(self.line)}").get
+        return int(found or 0)
+
     def moment(self, at: int | None) -> int | None:
         return self.limit if at is None else at
 
@@ -67,8 +83,8 @@ class RangeKeyspace(Keyspace):
 class Routed(Keyspace):
     """A keyspace whose ranges are in several databases. Every key goes to the one that its range is in."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: apsw.Connection, levels: Sequence[Level] = MAIN_LEVELS) -> None:
+        super().__init__(connection, levels)
         self._starts: list[bytes] = [b""]
         self._homes: list[RangeKeyspace | None] = [None]
         self.parts: list[RangeKeyspace] = []
@@ -142,8 +158,16 @@ class Routed(Keyspace):
             super(Routed, self).values_of(some, at) if home is None else home.values_of(some, home.moment(at))
             for home, some in self._sorted(wanted).items()])  # fmt: skip
 
+    def versions_of(self, key: bytes) -> dict[int, bytes | None]:
+        home = self.home(key)
+        return super().versions_of(key) if home is None else home.versions_of(key)
+
+    def versions_in(self, span: KeySpan) -> list[tuple[int, int | None, bytes]]:
+        return [version for home, piece in self.pieces(span)
+                for version in (super(Routed, self).versions_in if home is None else home.versions_in)(piece)]
+
     def is_ordered(self) -> bool:
-        return all(part.limit is None for part in self.parts)
+        return super().is_ordered() and all(part.limit is None for part in self.parts)
 
     def steps(self, span: KeySpan, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[KeySpan]:
         pieces = list(self.pieces(span)) if self.parts else [(None, span)]
@@ -210,20 +234,26 @@ def is_home(connection: apsw.Connection) -> bool:
     return connection.execute("SELECT 1 FROM counter WHERE name = ?", (_MARK,)).fetchone() is not None
 
 
-def undo(connection: apsw.Connection, published: int) -> None:
-    """Remove the versions that were written to a range but never published. Inside a transaction."""
-    newest: Any = connection.execute(f"SELECT {NEWEST}").get
-    if newest <= published:
+def undo(connection: apsw.Connection, published: int, line: int = FIRST) -> None:
+    """Remove the versions of a line that were written to a range but never published. Inside a transaction."""
+    written: Any = connection.execute(f"SELECT {newest(line)}").get
+    if written is None or written <= published:
         return
+    latest, own = table_of("latest", line)
+    gone, past = table_of("gone", line)[0], table_of("past", line)[0]
+    mark = f"{line}, " if line else ""
     for sql in (
-        "DELETE FROM latest WHERE version > ?",
-        "DELETE FROM gone WHERE version > ?",
-        "INSERT OR REPLACE INTO latest SELECT key, version, value FROM past WHERE until > ? AND value <> x'0101'",
-        "INSERT OR REPLACE INTO gone SELECT key, version FROM past WHERE until > ? AND value = x'0101'",
-        "DELETE FROM past WHERE until > ?",
-        "UPDATE state SET version = ?",
+        f"DELETE FROM {latest} WHERE {own}version > ?",
+        f"DELETE FROM {gone} WHERE {own}version > ?",
+        f"INSERT OR REPLACE INTO {latest} SELECT {mark}key, version, value FROM {past} "
+        f"WHERE {own}until > ? AND value <> x'0101'",
+        f"INSERT OR REPLACE INTO {gone} SELECT {mark}key, version FROM {past} WHERE {own}until > ? "
+        "AND value = x'0101'",
+        f"DELETE FROM {past} WHERE {own}until > ?",
+        *([f"DELETE FROM line_mask WHERE {own}first > ?"] if line else []),
     ):
         connection.execute(sql, (published,))
+    set_state(connection, line, "version", published)
 
 
 class KeyRanges:
@@ -298,14 +328,14 @@ class KeyRanges:
             self._copy(source, session.connection, held)
         elif known is not None:
             self._copy(source, known.connection, held)
-            known.connection.execute("UPDATE state SET version = max(version, ?)", (session.state()[0],))
+            self._note_versions(known.connection)
         else:
             target = session.connect(homes.resolved(session.url, url))
             try:
                 target.execute("BEGIN IMMEDIATE")
                 self._claim(target, url)
                 self._copy(source, target, held)
-                target.execute("UPDATE state SET version = ?", (session.state()[0],))
+                self._note_versions(target)
                 target.execute("COMMIT")
             finally:
                 target.close(True)
@@ -313,8 +343,25 @@ class KeyRanges:
         session.connection.execute("UPDATE range SET url = ? WHERE start = ?", (url, held.start))
         where, bindings = _where(held)
         if source is session.connection:
-            for table, _ in _COPY:
-                source.execute(f"DELETE FROM {table} WHERE {where}", bindings)
+            for table in levels.version_tables(source):
+                source.execute(f"DELETE FROM {table.name} WHERE {where}", bindings)
+
+    def _note_versions(self, home: apsw.Connection) -> None:
+        """Let a home know how far each line has come, so that nothing there is taken for unpublished."""
+        main = self._session.connection
+        version: Any = main.execute(f"SELECT {newest(FIRST)}").get
+        home.execute("UPDATE state SET version = max(version, ?)", (version,))
+        for line in levels.lines(main)[1:]:
+            found: Any = main.execute(f"SELECT {newest(line.id)}").get
+            home.execute("INSERT INTO line VALUES (?, '', 0, ?, ?, 0, 0, 0) "
+                         "ON CONFLICT (id) DO UPDATE SET version = max(version, excluded.version)",
+                         (line.id, line.base, found))
+
+    def _undo_lines(self, home: apsw.Connection) -> None:
+        """Remove what branches have written to a home and never published, before it is copied."""
+        for line in levels.lines(home)[1:]:
+            published: Any = self._session.connection.execute(f"SELECT {newest(line.id)}").get
+            undo(home, published or 0, line.id)
 
     def _owner(self) -> int:
         """What the homes of this database carry, so that no other one takes them for its own."""
@@ -336,21 +383,28 @@ class KeyRanges:
                           hint=f"move the range to an empty place, or delete {url} if no database has a range in it")
         if mark not in (None, owner):
             raise Invalid(f"{url} holds ranges of another database", hint="move the range to an empty place")
-        for table in ("latest", "past", "gone", "past_node"):
+        if levels.has_lines(self._session.connection):
+            levels.make_room(target)
+        for table in ("latest", "past", "gone", "past_node", *(levels.OF_LINE if levels.has_lines(target) else ())):
             target.execute(f"DELETE FROM {table}")
         target.execute("INSERT OR IGNORE INTO counter (name, next) VALUES (?, ?)", (_MARK, owner))
 
     def _copy(self, source: apsw.Connection, target: apsw.Connection, held: RoutedRange) -> None:
         where, bindings = _where(held)
-        for table, columns in _COPY:
+        if source is not self._session.connection:
+            self._undo_lines(source)
+        branched = levels.has_lines(source)
+        for table, columns in [*_COPY, *(_COPY_LINES if branched else ())]:
             target.execute(f"DELETE FROM {table} WHERE {where}", bindings)  # an earlier attempt may have left some
             marks = ", ".join("?" * len(columns.split(",")))
             rows: Any = source.execute(f"SELECT {columns} FROM {table} WHERE {where}", bindings)
             target.executemany(f"INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})", rows)
-        nodes: Any = source.execute("SELECT part, node, first, last FROM past_node").fetchall()
-        target.executemany(
-            "INSERT INTO past_node VALUES (?, ?, ?, ?) ON CONFLICT (part, node) DO UPDATE SET "
-            "first = min(first, excluded.first), last = max(last, excluded.last)", nodes)
+        for table, key in [("past_node", "part, node"), ("line_past_node", "line, part, node")][: 1 + branched]:
+            nodes: Any = source.execute(f"SELECT {key}, first, last FROM {table}").fetchall()
+            marks = ", ".join("?" * (len(key.split(",")) + 2))
+            target.executemany(
+                f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET "
+                "first = min(first, excluded.first), last = max(last, excluded.last)", nodes)
 
     def _known(self, url: str) -> str:
         """The URL that a place is known by, if it holds a range already. Raises `Invalid`."""
