@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
         self.url = self.fresh(Path(self.folder.name))
         self.at = [1, 1, 1]
         self.types = types_of(1, 1, 1)
-        self.naive = NaiveHistory(self.engine == "v2")
+        self.naive = NaiveHistory(self.engine != "v1")
         self.pending: list[Any] = []
         self.works: list[str] = []
         self.keeper = self.opened()  # what is in memory goes when the last one closes it
@@ -501,9 +501,9 @@ def play(
     return happened
 
 
-@pytest.fixture(params=["v1", "v2"])
+@pytest.fixture(params=["v1", "v2", "v3"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Both engines, in quick tests too: these are those that ask the most of them."""
+    """All engines, in quick tests too: these are those that ask the most of them."""
     return str(request.param)
 
 

@@ -14,6 +14,7 @@ from ontolake.ontology import (
     Session,
     SqliteRepositoryV1,
     SqliteRepositoryV2,
+    SqliteRepositoryV3,
     StorageBackendError,
     UninitializedStorageError,
     open_repository,
@@ -21,7 +22,7 @@ from ontolake.ontology import (
 
 from .shop import ENTITIES, RELATIONS, Customer
 
-CLASSES = {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2}
+CLASSES = {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2, "v3": SqliteRepositoryV3}
 
 
 def stamp(url: str) -> dict[str, str]:
@@ -71,7 +72,7 @@ def test_an_empty_file_is_a_new_store(native: str) -> None:
     assert isinstance(open_repository(native), SqliteRepositoryV2)
 
 
-@pytest.mark.parametrize("value", ["v3", "", "2", "V2"])
+@pytest.mark.parametrize("value", ["v4", "", "2", "V2"])
 def test_an_engine_of_the_future_is_refused_and_left_alone(native: str, value: str) -> None:
     open_repository(native).close()
     with apsw.Connection(native) as db:

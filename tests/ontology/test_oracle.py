@@ -317,9 +317,9 @@ def run(url: str, engine: str, seed: int, steps: int, sizes: Sizes = DEFAULT) ->
         session.close()
 
 
-@pytest.fixture(params=["v1", "v2"])
+@pytest.fixture(params=["v1", "v2", "v3"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Both engines, in quick tests too: these are those that ask the most of them."""
+    """All engines, in quick tests too: these are those that ask the most of them."""
     return str(request.param)
 
 

@@ -89,10 +89,10 @@ def _changes(store: TypedStore, commit: int, types: Any) -> Any:
             continue
         info = after.type_of(table_of(known))
         for one in store.repository.commit_changes(commit, info):
-            old = None if one.before is None else record(info, one.before)
-            yield {"kind": info.kind, "type": info.name, "key": plain_key(info, one.after),
-                   "change": "insert" if old is None else "update", "before": old,
-                   "after": record(info, one.after)}  # fmt: skip
+            old, new = (None if row is None else record(info, row) for row in (one.before, one.after))
+            yield {"kind": info.kind, "type": info.name, "key": plain_key(info, one.after or one.before or ()),
+                   "change": "insert" if old is None else "delete" if new is None else "update", "before": old,
+                   "after": new}  # fmt: skip
 
 
 def _shown_key(key: Any) -> str:
@@ -102,8 +102,8 @@ def _shown_key(key: Any) -> str:
 def _shown(change: dict[str, Any]) -> str:
     """The fields of a new row; of an old one those that changed, as they were and as they are."""
     before, after = change["before"], change["after"]
-    if before is None:
-        return jsons.dumps(after, ensure_ascii=False)
+    if before is None or after is None:
+        return jsons.dumps(after if before is None else before, ensure_ascii=False)
     names = [name for name in {**after, **before} if name not in after or name not in before
              or after[name] != before[name]]  # fmt: skip
     return ", ".join(f"{name}: {_told(before, name)} → {_told(after, name)}" for name in names)

@@ -21,15 +21,22 @@ if TYPE_CHECKING:
 COMMIT = "~commit_id"
 """Where an object from a store keeps the commit that it was read from, beside its fields."""
 
+DELETED = "~deleted"
+"""Set in an object from a history that shows the end of a row: its last state."""
+
 _building = threading.local()
 
 
 class Meta(NamedTuple):
-    """Where an object comes from: the commit that wrote this state, its type, its keys by name."""
+    """Where an object comes from: the commit that wrote this state, its type, its keys by name.
+
+    In a history, `deleted` says that the commit ended the row, whose last state this is.
+    """
 
     commit_id: int
     type_name: str
     keys: Mapping[str, Any]
+    deleted: bool = False
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
@@ -156,7 +163,7 @@ class Typed(BaseModel, metaclass=TypeMeta):
         if commit is None:
             raise MetadataUnavailableError(type(self).__name__)
         keys = {column.name: self.__dict__[column.name] for column in type_info(type(self)).keys}
-        return Meta(commit, type(self).__name__, keys)
+        return Meta(commit, type(self).__name__, keys, DELETED in self.__dict__)
 
 
 def _refused(cls: Any, error: ValidationError, data: Mapping[str, Any]) -> SchemaValidationError:

@@ -14,7 +14,9 @@ from ontolake.ontology.errors import (
     EventLoopLimitError,
     HandlerError,
     HeadMismatchError,
+    LayoutLacksError,
     LeaseExpiredError,
+    LiveRelationsError,
     LockContentionError,
     MetadataUnavailableError,
     MigrationError,
@@ -29,6 +31,7 @@ from ontolake.ontology.errors import (
     UninitializedStorageError,
     UnknownCommitError,
     UnknownEventError,
+    UnknownKeyError,
 )
 from ontolake.ontology.events import (
     Event,
@@ -47,18 +50,25 @@ from ontolake.ontology.migration.upgraders import Upgrader, upgrader
 from ontolake.ontology.query.aggregates import avg, avg_len, count, count_where, left, max_, min_, right, sum_
 from ontolake.ontology.query.builder import Query
 from ontolake.ontology.query.results import Path, Results
-from ontolake.ontology.repository import Repository, SqliteRepositoryV1, SqliteRepositoryV2, open_repository
+from ontolake.ontology.repository import (
+    Repository,
+    SqliteRepositoryV1,
+    SqliteRepositoryV2,
+    SqliteRepositoryV3,
+    open_repository,
+)
 from ontolake.ontology.session import Session
 from ontolake.ontology.typed_store import TypedStore
 
 __all__ = [
     "BatchSizeExceededError", "Config", "DanglingRelationError", "Event", "EventDeadLetter", "EventLoopLimitError",
     "EventSelection", "EventStore", "Handler", "HandlerContext", "HandlerError", "HeadMismatchError",
-    "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError", "MigrationPreview",
-    "MigrationResult", "MigrationTokenError", "MissingUpgraderError", "OntologyError", "Path", "Query", "QueryError",
-    "Repository", "Results", "RunReport", "Schedule", "SchemaOutdatedError", "SchemaValidationError", "Session",
-    "SqliteRepositoryV1", "SqliteRepositoryV2", "StorageBackendError", "StoredEvent", "TypeDroppedError",
-    "TypeMigration", "TypedStore", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "Upgrader",
-    "avg", "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",
+    "LayoutLacksError", "LeaseExpiredError", "LiveRelationsError", "LockContentionError", "MetadataUnavailableError",
+    "MigrationError", "MigrationPreview", "MigrationResult", "MigrationTokenError", "MissingUpgraderError",
+    "OntologyError", "Path", "Query", "QueryError", "Repository", "Results", "RunReport", "Schedule",
+    "SchemaOutdatedError", "SchemaValidationError", "Session", "SqliteRepositoryV1", "SqliteRepositoryV2",
+    "SqliteRepositoryV3", "StorageBackendError", "StoredEvent", "TypeDroppedError", "TypeMigration", "TypedStore",
+    "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError", "Upgrader", "avg",
+    "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",
     "upgrader",
 ]  # fmt: skip

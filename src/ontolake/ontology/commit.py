@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import BatchSizeExceededError, DanglingRelationError, HeadMismatchError
+from ontolake.ontology.errors import (
+    BatchSizeExceededError,
+    DanglingRelationError,
+    HeadMismatchError,
+    LiveRelationsError,
+)
 from ontolake.ontology.events.records import QueueChange
-from ontolake.ontology.intents import Intents
+from ontolake.ontology.intents import Ends, Intents, Row
 
 if TYPE_CHECKING:
-    from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction
+    from ontolake.model.types import TypeInfo
+    from ontolake.ontology.repository.protocol import LiveRelation, Repository, RepositoryTransaction
 
 
 def commit_difference(
@@ -27,7 +33,7 @@ def commit_difference(
     size = len(intents)
     if config.max_batch_size is not None and size > config.max_batch_size:
         raise BatchSizeExceededError(size, config.max_batch_size)
-    if not size and queue is None:
+    if not intents.has_any and queue is None:
         return None
     return commit_optimistically(
         lambda: _once(repository, owner, config, intents, metadata, queue, expected_head), HeadMismatchError,
@@ -45,6 +51,7 @@ def _once(
         changed = 0
         for info, rows in intents.by_type():
             changed += transaction.reconcile(info, rows)
+        changed += delete_intended(transaction, intents)
         if changed:
             if config.check_endpoints:
                 _check_endpoints(transaction, intents)
@@ -52,6 +59,43 @@ def _once(
         if queue is not None:
             transaction.finish_queue(queue)
     return None
+
+
+def delete_intended(transaction: RepositoryTransaction, intents: Intents) -> int:
+    """Delete what was declared to go, and what a complete type has besides its rows. Returns how many rows went.
+
+    Raises `LiveRelationsError` if relations still lead to an entity that goes, and nothing says that they go with it.
+    """
+    gone: list[tuple[TypeInfo, Ends]] = [*intents.ends()]
+    for info, keys, cascade in intents.completed():
+        others = transaction.keys_besides(info, keys)
+        gone.append((info, Ends((), others) if cascade else Ends(others, ())))
+    gone.sort(key=lambda item: item[0].kind, reverse=True)
+    deleted = 0
+    for info, ends in gone:
+        if info.kind == "entity" and ends.cascading:
+            deleted += _cascade(transaction, info, ends.cascading)
+        deleted += transaction.delete(info, [*ends.keys, *ends.cascading])
+    for info, ends in gone:
+        if info.kind == "entity":
+            _check_relations(transaction, info, [*ends.keys, *ends.cascading])
+    return deleted
+
+
+def _cascade(transaction: RepositoryTransaction, info: TypeInfo, keys: Collection[Row]) -> int:
+    by_type: dict[str, list[LiveRelation]] = {}
+    for relation in transaction.relations_of(info, keys):
+        if relation.commit_id != transaction.commit_id:  # one that was declared just now is told as living
+            by_type.setdefault(relation.info.name, []).append(relation)
+    return sum(transaction.delete(found[0].info, [one.key for one in found]) for found in by_type.values())
+
+
+def _check_relations(transaction: RepositoryTransaction, info: TypeInfo, keys: Collection[Row]) -> None:
+    found = transaction.relations_of(info, keys) if keys else ()
+    if found:
+        ends = {end for one in found for end in one.key[:2]}
+        key = next((key[0] for key in keys if key[0] in ends), None)
+        raise LiveRelationsError(info.name, key, [(one.info.name, one.key) for one in found])
 
 
 def _check_endpoints(transaction: RepositoryTransaction, intents: Intents) -> None:

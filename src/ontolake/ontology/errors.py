@@ -42,6 +42,35 @@ class DanglingRelationError(SchemaValidationError):
     """A relation leads to an entity that is not there, and endpoints were to be checked."""
 
 
+class LiveRelationsError(SchemaValidationError):
+    """An entity is to be deleted while relations lead to it. `relations` has their types and keys."""
+
+    def __init__(self, type_name: str, key: Any, relations: Sequence[tuple[str, Any]]) -> None:
+        shown = ", ".join(f"{name} {of!r}" for name, of in relations[:3])
+        more = f" and {len(relations) - 3} more" if len(relations) > 3 else ""
+        super().__init__(f"relations lead to it: {shown}{more}", type_name=type_name, key=key,
+                         hint="delete them first, or with it: delete(…, cascade=True)")
+        self.relations = tuple(relations)
+
+
+class LayoutLacksError(UsageFailure, OntologyError):
+    """The engine of a store has no place for something: deletions, branches. `engine` is its version."""
+
+    def __init__(self, what: str, uri: str, engine: str) -> None:
+        super().__init__(f"{uri!r} has the engine {engine}, which keeps no {what}",
+                         hint="onto convert --engine v3 makes a copy that does")
+        self.what = what
+        self.engine = engine
+
+
+class UnknownKeyError(NotFound, OntologyError):
+    """There is no row of this key. `key` is it."""
+
+    def __init__(self, type_name: str, key: Any) -> None:
+        super().__init__(f"there is no {type_name} {key!r}", hint="get() answers None where there is none")
+        self.key = key
+
+
 class MigrationError(OntologyError):
     """A migration could not be done; the store is as it was."""
 
@@ -128,8 +157,8 @@ class UnknownCommitError(NotFound, OntologyError):
 
 __all__ = [
     "BatchSizeExceededError", "DanglingRelationError", "EventLoopLimitError", "HandlerError", "HeadMismatchError",
-    "Invalid", "LeaseExpiredError", "LockContentionError", "MetadataUnavailableError", "MigrationError",
-    "MigrationTokenError", "MissingUpgraderError", "OntologyError", "QueryError", "SchemaOutdatedError",
-    "SchemaValidationError", "StorageBackendError", "TypeDroppedError", "UninitializedStorageError",
-    "UnknownCommitError", "UnknownEventError",
+    "Invalid", "LayoutLacksError", "LeaseExpiredError", "LiveRelationsError", "LockContentionError",
+    "MetadataUnavailableError", "MigrationError", "MigrationTokenError", "MissingUpgraderError", "OntologyError",
+    "QueryError", "SchemaOutdatedError", "SchemaValidationError", "StorageBackendError", "TypeDroppedError",
+    "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError",
 ]  # fmt: skip

@@ -6,20 +6,26 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from ontolake.errors import Invalid
-from ontolake.history import Change, ChangeKind, Commit
+from ontolake.history import Change, Commit
+from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.model.entity import Entity, Relation
+from ontolake.model.filters import FieldRef, ValueRef
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.arrow.changes import Changes
 from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import (
+    LayoutLacksError,
+    QueryError,
     SchemaOutdatedError,
     SchemaValidationError,
     UnknownCommitError,
+    UnknownKeyError,
 )
 from ontolake.ontology.events.event import Event, EventDeadLetter, queued
 from ontolake.ontology.events.records import QueueChange
@@ -31,11 +37,15 @@ from ontolake.ontology.migration.rewrite import Migration, MigrationPreview, Mig
 from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.bounds import check_commits, natural
 from ontolake.ontology.query.builder import QueryStart
+from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.versioned import TypedHistory
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+T = TypeVar("T")
 
 
 class Session(TypedHistory):
@@ -45,17 +55,18 @@ class Session(TypedHistory):
         self, datastore_uri: str, namespace: str | None = None, *,
         entity_types: Iterable[type[Entity]] = (), relation_types: Iterable[type[Relation[Any, Any]]] = (),
         instance_metadata: Mapping[str, Any] | None = None, config: Config | Mapping[str, Any] | None = None,
-        engine_version: str | None = None,
+        engine_version: str | None = None, branch: str | None = None,
     ) -> None:  # fmt: skip
         """Open the store at `datastore_uri`, which is started where there is none.
 
-        `instance_metadata` goes into the metadata of every commit. Raises what `open_repository` raises,
-        `SchemaValidationError` for types that are not well-formed, and `Invalid` for a namespace that is no text.
+        `instance_metadata` goes into the metadata of every commit. `branch` is short for that of the configuration.
+        Raises what `open_repository` raises, `SchemaValidationError` for types that are not well-formed, and `Invalid`
+        for a namespace that is no text.
         """
         if not isinstance(namespace, str | None):
             raise Invalid(f"a namespace is text, not {namespace!r}",
                           hint="types go into entity_types and relation_types")
-        self.config = Config.of(config)
+        self.config = Config.of(config) if branch is None else replace(Config.of(config), branch=branch)
         self.namespace = namespace
         self.session_id = uuid.uuid4().hex
         self.instance_metadata = dict(instance_metadata or {})
@@ -113,6 +124,80 @@ class Session(TypedHistory):
         else:
             self._intents.add_unique(info, *rows_from_arrow(info, table))
 
+    def ensure_all(
+        self, cls: type[Entity] | type[Relation[Any, Any]], objects: Iterable[Entity | Relation[Any, Any]], *,
+        cascade: bool = False,
+    ) -> None:  # fmt: skip
+        """Declare the complete state of a type: what is not among these objects, or declared beside them, is deleted.
+
+        Which rows these are is worked out by `commit`. With `cascade` relations of entities that go are deleted too.
+        Raises `SchemaValidationError`, and `LayoutLacksError` if the store keeps no deletions.
+        """
+        info = self._info(cls)
+        self._check_deletions()
+        rows = self.encoded(objects)
+        for other, _ in rows:
+            if other is not info:
+                raise SchemaValidationError(f"ensure_all takes objects of {info.name} alone", type_name=other.name)
+        self._intents.complete(info, (row for _, row in rows), bool(cascade))
+
+    def delete(self, what: Any, key: Any = None, *, cascade: bool = False) -> None:
+        """Declare that rows are to go: `delete(Customer, "c1")`, with a list for several keys, or of objects.
+
+        The key of a relation is a tuple. What is not there is left alone: `commit` answers None if nothing changes. An
+        entity to which relations lead is refused by `commit` with a `LiveRelationsError`, unless `cascade` takes them
+        along. A deleted row is there before the commit that deleted it, and its key can be used again. Raises
+        `SchemaValidationError` for a key that cannot be one, and `LayoutLacksError` if the store keeps no deletions.
+        """
+        self._check_deletions()
+        if isinstance(what, type):
+            info = self._info(what)
+            if key is None:
+                raise SchemaValidationError("delete() needs a key", type_name=info.name,
+                                            hint="ensure_all(Type, []) deletes all rows of a type")
+            keys = key if isinstance(key, list | set | frozenset) else (key,)
+            self._intents.end(info, [encoded_key(info, one) for one in keys], bool(cascade))
+            return
+        for info, row in self.encoded(what):
+            self._intents.end(info, [row[: len(info.keys)]], bool(cascade))
+
+    def _check_deletions(self) -> None:
+        if not self.repository.keeps_deletions:
+            raise LayoutLacksError("deletions", self.repository.uri, self.repository.engine_version)
+
+    def get(self, cls: type[T], key: Any) -> T | None:
+        """The object of a key as it is stored, a tuple for a relation; None if there is none."""
+        info = self._info(cls)
+        values = encoded_key(info, key)
+        found: Any = QueryStart(self.repository, self._info).of(info)
+        for column, value in zip(info.keys, values, strict=True):
+            found = found.where(FieldRef(ValueRef(info.cls, column.name)) == column.decode(value))
+        return cast("T | None", found.first())
+
+    def update(self, cls: type[T], key: Any, **fields: Any) -> T:
+        """Declare that some fields of a row are to change, of the row as it is declared or stored. Returns the object.
+
+        Raises `UnknownKeyError` if there is no such row, `SchemaValidationError` for a field or value that cannot be.
+        """
+        info = self._info(cls)
+        pending = self._intents.pending(info, encoded_key(info, key))
+        if isinstance(pending, tuple):
+            order = (*info.keys, *info.columns)
+            known = {column.name: column.decode(value) for column, value in zip(order, pending, strict=True)}
+        else:
+            stored = None if pending is False else self.get(cls, key)
+            if stored is None:
+                raise UnknownKeyError(info.name, key)
+            known = {column.name: getattr(stored, column.name) for column in info.all_columns}
+        moved = [column.name for column in info.keys if column.name in fields and fields[column.name]
+                 != known[column.name]]  # fmt: skip
+        if moved:
+            raise SchemaValidationError("a key stays as it is", type_name=info.name, key=key, field=moved[0],
+                                        hint="delete the row, and ensure another one")
+        changed = cast("T", info.cls.model_validate({**known, **fields}))
+        self.ensure(cast(Any, changed))
+        return changed
+
     def _info(self, cls: Any) -> TypeInfo:
         if cls not in self._known:
             name = getattr(cls, "__name__", repr(cls))
@@ -131,10 +216,12 @@ class Session(TypedHistory):
 
     # committing
     def commit(
-        self, *, event: Event | Iterable[Event] | None = None, metadata: Mapping[str, Any] | None = None
+        self, *, event: Event | Iterable[Event] | None = None, metadata: Mapping[str, Any] | None = None,
+        message: str | None = None, author: str | None = None,
     ) -> int | None:  # fmt: skip
         """Write what differs from the latest state as one commit, and return its id; None if nothing differs.
 
+        `message` and `author` are what people say about a commit; they stand in its metadata under these names.
         Events are queued with it: they are there if the commit is. If nothing differs they are queued all the same.
         After an exception nothing was written, and what was declared still is.
         """
@@ -143,7 +230,7 @@ class Session(TypedHistory):
             given = tuple(event) if isinstance(event, Iterable) and not isinstance(event, Event) else (event,)
             queue = QueueChange(tuple(queued(one, self.namespace or "") for one in given)) if given else None
         found = commit_difference(self.repository, self.session_id, self.config, self._intents,
-                                  {**self.instance_metadata, **(metadata or {})}, queue)
+                                  {**self.instance_metadata, **(metadata or {}), **_note(message, author)}, queue)
         self._intents.clear()
         return found
 
@@ -193,7 +280,7 @@ class Session(TypedHistory):
     # asking
     def query(self) -> QueryStart:
         """Begin a query."""
-        return QueryStart(self.repository, self._info)
+        return QueryStart(self.repository, self._info, self.delete)
 
     def validate(self) -> None:
         """Raise `SchemaOutdatedError` if the store has other schemas than the types of this session."""
@@ -246,12 +333,12 @@ class Session(TypedHistory):
         with self.repository.reading():
             for info in self.types:
                 for change in self.repository.commit_changes(commit_id, info):
-                    before = None if change.before is None else _fields(info, change.before)
-                    kind = ChangeKind.INSERT if before is None else ChangeKind.UPDATE
-                    after = _fields(info, change.after)
-                    keys = tuple(after[column.name] for column in info.keys)
+                    before, after = (None if row is None else _fields(info, row)
+                                     for row in (change.before, change.after))  # fmt: skip
+                    there = after or before or {}
+                    keys = tuple(there[column.name] for column in info.keys)
                     key = keys[0] if info.kind == "entity" else keys
-                    found.append(Change(commit_id, f"{info.kind}/{info.name}", key, kind, before, after))
+                    found.append(Change.of(commit_id, f"{info.kind}/{info.name}", key, before, after))
         return found
 
     def changes(self, since: int = 0, until: int | None = None, *, branch: str | None = None) -> Changes:
@@ -301,6 +388,26 @@ def _checked(entities: Iterable[Any], relations: Iterable[Any]) -> dict[tuple[st
                     raise SchemaValidationError(f"its end {end.__name__} is not one of the session's entity types",
                                                 type_name=info.name)
     return found
+
+
+def _note(message: Any, author: Any) -> dict[str, str]:
+    """What is said about a commit, as metadata. Raises `Invalid` for what is not text."""
+    for name, text in (("message", message), ("author", author)):
+        if text is not None and not isinstance(text, str):
+            raise Invalid(f"{name} must be text, not {text!r}")
+    return {name: text for name, text in ((MESSAGE, message), (AUTHOR, author)) if text is not None}
+
+
+def encoded_key(info: TypeInfo, key: Any) -> Row:
+    """A key as rows have it. Raises `SchemaValidationError` if it cannot be the key of a type."""
+    given = (key,) if info.kind == "entity" else key
+    if not isinstance(given, tuple) or len(given) != len(info.keys):
+        what = ", ".join(column.name for column in info.keys)
+        raise SchemaValidationError(f"{key!r} is not a key: it has {what}", type_name=info.name)
+    try:
+        return tuple(comparand(column)(value) for column, value in zip(info.keys, given, strict=True))
+    except QueryError as error:
+        raise SchemaValidationError(f"{key!r} is not a key: {error.message}", type_name=info.name) from error
 
 
 def _fields(info: TypeInfo, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -41,14 +41,14 @@ def verify(repository: Repository, progress: Progress = lambda step, done, total
     """Yield all damage."""
     yield from _guarded("layout", repository.check())
     try:
-        commits = {commit.id for commit in repository.commits()}
+        commits = repository.commit_ids()
         types = sorted({*repository.schemas(), *repository.dropped()})
     except (ValueError, OntolakeError) as error:
         yield Damage("commits and schemas", f"they cannot be read: {error}")
         return
     done = [0]
     for kind, name in types:
-        for version in repository.schema_versions(kind, name):
+        for version in repository.every_version(kind, name):
             where = f"{kind} {name}, version {version.schema_version_id}"
             yield from _guarded(where, _rows(repository, version, commits, done, progress))
 
@@ -62,7 +62,7 @@ def _guarded(where: str, found: Iterator[Damage]) -> Iterator[Damage]:
 
 
 def _rows(
-    repository: Repository, version: SchemaVersion, commits: set[int], done: list[int], progress: Progress
+    repository: Repository, version: SchemaVersion, commits: Collection[int], done: list[int], progress: Progress
 ) -> Iterator[Damage]:  # fmt: skip
     """The damage in a schema and in all rows that were written under it."""
     yield from check_schema(version)

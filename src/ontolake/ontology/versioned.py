@@ -15,7 +15,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ontolake.errors import Invalid, NotFound
-from ontolake.history import Change, ChangeKind, Commit, Ref, Snapshot, check_snapshots, net
+from ontolake.history import Change, Commit, Ref, Snapshot, check_snapshots, net
 from ontolake.model.codecs import json_text
 from ontolake.model.filters import Order, ValueRef
 from ontolake.model.types import TypeInfo
@@ -196,10 +196,9 @@ def changes_of(repository: Repository, types: Sequence[TypeInfo], since: int, en
 
 def _of(repository: Repository, commit: int, info: TypeInfo) -> Iterator[Change[int]]:
     for change in repository.commit_changes(commit, info):
-        before = None if change.before is None else fields_of(info, change.before)
-        after = fields_of(info, change.after)
-        kind = ChangeKind.INSERT if before is None else ChangeKind.UPDATE
-        yield Change(commit, table_of(info), key_of(info, after), kind, before, after)
+        before, after = (None if row is None else fields_of(info, row) for row in (change.before, change.after))
+        key = key_of(info, after or before or {})
+        yield Change.of(commit, table_of(info), key, before, after)
 
 
 def by_key(repository: Repository, info: TypeInfo, as_of: int | None) -> Iterator[tuple[Any, ...]]:

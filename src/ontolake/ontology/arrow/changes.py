@@ -41,7 +41,7 @@ def arrow_changes(
     """Batches of changes in `(since, until]`, type by type, in the order in which rows were written.
 
     A batch has `type`, `key` (a struct for relations), `kind`, `before` and `after` (structs of the fields, `before`
-    is missing for an insert) and `commit_id`.
+    is missing for an insert, `after` for a deletion) and `commit_id`.
     """
     with repository.reading():
         last = repository.head() if until is None else until
@@ -56,17 +56,24 @@ def _of_type(repository: Repository, info: TypeInfo, since: int, until: int) -> 
 
     from ontolake.arrow_values import text_scalar
 
-    after = repository.run_arrow(Plan(info.cls, history=True, as_of=True, since=True),
-                                 Values(as_of=until, since=since))
+    after = repository.run_arrow(
+        Plan(info.cls, history=True, as_of=True, since=True, deletions=repository.keeps_deletions),
+        Values(as_of=until, since=since))
     if not after.num_rows:
         return
+    deleted = np.zeros(after.num_rows, dtype=bool)
+    if repository.keeps_deletions:
+        deleted = after.column(after.num_columns - 1).to_numpy()
+        after = after.drop_columns([after.column_names[-1]])
     states = pa.concat_tables([_before(repository, info, after, since), after])
+    gone = np.concatenate([np.zeros(states.num_rows - after.num_rows, dtype=bool), deleted])
     names = [column.stored for column in info.keys]
     order = np.lexsort([np.arange(states.num_rows), _codes(states, names)])
     codes = _codes(states, names)[order]
     previous = np.full(states.num_rows, -1)
     previous[order[1:]] = np.where(codes[1:] == codes[:-1], order[:-1], -1)
     previous = previous[states.num_rows - after.num_rows :]
+    previous = np.where((previous >= 0) & ~gone[previous], previous, -1)
     fields = [column.stored for column in info.all_columns]
     known = pa.array(previous >= 0)
     rows = pa.StructArray.from_arrays([states.column(name).combine_chunks() for name in fields], names=fields)
@@ -75,9 +82,10 @@ def _of_type(repository: Repository, info: TypeInfo, since: int, until: int) -> 
     found = pa.table({
         "type": pa.array([f"{info.kind}/{info.name}"] * after.num_rows, pa.string()),
         "key": keys[0] if info.kind == "entity" else pa.StructArray.from_arrays(keys, names=names),
-        "kind": pc.if_else(known, text_scalar(ChangeKind.UPDATE.value), text_scalar(ChangeKind.INSERT.value)),
+        "kind": pc.if_else(pa.array(deleted), text_scalar(ChangeKind.DELETE.value), pc.if_else(
+            known, text_scalar(ChangeKind.UPDATE.value), text_scalar(ChangeKind.INSERT.value))),
         "before": before,
-        "after": rows.slice(states.num_rows - after.num_rows),
+        "after": rows.take(pa.array(np.arange(states.num_rows - after.num_rows, states.num_rows), mask=deleted)),
         "commit_id": after.column(after.column_names[-1]),
     })  # fmt: skip
     yield from found.to_batches(max_chunksize=repository.config.sizes.batch_rows)

@@ -29,6 +29,6 @@ def check_commits(repository: Repository, *commits: int | None) -> None:
     """
     for commit in commits:
         if commit is not None and commit > repository.seen_head:
-            repository.seen_head = repository.head()
+            repository.seen_head = repository.highest()
             if commit > repository.seen_head:
                 raise UnknownCommitError(commit, repository.seen_head)

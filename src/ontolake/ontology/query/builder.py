@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.filters import Aggregate, Condition, FieldRef, Measure, Order, narrowed, refs_of
-from ontolake.model.types import type_info
+from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
@@ -31,11 +31,16 @@ Check = Callable[[Any], object]
 class QueryStart:
     """What `session.query()` gives: say whether you want entities or relations."""
 
-    __slots__ = ("_check", "_repository")
+    __slots__ = ("_check", "_delete", "_repository")
 
-    def __init__(self, repository: Repository, check: Check) -> None:
+    def __init__(self, repository: Repository, check: Check, delete: Callable[..., None] | None = None) -> None:
         self._repository = repository
         self._check = check
+        self._delete = delete
+
+    def of(self, info: TypeInfo) -> Query[Any]:
+        """Entities or relations of a type, whichever it has."""
+        return self._start(info.cls, info.kind)
 
     def entities(self, cls: type[E]) -> Query[E]:
         """Entities of a type."""
@@ -53,17 +58,19 @@ class QueryStart:
             self._check(cls)
         else:
             past = Past()  # a class of the past, which is read by no other schema
-        return Query(self._repository, self._check, Plan(cls), Values(), past)
+        return Query(self._repository, self._check, Plan(cls), Values(), past, self._delete)
 
 
 class Query(Generic[T]):
     """A query for objects of one type, or for paths once it goes `via` a relation."""
 
-    __slots__ = ("_check", "_past", "_plan", "_repository", "_values")
+    __slots__ = ("_check", "_delete", "_past", "_plan", "_repository", "_values")
 
     def __init__(
-        self, repository: Repository, check: Check, plan: Plan, values: Values, past: Past | None = None
+        self, repository: Repository, check: Check, plan: Plan, values: Values, past: Past | None = None,
+        delete: Callable[..., None] | None = None,
     ) -> None:  # fmt: skip
+        self._delete = delete
         self._repository = repository
         self._check = check
         self._plan = plan
@@ -71,7 +78,8 @@ class Query(Generic[T]):
         self._past = past
 
     def _with(self, plan: Plan, values: Values | None = None) -> Self:
-        return type(self)(self._repository, self._check, plan, self._values if values is None else values, self._past)
+        return type(self)(self._repository, self._check, plan, self._values if values is None else values, self._past,
+                          self._delete)
 
     def question(self) -> AbstractContextManager[Question]:
         """Whom to ask what, as data, for tools that want rows as they are stored."""
@@ -163,12 +171,20 @@ class Query(Generic[T]):
         return found
 
     def with_history(self) -> Self:
-        """Every state of every row, in the order of commits."""
-        return self._with(self._plan._replace(history=True))
+        """Every state of every row, in the order of commits.
+
+        Where rows can be deleted, their ends are states too: `meta().deleted` is true then, and the fields are the last
+        ones.
+        """
+        return self._with(self._plan._replace(history=True, deletions=self._tells_deletions))
+
+    @property
+    def _tells_deletions(self) -> bool:
+        return self._repository.keeps_deletions and not self._plan.hops
 
     def history_since(self, commit_id: int) -> Self:
         """Every state that came after this commit. Answers raise `UnknownCommitError` if it is not there by then."""
-        return self._with(self._plan._replace(history=True, since=True),
+        return self._with(self._plan._replace(history=True, since=True, deletions=self._tells_deletions),
                           self._values._replace(since=commit_number(commit_id, "history_since")))
 
     # answers
@@ -176,7 +192,10 @@ class Query(Generic[T]):
         """All results."""
         plan, values = self._plan, self._values
         if not plan.as_of and not plan.hops and is_present(self._repository, values, self._past):
-            return Results(hydrator(plan.root)(self._repository.run(plan, values)))  # lookups take no detours
+            rows = self._repository.run(plan, values)
+            if not plan.deletions:
+                return Results(hydrator(plan.root)(rows))  # lookups take no detours
+            return Results(Question(self._repository, plan, values).objects(plan.root, rows))
         with self._question(self._plan, self._values) as question:
             return Results(cast("list[T]", self._found(question)), self.diagnostics)
 
@@ -188,15 +207,31 @@ class Query(Generic[T]):
             values = Values(*self._values[:5], 1, self._values.offset)
         else:
             values = self._values._replace(limit=min(1, self._values.limit or 0))
-        if not plan.hops and is_present(self._repository, values, self._past):
+        if not plan.hops and not plan.deletions and is_present(self._repository, values, self._past):
             found = hydrator(plan.root)(self._repository.run(plan, values))
         else:
             with self._question(plan, values) as question:
                 found = self._found(question)
         return found[0] if found else None
 
+    def delete(self, *, cascade: bool = False) -> int:
+        """Declare that the results are to go, as `Session.delete` does, and return how many these are.
+
+        Raises `QueryError` for a query about the past or over relations, and what `Session.delete` raises.
+        """
+        plan = self._plan
+        if self._delete is None or plan.hops or plan.as_of or plan.history:
+            raise QueryError("only what is there now can be deleted, and only by a session",
+                             hint="ask for entities or relations as they are, without as_of, via and history")
+        found = self.collect()
+        self._delete(list(found), cascade=cascade)
+        return len(found)
+
     def to_arrow(self) -> pa.Table:
-        """All results as an Arrow table: the fields under their stored names, and `commit_id`."""
+        """All results as an Arrow table: the fields under their stored names, and `commit_id`.
+
+        A history of a store that keeps deletions has a column `deleted` behind it.
+        """
         if self._plan.hops:
             raise QueryError("paths have no Arrow form", hint="query the relation, or collect() the paths")
         with self._question(self._plan, self._values) as question:

@@ -40,6 +40,8 @@ class Plan(NamedTuple):
     measures: tuple[Measure, ...] = ()
     groups: tuple[ValueRef, ...] = ()
     having: Shape | None = None
+    deletions: bool = False
+    """Whether a history has the deletions too. Rows then say behind their commit whether they are one."""
 
     @property
     def types(self) -> tuple[Any, ...]:
@@ -57,7 +59,7 @@ def with_hop(plan: Plan, hop: PlanHop) -> Plan:
     """
     types = plan.types
     if hop.relation not in types and end_of(hop) not in types:
-        return plan._replace(hops=(*plan.hops, hop))  # every type is there once, so names say enough
+        return plan._replace(hops=(*plan.hops, hop), deletions=False)  # every type is there once, so names say enough
 
     def placed(ref: ValueRef) -> ValueRef:
         if ref.at is not None or ref.owner not in types:
@@ -66,7 +68,7 @@ def with_hop(plan: Plan, hop: PlanHop) -> Plan:
 
     where = None if plan.where is None else with_refs(plan.where, placed)
     order = tuple(Order(placed(one.ref), one.descending) for one in plan.order)
-    return plan._replace(hops=(*plan.hops, hop), where=where, order=order)
+    return plan._replace(hops=(*plan.hops, hop), where=where, order=order, deletions=False)
 
 
 def end_of(hop: PlanHop) -> Any:

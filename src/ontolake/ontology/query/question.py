@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ontolake.model.entity import DELETED
 from ontolake.model.types import type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.migration.past import plan_at
@@ -48,10 +49,21 @@ class Question(NamedTuple):
 
     def objects(self, cls: Any, rows: Iterable[Row]) -> list[Any]:
         """Objects of rows of a type of the plan."""
+        if self.plan.deletions:
+            return self._states(cls, list(rows))
         own = self.same.get(cls)
         if own is None:
             return hydrator(cls)(rows)
         return hydrator(own)(in_order(type_info(cls), [column.stored for column in type_info(own).all_columns], rows))
+
+
+    def _states(self, cls: Any, rows: list[Row]) -> list[Any]:
+        """Objects of a history that tells deletions."""
+        found = self._replace(plan=self.plan._replace(deletions=False)).objects(cls, (row[:-1] for row in rows))
+        for obj, row in zip(found, rows, strict=True):
+            if row[-1]:
+                obj.__dict__[DELETED] = True
+        return found
 
 
 def reading_of(schema: Any, upgraders: UpgraderOption) -> Past:

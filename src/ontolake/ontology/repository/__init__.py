@@ -13,6 +13,7 @@ from ontolake.ontology.repository.engines import open_repository
 from ontolake.ontology.repository.protocol import Lease, Repository, RepositoryTransaction, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
+from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
@@ -30,6 +31,7 @@ __all__ = [
     "SchemaVersion",
     "SqliteRepositoryV1",
     "SqliteRepositoryV2",
+    "SqliteRepositoryV3",
     "open_repository",
 ]  # fmt: skip
 

@@ -13,12 +13,19 @@ if TYPE_CHECKING:
 
 
 def arrow_table(
-    columns: Sequence[Column], rows: Iterator[tuple[Any, ...]], batch_rows: int = DEFAULT.batch_rows
+    columns: Sequence[Column], rows: Iterator[tuple[Any, ...]], batch_rows: int = DEFAULT.batch_rows, *,
+    deletions: bool = False,
 ) -> pa.Table:  # fmt: skip
-    """Encoded rows of these columns, the commit behind them, as a table."""
+    """Encoded rows of these columns, the commit behind them, as a table.
+
+    With `deletions` rows say behind their commit whether they are one, and the table has a column for it.
+    """
     import pyarrow as pa
 
     schema = arrow_schema(columns)
+    if deletions:
+        schema = schema.append(pa.field(deleted_name(columns), pa.bool_(), False))
+    width = len(columns)
     batches = []
     while True:
         batch = _some(rows, batch_rows)
@@ -26,7 +33,8 @@ def arrow_table(
             break
         parts = list(zip(*batch, strict=True))
         arrays = [typed_array(column, part) for column, part in zip(columns, parts, strict=False)]
-        batches.append(pa.record_batch([*arrays, pa.array(parts[-1], pa.int64())], schema=schema))
+        more = [pa.array(list(map(bool, parts[width + 1])), pa.bool_())] if deletions else []
+        batches.append(pa.record_batch([*arrays, pa.array(parts[width], pa.int64()), *more], schema=schema))
     return pa.Table.from_batches(batches, schema)
 
 
@@ -47,6 +55,11 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     taken = {column.stored for column in columns}
     commit = "commit_id" if "commit_id" not in taken else "_commit_id"
     return pa.schema([*fields, pa.field(commit, pa.int64(), False)])
+
+
+def deleted_name(columns: Sequence[Column]) -> str:
+    """What the column is called that says whether a row of a history is a deletion."""
+    return "deleted" if "deleted" not in {column.stored for column in columns} else "_deleted"
 
 
 def typed_array(column: Column, values: Sequence[Any]) -> pa.Array:

@@ -21,11 +21,13 @@ from ontolake.ontology.repository.sqlite.control import create_control_tables
 from ontolake.ontology.repository.sqlite.failures import ours
 from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
+from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 from ontolake.ontology.repository.strangers import refuse_strangers
 from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"
-SQLITE_ENGINES: dict[str, type[SqliteRepository]] = {"v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2}
+SQLITE_ENGINES: dict[str, type[SqliteRepository]] = {
+    "v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2, "v3": SqliteRepositoryV3}  # fmt: skip
 
 
 def open_repository(

@@ -54,11 +54,19 @@ class Lease(NamedTuple):
 
 
 class RowChange(NamedTuple):
-    """One row of a commit: its key, and the encoded rows before (None for a new one) and after."""
+    """One row of a commit: its key, and the encoded rows before (None for a new one) and after (None if deleted)."""
 
     key: Any
     before: Row | None
-    after: Row
+    after: Row | None
+
+
+class LiveRelation(NamedTuple):
+    """A relation that leads to an entity: its type, its key as encoded, and the commit that wrote it."""
+
+    info: TypeInfo | StoredType
+    key: Row
+    commit_id: int
 
 
 class RepositoryTransaction(Protocol):
@@ -78,6 +86,21 @@ class RepositoryTransaction(Protocol):
 
     def reconcile(self, info: TypeInfo, rows: Collection[Row]) -> int:
         """Write those of the rows that differ from the latest state, and return how many. Keys are unique."""
+        ...
+
+    def delete(self, info: TypeInfo | StoredType, keys: Collection[Row]) -> int:
+        """End these keys, each as a tuple of encoded values, as far as they are there, and return how many were.
+
+        None may have been written by this transaction. Raises `LayoutLacksError` if the engine keeps no deletions.
+        """
+        ...
+
+    def keys_besides(self, info: TypeInfo, keys: Collection[Row]) -> Sequence[Row]:
+        """The keys of a type that are there and are not among these. Raises what `delete` raises."""
+        ...
+
+    def relations_of(self, info: TypeInfo, keys: Collection[Row]) -> Sequence[LiveRelation]:
+        """The relations, of whichever types, that lead to one of these entities now. Raises what `delete` raises."""
         ...
 
     def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
@@ -117,13 +140,23 @@ class Repository(Protocol):
     """A commit that is known to be there, as far as bounds of queries were checked; 0 at first."""
     takes_columns: bool
     """Whether rows are best handed over as Arrow columns (`ArrowRows`)."""
+    keeps_deletions: bool
+    """Whether rows can be deleted, and histories tell that they were."""
 
     def storage_info(self) -> dict[str, Any]:
         """Backend, engine version, place, and with v2 the layout of every type."""
         ...
 
     def head(self) -> int:
-        """The newest commit; 0 if there is none."""
+        """The newest commit of the branch that is read; 0 if there is none."""
+        ...
+
+    def highest(self) -> int:
+        """The highest id of any commit, on whichever branch; 0 if there is none."""
+        ...
+
+    def holding(self, commit: int) -> Repository:
+        """The same store, read on a branch that has this commit: itself, unless only others have it."""
         ...
 
     def state(self) -> object:
@@ -253,6 +286,14 @@ class Repository(Protocol):
 
     def check(self) -> Iterator[Damage]:
         """Read the layout and all that refers to it, and yield what cannot be right."""
+        ...
+
+    def commit_ids(self) -> Collection[int]:
+        """The ids of all commits, on whichever branches."""
+        ...
+
+    def every_version(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        """All versions of a type, on whichever branches."""
         ...
 
     def stored_history(self, version: SchemaVersion) -> Iterator[Row]:

@@ -84,7 +84,9 @@ class KeyRange:
                     for _, batch in self._read(repository, info, plan, values, self.columns):
                         yield batch
 
-    def plan_of(self, info: TypeInfo, filters: Iterable[Filter]) -> tuple[Plan, Values]:
+    def plan_of(
+        self, info: TypeInfo, filters: Iterable[Filter], *, deletions: bool = False
+    ) -> tuple[Plan, Values]:  # fmt: skip
         """The query for the rows of the range that filters leave, with its values."""
         where = [*conditions_of(info, filters)]
         key: FieldRef[Any] = FieldRef(ValueRef(info.cls, info.keys[0].name))
@@ -98,7 +100,7 @@ class KeyRange:
         history = self.view.mode != "latest"
         since = self.view.since if self.view.mode == "changes" else None
         plan = Plan(info.cls, where=joined.shape if joined is not None else None, history=history, as_of=True,
-                    since=since is not None)
+                    since=since is not None, deletions=deletions)
         return plan, Values(joined.values if joined is not None else (), as_of=self.view.commit, since=since)
 
     def _read(
@@ -127,16 +129,18 @@ class KeyRange:
         name = change_name(info)
         columns = [one for one in self.columns if one != name]
         # Filters on rows would hide what a row was before; whoever reads filters again.
-        plan, values = self.plan_of(info, ())
+        plan, values = self.plan_of(info, (), deletions=repository.keeps_deletions)
         places = [info.all_columns.index(column) for column in info.keys]
-        seen: set[Any] = set()
+        there: dict[Any, bool] = {}
         for rows, batch in self._read(repository, info, plan, values, columns):
             keys = [tuple(row[place] for place in places) for row in rows]
-            before = self._before(repository, info, {key for key in keys if key not in seen}, places)
+            before = self._before(repository, info, {key for key in keys if key not in there}, places)
             kinds = []
-            for key in keys:
-                kinds.append("update" if key in seen or key in before else "insert")
-                seen.add(key)
+            for key, row in zip(keys, rows, strict=True):
+                is_deleted = bool(plan.deletions and row[-1])
+                was = there.get(key, key in before)
+                kinds.append("delete" if is_deleted else "update" if was else "insert")
+                there[key] = not is_deleted
             yield with_change(batch, name, pa.array(kinds, pa.string()), self.columns)
 
     def _before(self, repository: Repository, info: TypeInfo, keys: set[Any], places: Sequence[int]) -> set[Any]:

@@ -29,6 +29,12 @@ _OF_ENGINE: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "v2": {"type_layout_catalog": ("type_kind", "type_name", "schema_version_id", "table_name",
                                    "activation_commit_id", "is_current")},
+    "v3": {
+        "type_layout_catalog": ("type_kind", "type_name", "schema_version_id", "table_name", "activation_commit_id",
+                                "is_current", "branch_id"),
+        "branches": ("id", "name", "parent_id", "base_commit_id", "head_commit_id", "protected", "deleted_at"),
+        "tags": ("name", "commit_id"),
+    },
 }  # fmt: skip
 _LOOKED_AT = 20
 """How many schemas are looked at: one of ours is enough."""
@@ -57,7 +63,7 @@ def refuse_strangers(db: apsw.Connection, uri: str, engine_version: str, tables:
     schemas = [text for (text,) in db.execute(f"SELECT schema_json FROM schema_versions LIMIT {_LOOKED_AT}")]
     if schemas and not any(_ours(text) for text in schemas):
         raise stranger(uri, "none of its schemas is one of Ontolake's")
-    if engine_version == "v2":
+    if engine_version != "v1":
         named = [str(name) for (name,) in db.execute("SELECT table_name FROM type_layout_catalog")]
         if named and not any(f"{name}_superseded" in tables for name in named):
             raise stranger(uri, f"it has no table {named[0]}_superseded")

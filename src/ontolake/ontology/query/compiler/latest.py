@@ -6,9 +6,51 @@ The forms mean the same. Which is fast depends on what is known: nothing, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 OLD = '"~old"'
 """The column of staged rows that says where the latest row of the same key is."""
+
+
+BRANCH = '"~branch"'
+"""The column of a row, where a layout has branches, that says on which one it was written. No field is called so."""
+DELETED = '"~deleted"'
+"""The column, where a layout has deletions, that is 1 in a row that ends its key, a copy of the last state."""
+
+
+class Segment(NamedTuple):
+    """The commits of a branch up to one of them, or all."""
+
+    branch: int
+    until: int | None
+
+
+class BranchLineage(NamedTuple):
+    """What a branch sees: its own commits, those of its parent up to where it left that, and so on.
+
+    Ids of commits grow along a lineage, so the latest row of a key is the visible one with the highest commit.
+    """
+
+    segments: tuple[Segment, ...]
+
+    def sees(self, branch: str, commit: str) -> str:
+        """A condition on the branch and the commit of something, both SQL."""
+        parts = [f"{branch} = {one.branch}" + ("" if one.until is None else f" AND {commit} <= {one.until}")
+                 for one in self.segments]
+        return parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
+
+    def sees_row(self, alias: str) -> str:
+        """A condition on a row."""
+        return self.sees(f"{alias}.{BRANCH}", f"{alias}.commit_id")
+
+    def place_of(self, branch: int, commit: int) -> Segment | None:
+        """The segment that has a commit of a branch; None if none has."""
+        return next((one for one in self.segments if one.branch == branch
+                     and (one.until is None or commit <= one.until)), None)  # fmt: skip
+
+
+MAIN = BranchLineage((Segment(0, None),))
+"""What the first branch sees."""
 
 
 def raw(key: str) -> str:
@@ -43,14 +85,42 @@ def not_superseded(alias: str, superseded: str, as_of: str | None = None) -> str
     return f"{alias}.commit_id <= {as_of} AND {condition}" if as_of else condition
 
 
-def newest_of(alias: str, source: str, keys: Sequence[tuple[str, str]], as_of: str | None = None) -> str:
+def not_superseded_on(
+    alias: str, lineage: BranchLineage, superseded: str, elsewhere: str, as_of: str | None = None
+) -> str:  # fmt: skip
+    """The same on a lineage: visible, without a visible successor, and no deletion.
+
+    `superseded` has the successors on the first branch, `elsewhere` those on others.
+    """
+    bound = f" AND over.superseded_by <= {as_of}" if as_of else ""
+    found = [*([f"{alias}.commit_id <= {as_of}"] if as_of else []), lineage.sees_row(alias), f"NOT {alias}.{DELETED}"]
+    first = next((one for one in lineage.segments if not one.branch), None)
+    if first is not None:
+        until = "" if first.until is None else f" AND over.superseded_by <= {first.until}"
+        found.append(f"NOT EXISTS (SELECT 1 FROM {superseded} AS over WHERE over.row_id = {alias}.rowid{until}{bound})")
+    others = BranchLineage(tuple(one for one in lineage.segments if one.branch))
+    if others.segments:
+        found.append(f"NOT EXISTS (SELECT 1 FROM {elsewhere} AS over WHERE over.row_id = {alias}.rowid AND "
+                     f"{others.sees('over.branch_id', 'over.superseded_by')}{bound})")
+    return " AND ".join(found)
+
+
+def newest_of(
+    alias: str, source: str, keys: Sequence[tuple[str, str]], as_of: str | None = None,
+    lineage: BranchLineage | None = None,
+) -> str:  # fmt: skip
     """The same as a lookup, where the key is known: the commit of `alias` is the highest that its key has."""
     same = " AND ".join(f"newest.{quoted(key)} = {here}" for key, here in keys)
     bound = f" AND newest.commit_id <= {as_of}" if as_of else ""
+    if lineage is not None:
+        newest = (f"SELECT newest.commit_id FROM {source} AS newest WHERE {same} AND "
+                  f"{lineage.sees_row('newest')}{bound} ORDER BY newest.commit_id DESC LIMIT 1")
+        return f"{alias}.commit_id = ({newest}) AND NOT {alias}.{DELETED}"
     return f"{alias}.commit_id = (SELECT max(newest.commit_id) FROM {source} AS newest WHERE {same}{bound})"
 
 
-def newest_row(source: str, keys: Sequence[tuple[str, str]]) -> str:
-    """The place of the latest row of a key, as a scalar; NULL if there is none."""
+def newest_row(source: str, keys: Sequence[tuple[str, str]], lineage: BranchLineage | None = None) -> str:
+    """The place of the latest row of a key, a deletion or not, as a scalar; NULL if there is none."""
     same = " AND ".join(f"{quoted(key)} = {here}" for key, here in keys)
-    return f"(SELECT rowid FROM {source} WHERE {same} ORDER BY commit_id DESC LIMIT 1)"
+    seen = "" if lineage is None else f" AND {lineage.sees(BRANCH, 'commit_id')}"
+    return f"(SELECT rowid FROM {source} WHERE {same}{seen} ORDER BY commit_id DESC LIMIT 1)"

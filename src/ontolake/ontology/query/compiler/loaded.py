@@ -14,7 +14,7 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.query.compiler.failures import query_failure
 from ontolake.ontology.query.compiler.functions import install
-from ontolake.ontology.query.compiler.latest import quoted
+from ontolake.ontology.query.compiler.latest import newest_of, quoted
 from ontolake.ontology.query.compiler.statements import compile_plan, key_columns
 from ontolake.ontology.query.plan import Plan, Values
 
@@ -70,3 +70,12 @@ class Loaded:
 
     def latest(self, info: Any, alias: str, as_of: str | None) -> str:
         return "1"
+
+    def latest_of(self, info: Any, alias: str, key: str, as_of: str | None) -> str:
+        return newest_of(alias, self.source(info), [("entity_key", key)], as_of)
+
+    def visible(self, info: Any, alias: str) -> str | None:
+        return None
+
+    def deleted(self, info: Any, alias: str) -> str | None:
+        return None

@@ -13,7 +13,7 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import QueryError
 from ontolake.ontology.query.compiler.conditions import Encode, Operand, comparand, condition, number, operand
 from ontolake.ontology.query.compiler.functions import given_list
-from ontolake.ontology.query.compiler.latest import newest_of, quoted
+from ontolake.ontology.query.compiler.latest import quoted
 from ontolake.ontology.query.plan import Plan, Values
 
 FEW = 100
@@ -28,6 +28,8 @@ class Statement(NamedTuple):
 
     sql: str
     slots: tuple[Slot, ...]
+    marked: bool = False
+    """Whether the last column says that a row is a deletion, which then is no answer."""
 
     def parameters(self, values: Values) -> tuple[Any, ...]:
         """What to bind. Raises `QueryError` for values that do not fit their fields."""
@@ -60,6 +62,18 @@ class Sources(Protocol):
 
     def latest(self, info: TypeInfo, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
+        ...
+
+    def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
+        """The same for an entity whose key is given as SQL."""
+        ...
+
+    def visible(self, info: TypeInfo, alias: str) -> str | None:
+        """A condition on a row of `source`: it is part of the history that is read. None if all rows are."""
+        ...
+
+    def deleted(self, info: TypeInfo, alias: str) -> str | None:
+        """Whether a row of `source` is a deletion, as SQL; None if none is."""
         ...
 
 
@@ -194,9 +208,9 @@ class _Compiler:
             self._part = "having"
             having = f" HAVING {condition(plan.having, self)}"
         order = self._order(group)
-        sql = f"SELECT {select} FROM {self._from()}"
         if isinstance(plan.where, Compare) and self._single and plan.output == "rows" and not plan.offset:
-            return self._lookup(sql, where)
+            return self._lookup(select, where)
+        sql = f"SELECT {select} FROM {self._from()}"
         conditions = [*self._bounds(), *([where] if where else [])]
         if conditions:
             sql += f" WHERE {' AND '.join(conditions)}"
@@ -211,11 +225,15 @@ class _Compiler:
         """Whether the key is known, so that there is one row at most."""
         return self._known_key is not None and not self._plan.history and not self._plan.hops
 
-    def _lookup(self, sql: str, where: str) -> Statement:
-        """Nothing but a key: the last row that the index has of it."""
-        bound = f" AND t0.commit_id <= {self._as_of}" if self._as_of else ""
+    def _lookup(self, select: str, where: str) -> Statement:
+        """Nothing but a key: the last row that the index has of it. A deletion hides what was before it."""
+        info = self._rows[0].info
+        visible, deleted = self._sources.visible(info, "t0"), self._sources.deleted(info, "t0")
+        conditions = [where, *([visible] if visible else [])]
+        conditions += [f"t0.commit_id <= {self._as_of}"] if self._as_of else []
+        sql = f"SELECT {select}{f', {deleted}' if deleted else ''} FROM {self._from()} WHERE {' AND '.join(conditions)}"
         limit = f"min(1, {self._bound('limit')})" if self._plan.limit else "1"
-        return Statement(f"{sql} WHERE {where}{bound} ORDER BY t0.commit_id DESC LIMIT {limit}", tuple(self._slots))
+        return Statement(f"{sql} ORDER BY t0.commit_id DESC LIMIT {limit}", tuple(self._slots), deleted is not None)
 
     def _filter(self) -> str:
         self._part = "where"
@@ -237,7 +255,10 @@ class _Compiler:
         plan = self._plan
         if plan.output == "rows":
             shown = [row for n, row in enumerate(self._rows) if plan.relations or n % 2 == 0]
-            return ", ".join(columns_of(row.info, row.alias) for row in shown), []
+            columns = [columns_of(row.info, row.alias) for row in shown]
+            if plan.deletions:
+                columns.append(self._sources.deleted(shown[0].info, shown[0].alias) or "0")
+            return ", ".join(columns), []
         group = [operand(ref, self).ordered for ref in plan.groups]
         self._part = "measures"
         measures = [self.measure(measure)[0] for measure in plan.measures]
@@ -272,7 +293,7 @@ class _Compiler:
     def _entity(self, row: _Row, key: str) -> str:
         """What to join for the latest state of the entity of a key."""
         source, name = self._sources.source(row.info), self._sources.key_column("entity_key")
-        latest = newest_of(row.alias, source, [(name, key)], self._as_of)
+        latest = self._sources.latest_of(row.info, row.alias, key, self._as_of)
         return f"{source} AS {row.alias} ON {row.alias}.{quoted(name)} = {key} AND {latest}"
 
     def _bounds(self) -> list[str]:
@@ -280,11 +301,12 @@ class _Compiler:
         row = self._rows[0]
         found = []
         if self._plan.history:
+            visible, deleted = (of(row.info, row.alias) for of in (self._sources.visible, self._sources.deleted))
             found += [f"{row.alias}.commit_id <= {self._as_of}"] if self._as_of else []
+            found += [visible] if visible else []
+            found += [f"NOT {deleted}"] if deleted and not self._plan.deletions else []
         elif self._known_key is not None:
-            source = self._sources.source(row.info)
-            key = self._sources.key_column("entity_key")
-            found.append(newest_of(row.alias, source, [(key, self._known_key)], self._as_of))
+            found.append(self._sources.latest_of(row.info, row.alias, self._known_key, self._as_of))
         else:
             found.append(self._sources.latest(row.info, row.alias, self._as_of))
         if self._since:

@@ -68,6 +68,7 @@ class S3Repository(SingleRows, ABC):
     backend = "s3"
     engine_version: str
     takes_columns = True
+    keeps_deletions = False
     seen_head = 0
     versions_apart: bool
     """Whether every version of a type has files of its own, and reads see the current one only."""
@@ -147,6 +148,12 @@ class S3Repository(SingleRows, ABC):
 
     def head(self) -> int:
         return self.moment().commit_id
+
+    def highest(self) -> int:
+        return self.head()
+
+    def holding(self, commit: int) -> S3Repository:
+        return self
 
     def state(self) -> object:
         return self.moment().tag
@@ -413,6 +420,12 @@ class S3Repository(SingleRows, ABC):
         from ontolake.ontology.repository.objects.upkeep.checks import check
 
         return check(self)
+
+    def commit_ids(self) -> Collection[int]:
+        return {commit.id for commit in self.commits()}
+
+    def every_version(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        return self.schema_versions(kind, name)
 
     def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
         from ontolake.ontology.repository.objects.upkeep.checks import stored_history

@@ -22,7 +22,7 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info, unstorable
 from ontolake.ontology.arrow.columns import ArrowRows
 from ontolake.ontology.arrow.physical import COMMIT, ROW, Type, by_key, encoded, key_texts, table_of
-from ontolake.ontology.errors import TypeDroppedError
+from ontolake.ontology.errors import LayoutLacksError, TypeDroppedError
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.difference import Difference, difference
@@ -41,7 +41,7 @@ from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.read.scan import leading_type
 from ontolake.ontology.repository.objects.upkeep import advisory
 from ontolake.ontology.repository.objects.upkeep.merge import level_of, tidy
-from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.protocol import LiveRelation, Row
 from ontolake.ontology.repository.times import now_text
 
 if TYPE_CHECKING:
@@ -117,6 +117,15 @@ class S3Transaction:
 
     def _state(self, info: TypeInfo) -> TypeState | None:
         return None if info in self._rewritten else self._moment.state(info.kind, info.name)
+
+    def delete(self, info: Type, keys: Collection[Row]) -> int:
+        raise LayoutLacksError("deletions", self._repository.uri, self._repository.engine_version)
+
+    def keys_besides(self, info: TypeInfo, keys: Collection[Row]) -> Sequence[Row]:
+        raise LayoutLacksError("deletions", self._repository.uri, self._repository.engine_version)
+
+    def relations_of(self, info: TypeInfo, keys: Collection[Row]) -> Sequence[LiveRelation]:
+        raise LayoutLacksError("deletions", self._repository.uri, self._repository.engine_version)
 
     def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
         found: list[tuple[str, Any, Row]] = []

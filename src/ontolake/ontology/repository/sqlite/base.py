@@ -9,6 +9,7 @@ import contextlib
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,16 +17,18 @@ import apsw
 
 from ontolake import urls
 from ontolake.history import Commit, Damage, Garbage
+from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, StorageBackendError
 from ontolake.ontology.query.compiler.failures import query_failure
 from ontolake.ontology.query.compiler.functions import install
+from ontolake.ontology.query.compiler.latest import newest_of
 from ontolake.ontology.query.compiler.statements import Statement, columns_of, compile_plan, key_columns
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_table
-from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.protocol import Lease, LiveRelation, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite import checks as sqlite_checks
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import SqliteEventStore
@@ -57,6 +60,7 @@ class SqliteRepository(ABC):
 
     backend = "sqlite"
     takes_columns = False
+    keeps_deletions = False
     seen_head = 0
     engine_version: str
 
@@ -112,8 +116,20 @@ class SqliteRepository(ABC):
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
 
+    def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
+        """The same for an entity whose key is given as SQL."""
+        return newest_of(alias, self.source(info), [(self.key_column("entity_key"), key)], as_of)
+
+    def visible(self, info: TypeInfo, alias: str) -> str | None:
+        """A condition on a row of `source`: it is part of the history that is read. None if all rows are."""
+        return None
+
+    def deleted(self, info: TypeInfo | StoredType, alias: str) -> str | None:
+        """Whether a row of `source` is a deletion, as SQL; None if none is."""
+        return None
+
     @abstractmethod
-    def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
+    def newest(self, info: TypeInfo | StoredType, keys: Sequence[str]) -> str:
         """SQL for the place of the latest row of a key, which is given as SQL."""
 
     @abstractmethod
@@ -161,12 +177,16 @@ class SqliteRepository(ABC):
         seen = self.db.data_version()
         if seen == self._seen:
             return True
-        shape = control.shape(self.db)
+        shape = self.shape_now()
         same = shape == self._shape
         if not same:
             self.forget()
         self._shape, self._seen, self.last_commit = shape, self.db.data_version(), None
         return same
+
+    def shape_now(self) -> object:
+        """Something that differs once a schema, a layout or the set of types has changed."""
+        return control.shape(self.db)
 
     def forget(self) -> None:
         self._schemas = None
@@ -265,6 +285,36 @@ class SqliteRepository(ABC):
     def head(self) -> int:
         return control.head(self.db)
 
+    def highest(self) -> int:
+        return control.head(self.db)
+
+    def holding(self, commit: int) -> SqliteRepository:
+        return self
+
+    def new_version(self, info: TypeInfo, reason: str, commit_id: int) -> int:
+        """Make a type known that is not, inside a transaction. Returns its schema version."""
+        control.put_schema(self.db, schema_of(info.cls), 1, reason, self.runtime_id)
+        return 1
+
+    def insert_commit(
+        self, commit_id: int, metadata: Mapping[str, Any], created_at: datetime | None = None,
+        merged: int | None = None,
+    ) -> None:  # fmt: skip
+        """Write a commit, inside a transaction. `merged` is the second parent of a merge."""
+        control.insert_commit(self.db, commit_id, metadata, created_at)
+
+    def delete_keys(self, info: TypeInfo | StoredType, version: int, commit_id: int, keys: Collection[Row]) -> int:
+        """End these keys as far as they are there, inside a transaction. Returns how many were."""
+        raise LayoutLacksError("deletions", self.uri, self.engine_version)
+
+    def keys_besides(self, info: TypeInfo, keys: Collection[Row]) -> list[Row]:
+        """The keys that are there and are not among these."""
+        raise LayoutLacksError("deletions", self.uri, self.engine_version)
+
+    def relations_of(self, info: TypeInfo, keys: Collection[Row]) -> list[LiveRelation]:
+        """The relations of all types that lead to one of these entities."""
+        raise LayoutLacksError("deletions", self.uri, self.engine_version)
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         if not self.db.get_autocommit():
@@ -286,6 +336,8 @@ class SqliteRepository(ABC):
             parameters = statement.parameters(values)
             try:
                 found: Iterator[Row] = self.db.execute(statement.sql, parameters)
+                if statement.marked:
+                    found = iter([row[:-1] for row in found if not row[-1]])
                 if plan.output != "rows":
                     found = iter([*found])
             except (apsw.SQLError, apsw.TooBigError, UnicodeEncodeError) as error:
@@ -296,7 +348,8 @@ class SqliteRepository(ABC):
             del found
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
-        return arrow_table(type_info(plan.root).all_columns, self.run(plan, values), self.config.sizes.batch_rows)
+        return arrow_table(type_info(plan.root).all_columns, self.run(plan, values), self.config.sizes.batch_rows,
+                           deletions=plan.deletions)
 
     def read_stored(self, stored: StoredType) -> Iterator[Row]:
         return self.db.execute(self._stored_sql(stored, columns_of(stored, "t")) + " ORDER BY t.rowid")
@@ -318,19 +371,23 @@ class SqliteRepository(ABC):
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         self.refresh()
         source = self.source(info)
-        same = " AND ".join(f"{self.key('old', key)} = {self.key('new', key)}" for key in key_columns(info))
-        previous = f"(SELECT max(old.commit_id) FROM {source} AS old WHERE {same} AND old.commit_id < new.commit_id)"
+        same, prior = (" AND ".join(f"{self.key(alias, key)} = {self.key('new', key)}" for key in key_columns(info))
+                       for alias in ("old", "prior"))
+        visible = self.visible(info, "prior")
+        previous = (f"(SELECT max(prior.commit_id) FROM {source} AS prior WHERE {prior} AND "
+                    f"prior.commit_id < new.commit_id{f' AND {visible}' if visible else ''})")
+        deleted, was_deleted = (self.deleted(info, alias) or "0" for alias in ("new", "old"))
         rows = self.db.execute(
-            f"SELECT {columns_of(info, 'new')}, {columns_of(info, 'old')} FROM {source} AS new "
-            f"LEFT JOIN {source} AS old ON {same} AND old.commit_id = {previous} "
+            f"SELECT {columns_of(info, 'new')}, {columns_of(info, 'old')}, {deleted}, {was_deleted} "
+            f"FROM {source} AS new LEFT JOIN {source} AS old ON {same} AND old.commit_id = {previous} "
             "WHERE new.commit_id = ? ORDER BY new.rowid", (commit_id,),
         ).fetchall()  # fmt: skip
         width = len(info.all_columns) + 1
         places = [info.all_columns.index(column) for column in info.keys]
         for row in rows:
-            after, before = row[:width], row[width:]
+            after, before = row[:width], row[width : 2 * width]
             key = after[places[0]] if info.kind == "entity" else tuple(after[place] for place in places)
-            yield RowChange(key, None if before[-1] is None else before, after)
+            yield RowChange(key, None if before[-1] is None or row[-1] else before, None if row[-2] else after)
 
     # checking
     # parallel readers and writers
@@ -364,6 +421,12 @@ class SqliteRepository(ABC):
     def check(self) -> Iterator[Damage]:
         return sqlite_checks.check(self)
 
+    def commit_ids(self) -> Collection[int]:
+        return {commit.id for commit in self.commits()}
+
+    def every_version(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        return self.schema_versions(kind, name)
+
     def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
         return sqlite_checks.stored_history(self, version)
 
@@ -385,7 +448,7 @@ class SqliteRepository(ABC):
         transaction = self._transaction
         if transaction is None:
             raise StorageBackendError("no transaction has begun", hint="call begin_transaction() first")
-        control.insert_commit(self.db, transaction.commit_id, metadata or {})
+        self.insert_commit(transaction.commit_id, metadata or {})
         return transaction.commit_id
 
     def commit_transaction(self) -> None:

@@ -11,7 +11,7 @@ import apsw
 from ontolake.history import Damage
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
-from ontolake.ontology.query.compiler.latest import literal, quoted
+from ontolake.ontology.query.compiler.latest import BRANCH, DELETED, literal, quoted
 from ontolake.ontology.query.compiler.statements import columns_of, key_columns
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 from ontolake.ontology.repository.sqlite import zeros
@@ -36,7 +36,8 @@ def check(repository: SqliteRepository) -> Iterator[Damage]:
     yield from _commits(db)
     yield from _registry(db)
     yield from _events(db)
-    yield from _versioned_tables(db) if repository.engine_version == "v2" else _histories(db)
+    yield from _histories(db) if repository.engine_version == "v1" else _versioned_tables(
+        db, branched=repository.keeps_deletions)
 
 
 def _commits(db: apsw.Connection) -> Iterator[Damage]:
@@ -114,7 +115,7 @@ def _rows(db: apsw.Connection, table: str, label: str, wrong: str, what: str) ->
 # v2: a table for each version, and the catalog
 
 
-def _versioned_tables(db: apsw.Connection) -> Iterator[Damage]:
+def _versioned_tables(db: apsw.Connection, *, branched: bool) -> Iterator[Damage]:
     tables = {str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     catalog: Any = db.execute(
         """SELECT c.type_kind, c.type_name, c.schema_version_id, c.table_name, c.activation_commit_id, c.is_current,
@@ -130,12 +131,12 @@ def _versioned_tables(db: apsw.Connection) -> Iterator[Damage]:
             yield Damage(where, "it has a table but no schema")
         if current and not registered:
             yield Damage(where, "it is current, but the type was dropped")
-        if bool(current) != bool(registered and version == newest):
+        if not branched and bool(current) != bool(registered and version == newest):
             yield Damage(where, "is current although there is a newer version" if current
                          else "is the newest version but not the current one")
         if not active:
             yield Damage(where, f"it was activated by commit {activation}, which is not there")
-        missing = [one for one in (table, f"{table}_superseded") if one not in tables]
+        missing = [one for one in _beside(table, branched) if one not in tables]
         yield from (Damage(where, f"its table {one} is missing") for one in missing)
         if not missing and schema is not None:
             try:
@@ -143,10 +144,16 @@ def _versioned_tables(db: apsw.Connection) -> Iterator[Damage]:
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # told with the schemas
             yield from _versioned_rows(db, table, version, stored)
-    known = {one for _, _, _, table, *_ in catalog for one in (table, f"{table}_superseded")}
+            yield from () if branched else _successors(db, table, stored)
+    known = {one for _, _, _, table, *_ in catalog for one in _beside(table, branched)}
     for name in sorted(tables - known):
         if name.startswith(("entity_", "relation_")):
             yield Damage("catalog", f"the table {name} is not in it")
+
+
+def _beside(table: str, branched: bool) -> list[str]:
+    """A table and those that belong to it."""
+    return [table, f"{table}_superseded", *([f"{table}_superseded_elsewhere"] if branched else [])]
 
 
 def _versioned_rows(db: apsw.Connection, table: str, version: int, stored: StoredType) -> Iterator[Damage]:
@@ -161,6 +168,12 @@ def _versioned_rows(db: apsw.Connection, table: str, version: int, stored: Store
                      "belongs to a commit that is not there")
     yield from _rows(db, name, label, f"schema_version_id IS NOT {version}",
                      f"says that it is not of version {version}")
+
+
+def _successors(db: apsw.Connection, table: str, stored: StoredType) -> Iterator[Damage]:
+    """Every row must have the successor that is told of it."""
+    name, keys = quoted(table), key_columns(stored)
+    label = " || ' ' || ".join(keys)
     over = quoted(f"{table}_superseded")
     successor = (f"SELECT row_id, lead(commit_id) OVER (PARTITION BY {', '.join(keys)} ORDER BY commit_id) AS next, "
                  f"{label} AS label FROM {name}")
@@ -208,7 +221,8 @@ def _source(repository: SqliteRepository, version: SchemaVersion) -> str | None:
     if table is None:
         return None
     if zeros.is_marked(repository.db, str(table)):
-        return zeros.marked_source(StoredType(version.schema), str(table))
+        more = (BRANCH, DELETED) if repository.keeps_deletions else ()
+        return zeros.marked_source(StoredType(version.schema), str(table), more)
     return f"main.{quoted(str(table))}"
 
 

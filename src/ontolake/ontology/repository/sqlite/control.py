@@ -92,9 +92,14 @@ def commits(db: apsw.Connection, since: int, until: int | None, limit: int | Non
         (since, until, -1 if limit is None else limit),
     ).fetchall()
     for commit_id, created_at, metadata, parent in rows:
-        found = json.loads(metadata) if metadata else {}
+        found = metadata_of(metadata)
         yield Commit(commit_id, () if parent is None else (parent,), parse_time(created_at),
                      found.get(AUTHOR), found)
+
+
+def metadata_of(text: str | None) -> dict[str, Any]:
+    """The metadata of a commit as it is stored."""
+    return json.loads(text) if text else {}
 
 
 # schemas

@@ -48,9 +48,12 @@ def staged_key(info: TypeInfo, column: str) -> str:
     return f"new.{quoted(column)}"
 
 
-def discard_unchanged(db: apsw.Connection, info: TypeInfo, source: str, table: str) -> None:
-    """Take staged rows out that say what the latest row of their key says."""
+def discard_unchanged(
+    db: apsw.Connection, info: TypeInfo, source: str, table: str, deleted: str | None = None
+) -> None:  # fmt: skip
+    """Take staged rows out that say what the latest row of their key, `old`, says. `deleted` tells that it is none."""
     same = [f"{_compared(column)} IS new.{quoted(column.column)}" for column in info.columns] or ["1"]
+    same += [] if deleted is None else [f"NOT {deleted}"]
     db.execute(f"DELETE FROM {table} AS new WHERE {OLD} IS NOT NULL AND EXISTS "
                f"(SELECT 1 FROM {source} AS old WHERE old.rowid = new.{OLD} AND {' AND '.join(same)})")
 

@@ -7,7 +7,7 @@ import apsw
 from ontolake.model.columns import ENTITY_COLUMNS, ROWID_NAMES, Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.query.compiler.latest import quoted, raw
+from ontolake.ontology.query.compiler.latest import BRANCH, DELETED, quoted, raw
 from ontolake.ontology.query.compiler.statements import key_columns
 
 
@@ -21,14 +21,22 @@ def table_name(db: apsw.Connection, kind: Kind, name: str, version: int) -> str:
     return found
 
 
-def create_table(db: apsw.Connection, name: str, info: TypeInfo) -> None:
-    """Make the table of a type and its indexes. Inside a transaction."""
+def create_table(db: apsw.Connection, name: str, info: TypeInfo, *, branched: bool = False) -> None:
+    """Make the table of a type and its indexes. Inside a transaction.
+
+    With `branched` rows say on which branch they were written and whether they are deletions, as v3 has them.
+    """
     keys = key_columns(info)
     columns = ["row_id INTEGER PRIMARY KEY", *(_key_column(key, info) for key in keys)]
     columns += ["commit_id INTEGER NOT NULL", "schema_version_id INTEGER NOT NULL"]
+    columns += [f"{BRANCH} INTEGER NOT NULL DEFAULT 0", f"{DELETED} INTEGER NOT NULL DEFAULT 0"] if branched else []
     columns += [_field_column(column) for column in info.columns]
     columns += _mirrors(info)
-    db.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)}, UNIQUE ({', '.join(keys)}, commit_id))")
+    unique = [*keys, "commit_id", *([BRANCH] if branched else [])]
+    db.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)}, UNIQUE ({', '.join(unique)}))")
+    if branched:
+        db.execute(f"CREATE TABLE {elsewhere(name)} (row_id INTEGER NOT NULL, superseded_by INTEGER NOT NULL, "
+                   "branch_id INTEGER NOT NULL, PRIMARY KEY (row_id, branch_id)) WITHOUT ROWID")
     db.execute(f"CREATE TABLE {superseded(name)} (row_id INTEGER PRIMARY KEY, superseded_by INTEGER NOT NULL)")
     db.execute(f"CREATE INDEX {quoted(name + '_commit')} ON {quoted(name)} (commit_id)")
     if info.kind == "relation":
@@ -40,6 +48,11 @@ def create_table(db: apsw.Connection, name: str, info: TypeInfo) -> None:
 def superseded(name: str) -> str:
     """The table of those rows of a table that have a successor, and the commit of that. Rows stay as they are."""
     return f"main.{quoted(name + '_superseded')}"
+
+
+def elsewhere(name: str) -> str:
+    """The table of rows that have a successor on another branch than the first: one a branch, as v3 has it."""
+    return f"main.{quoted(name + '_superseded_elsewhere')}"
 
 
 def create_indexes(db: apsw.Connection, name: str, info: TypeInfo) -> None:
@@ -72,5 +85,6 @@ def empty_source(info: TypeInfo | StoredType) -> str:
     """What stands for a type that has no rows to read. It names a table, so that asking shows what others committed."""
     keys = key_columns(info)
     names = [*keys, *(raw(key) for key in keys), "commit_id", "schema_version_id", "rowid",
+             BRANCH.strip('"'), DELETED.strip('"'),
              *(column.column for column in info.columns)]
     return f"(SELECT {', '.join(f'NULL AS {quoted(name)}' for name in names)} FROM sqlite_schema WHERE 0)"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ontolake import faults
 from ontolake.model.schema import schema_of
+from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info, unstorable
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.query.compiler.latest import quoted
 from ontolake.ontology.query.compiler.statements import key_columns
-from ontolake.ontology.repository.protocol import Row
+from ontolake.ontology.repository.protocol import LiveRelation, Row
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import apply_queue
 from ontolake.ontology.repository.sqlite.stage import discard_unchanged, stage, staged_key
@@ -42,6 +43,8 @@ class SqliteTransaction:
         self._commit_id: int | None = None
         self._began = now_text()
         self._versions: dict[TypeInfo, int] = {}
+        self.merged: int | None = None
+        """The second parent of a merge."""
         self.created_at: datetime | None = None
         """When the commit was made, if it is a copy of one; else now."""
 
@@ -60,8 +63,7 @@ class SqliteTransaction:
             if known is None:
                 if (info.kind, info.name) in repository.dropped():
                     raise TypeDroppedError(info.name)
-                known = 1
-                control.put_schema(self._db, schema_of(info.cls), known, reason, repository.runtime_id)
+                known = repository.new_version(info, reason, self.commit_id)
                 repository.forget()
             version = self._versions[info] = known
         return version
@@ -75,15 +77,32 @@ class SqliteTransaction:
         except UnicodeEncodeError:
             raise unstorable(info, rows) from None
 
+    def delete(self, info: TypeInfo | StoredType, keys: Collection[Row]) -> int:
+        version = self._repository.current_version(info)
+        if not keys or version is None:
+            return 0
+        return self._repository.delete_keys(info, version, self.commit_id, keys)
+
+    def keys_besides(self, info: TypeInfo, keys: Collection[Row]) -> Sequence[Row]:
+        return self._repository.keys_besides(info, keys)
+
+    def relations_of(self, info: TypeInfo, keys: Collection[Row]) -> Sequence[LiveRelation]:
+        return self._repository.relations_of(info, keys)
+
     def missing_endpoints(self, info: TypeInfo, *, limit: int = 10) -> Sequence[tuple[str, Any, Row]]:
         found: list[tuple[str, Any, Row]] = []
         repository = self._repository
         for side, end in (("left", info.left), ("right", info.right)):
             entities, same = repository.source(type_info(end)), repository.key("r", f"{side}_key")
+            there = f"{repository.key('e', 'entity_key')} = {same}"
+            written = "r.commit_id = ?"
+            if repository.keeps_deletions:
+                there += f" AND {repository.latest_of(type_info(end), 'e', same, None)}"
+                written += f" AND NOT {repository.deleted(info, 'r')}"
             rows = self._db.execute(
                 f"SELECT r.{side}_key, r.left_key, r.right_key FROM {repository.source(info)} AS r "
-                f"WHERE r.commit_id = ? AND NOT EXISTS (SELECT 1 FROM {entities} AS e "
-                f"WHERE {repository.key('e', 'entity_key')} = {same}) LIMIT ?", (self.commit_id, limit))  # fmt: skip
+                f"WHERE {written} AND NOT EXISTS (SELECT 1 FROM {entities} AS e WHERE {there}) LIMIT ?",
+                (self.commit_id, limit))  # fmt: skip
             found += [(side, key, (left, right)) for key, left, right in rows]
         return found[:limit]
 
@@ -101,7 +120,7 @@ class SqliteTransaction:
         return None
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
-        control.insert_commit(self._db, self.commit_id, metadata, self.created_at)
+        self._repository.insert_commit(self.commit_id, metadata, self.created_at, self.merged)
         if queue is not None:
             self._change_queue(queue, self.commit_id)
         faults.reach("ontology: commit written, not yet durable")
@@ -130,7 +149,7 @@ def reconcile(
     newest = repository.newest(info, [staged_key(info, key) for key in key_columns(info)])
     with stage(repository.db, info, rows, newest, repository.staged) as table:
         faults.reach("ontology: rows staged")
-        discard_unchanged(repository.db, info, repository.source(info), table)
+        discard_unchanged(repository.db, info, repository.source(info), table, repository.deleted(info, "old"))
         written = repository.write_staged(info, version, commit_id, table)
         faults.reach("ontology: rows written")
         return written
@@ -145,7 +164,7 @@ def reconcile_few(
     padding = ("",) * (len(key_columns(info)) - width)
     for row in rows:
         found: Any = repository.db.execute(find, row[:width] + padding).fetchone()
-        if found is None or not _same(info, found[1:], row[width:]):
+        if found is None or found[1] or not _same(info, found[2:], row[width:]):
             insert(commit_id, row, None if found is None else found[0])
             written += 1
     faults.reach("ontology: rows written")
@@ -153,9 +172,10 @@ def reconcile_few(
 
 
 def find_latest(repository: SqliteRepository, info: TypeInfo) -> str:
-    """SQL for the place and the fields of the latest row of a key, which is bound."""
+    """SQL for the place of the latest row of a key, which is bound, whether it is a deletion, and its fields."""
     newest = repository.newest(info, [f"?{n}" for n in range(1, len(key_columns(info)) + 1)])
-    fields = ", ".join(["t.rowid", *(f"t.{quoted(column.column)}" for column in info.columns)])
+    deleted = repository.deleted(info, "t") or "0"
+    fields = ", ".join(["t.rowid", deleted, *(f"t.{quoted(column.column)}" for column in info.columns)])
     return f"SELECT {fields} FROM {repository.source(info)} AS t WHERE t.rowid = {newest}"
 
 

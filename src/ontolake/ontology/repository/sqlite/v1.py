@@ -119,7 +119,7 @@ class SqliteRepositoryV1(SqliteRepository):
         keys = [(raw(key), self.key(alias, key)) for key in key_columns(info)]
         return no_newer(alias, self.source(info), keys, as_of)
 
-    def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
+    def newest(self, info: TypeInfo | StoredType, keys: Sequence[str]) -> str:
         given = [(raw(key), f"CAST({sql} AS TEXT)") for key, sql in zip(key_columns(info), keys, strict=True)]
         return newest_row(self.source(info), given)
 

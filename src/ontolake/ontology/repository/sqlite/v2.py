@@ -11,7 +11,7 @@ from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
-from ontolake.ontology.query.compiler.latest import OLD, newest_row, not_superseded, quoted
+from ontolake.ontology.query.compiler.latest import OLD, BranchLineage, newest_row, not_superseded, quoted
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.raw import raw_columns, raw_keys
@@ -49,6 +49,10 @@ class SqliteRepositoryV2(SqliteRepository):
     """A typed store with a table for each version of each type."""
 
     engine_version = "v2"
+    row_columns: Sequence[str] = ()
+    """The columns of rows beside keys, commit, version and fields."""
+    lineage: BranchLineage | None = None
+    """The commits that are read, where there are branches."""
 
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         self._layouts: dict[tuple[Kind, str], Layout] | None = None
@@ -140,7 +144,7 @@ class SqliteRepositoryV2(SqliteRepository):
             return empty_source(info)
         self.current_version(info)
         if self._is_marked(found.table_name):
-            return zeros.marked_source(info, found.table_name)
+            return zeros.marked_source(info, found.table_name, self.row_columns)
         return f"main.{quoted(found.table_name)}"
 
     def _is_marked(self, table: str) -> bool:
@@ -167,8 +171,16 @@ class SqliteRepositoryV2(SqliteRepository):
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
         return not_superseded(alias, superseded(found.table_name), as_of)
 
-    def newest(self, info: TypeInfo, keys: Sequence[str]) -> str:
-        return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)))
+    def newest(self, info: TypeInfo | StoredType, keys: Sequence[str]) -> str:
+        return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)), self.lineage)
+
+    def over(self, table: str) -> tuple[str, str]:
+        """The table that takes the rows of a table that get a successor, and what stands behind its two values."""
+        return superseded(table), ""
+
+    def stamps(self) -> Mapping[str, str]:
+        """What every row that is written has in columns of the engine's own."""
+        return {}
 
     def prepare(self, info: TypeInfo, version: int, commit_id: int) -> None:
         found = self.layout(info.kind, info.name)
@@ -204,9 +216,9 @@ class SqliteRepositoryV2(SqliteRepository):
         if zeros.any_staged(self.db, info, stage):
             self._mark(layout.table_name)
             targets, values = [*targets, zeros.MARK], [*values, zeros.staged_mark(info)]
-        target, given = ", ".join(targets), ", ".join(values)
-        self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT {OLD}, ?1 FROM {stage} "
-                        f"WHERE {OLD} IS NOT NULL", (commit_id,))
+        stamps, (over, more) = self.stamps(), self.over(layout.table_name)
+        target, given = ", ".join([*targets, *stamps]), ", ".join([*values, *stamps.values()])
+        self.db.execute(f"INSERT INTO {over} SELECT {OLD}, ?1{more} FROM {stage} WHERE {OLD} IS NOT NULL", (commit_id,))
         self.db.execute(f"INSERT INTO main.{quoted(layout.table_name)} ({target}) SELECT {given} FROM {stage} AS new "
                         "ORDER BY new.rowid", (commit_id,))
         return self.db.changes()
@@ -217,10 +229,13 @@ class SqliteRepositoryV2(SqliteRepository):
         given = "?, " * len(columns)
         if info.kind == "relation" and len(info.keys) < 3:
             columns, given = [*columns, "instance_key"], given + "'', "
+        for name, value in self.stamps().items():
+            columns, given = [*columns, name], f"{given}{value}, "
         into = f"INSERT INTO main.{quoted(layout.table_name)} ({', '.join(columns)}, commit_id, schema_version_id"
         sql = f"{into}) VALUES ({given}?, {version})"
         marking = f"{into}, {zeros.MARK}) VALUES ({given}?, {version}, ?)"
-        over = f"INSERT INTO {superseded(layout.table_name)} VALUES (?, ?)"
+        table, more = self.over(layout.table_name)
+        over = f"INSERT INTO {table} VALUES (?, ?{more})"
         execute = self.db.execute
         order = [*info.keys, *info.columns]
         places = [order.index(column) for column in zeros.floats(info)]
@@ -265,9 +280,10 @@ class SqliteRepositoryV2(SqliteRepository):
         if mark is not None:
             self._mark(layout.table_name)
             row[zeros.MARK.strip('"')] = mark
-        names = ", ".join(quoted(name) for name in row)
-        old = newest_row(quoted(layout.table_name), [(key, f"?{n}") for n, key in enumerate(keys, 2)])
-        self.db.execute(f"INSERT INTO {superseded(layout.table_name)} SELECT old, ?1 FROM (SELECT {old} AS old) "
-                        "WHERE old IS NOT NULL", (commit_id, *keys.values()))
-        self.db.execute(f"INSERT INTO {quoted(layout.table_name)} ({names}) VALUES ({', '.join('?' * len(row))})",
-                        tuple(row.values()))
+        stamps, (over, more) = self.stamps(), self.over(layout.table_name)
+        names = ", ".join([*(quoted(name) for name in row), *stamps])
+        values = ", ".join(["?"] * len(row) + [*stamps.values()])
+        old = newest_row(quoted(layout.table_name), [(key, f"?{n}") for n, key in enumerate(keys, 2)], self.lineage)
+        self.db.execute(f"INSERT INTO {over} SELECT old, ?1{more} FROM (SELECT {old} AS old) WHERE old IS NOT NULL",
+                        (commit_id, *keys.values()))
+        self.db.execute(f"INSERT INTO {quoted(layout.table_name)} ({names}) VALUES ({values})", tuple(row.values()))

@@ -36,13 +36,13 @@ def add_mark(db: apsw.Connection, table: str) -> None:
     db.execute(f"ALTER TABLE main.{quoted(table)} ADD COLUMN {MARK} TEXT")
 
 
-def marked_source(info: TypeInfo | StoredType, table: str) -> str:
-    """The rows of a table that has the column, with the signs of their zeros."""
+def marked_source(info: TypeInfo | StoredType, table: str, more: Sequence[str] = ()) -> str:
+    """The rows of a table that has the column, with the signs of their zeros. `more` has columns beside the fields."""
     negative = {column.column: f"instr({MARK}, ',{number},')" for number, column in enumerate(floats(info))}
     fields = [quoted(column.column) if column.column not in negative else
               f"CASE WHEN {negative[column.column]} THEN -0.0 ELSE {quoted(column.column)} END AS "
               f"{quoted(column.column)}" for column in info.columns]
-    names = ["row_id AS rowid", *key_columns(info), "commit_id", "schema_version_id", *fields]
+    names = ["row_id AS rowid", *key_columns(info), "commit_id", "schema_version_id", *more, *fields]
     return f"(SELECT {', '.join(names)} FROM main.{quoted(table)})"
 
 

@@ -1,0 +1,75 @@
+"""Deletions in sqlite/v3: a row that ends its key is a copy of the last state, so that the history shows the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ontolake import faults
+from ontolake.model.stored import StoredType
+from ontolake.model.types import TypeInfo
+from ontolake.ontology.query.compiler.functions import VALUES, given_list
+from ontolake.ontology.query.compiler.latest import DELETED, quoted
+from ontolake.ontology.query.compiler.statements import key_columns
+from ontolake.ontology.repository.protocol import LiveRelation, Row
+from ontolake.ontology.repository.sqlite import zeros
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
+
+
+def delete_keys(
+    repository: SqliteRepositoryV3, info: TypeInfo | StoredType, version: int, commit_id: int, keys: Collection[Row]
+) -> int:  # fmt: skip
+    """End keys as far as they are there, and return how many were."""
+    layout = repository.enforce(info.kind, info.name, version)
+    padding = ("",) * (len(key_columns(info)) - len(info.keys))
+    newest = repository.newest(info, [f"?{n}" for n in range(1, len(key_columns(info)) + 1)])
+    table = f"main.{quoted(layout.table_name)}"
+    find = f"SELECT t.row_id FROM {table} AS t WHERE t.row_id = {newest} AND NOT t.{DELETED}"
+    execute = repository.db.execute
+    found: Any = (execute(find, (*key, *padding)).get for key in keys)
+    places = [place for place in found if place is not None]
+    if not places:
+        return 0
+    columns = [*key_columns(info), "schema_version_id", *(quoted(column.column) for column in info.columns)]
+    columns += [zeros.MARK] if zeros.is_marked(repository.db, layout.table_name) else []
+    stamps, (over, more) = repository.stamps(), repository.over(layout.table_name)
+    targets = ", ".join([*columns, "commit_id", DELETED, *stamps])
+    values = ", ".join([*columns, "?1", "1", *stamps.values()])
+    some = given_list(places)
+    execute(f"INSERT INTO {over} SELECT value, ?1{more} FROM {VALUES}(?2)", (commit_id, some))
+    execute(f"INSERT INTO {table} ({targets}) SELECT {values} FROM {table} WHERE row_id IN "
+            f"(SELECT value FROM {VALUES}(?2)) ORDER BY row_id", (commit_id, some))
+    faults.reach("ontology: rows deleted")
+    return len(places)
+
+
+def keys_besides(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collection[Row]) -> list[Row]:
+    """The keys of a type that are there and are not among these."""
+    width = len(info.keys)
+    names = ", ".join(f"t.{key}" for key in key_columns(info)[:width])
+    rows: Any = repository.db.execute(f"SELECT {names} FROM {repository.source(info)} AS t "
+                                      f"WHERE {repository.latest(info, 't', None)} ORDER BY t.rowid")
+    kept = set(keys)
+    return [row for row in rows if row not in kept]
+
+
+def relations_of(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collection[Row]) -> list[LiveRelation]:
+    """The relations, of whichever types, that lead to one of these entities."""
+    given = given_list(key[0] for key in keys)
+    found: dict[tuple[str, Row], LiveRelation] = {}
+    for stored in _relations(repository, info.name):
+        sides = [side for side in ("left", "right") if stored.schema.get(side) == info.name]
+        names = ", ".join(f"r.{key}" for key in key_columns(stored)[: len(stored.keys)])
+        for side in sides:
+            rows: Any = repository.db.execute(
+                f"SELECT {names}, r.commit_id FROM {repository.source(stored)} AS r WHERE r.{side}_key IN "
+                f"(SELECT value FROM {VALUES}(?1)) AND {repository.latest(stored, 'r', None)}", (given,))
+            found |= {(stored.name, row[:-1]): LiveRelation(stored, row[:-1], row[-1]) for row in rows}
+    return list(found.values())
+
+
+def _relations(repository: SqliteRepositoryV3, entity: str) -> Sequence[StoredType]:
+    return [StoredType(version.schema) for (kind, _), version in sorted(repository.schemas().items())
+            if kind == "relation" and entity in (version.schema.get("left"), version.schema.get("right"))]

@@ -1,0 +1,344 @@
+"""sqlite/v3: v2's tables, in which rows say on which branch they were written and whether they end their key.
+
+A branch reads its own rows and those of its parent up to where it left that, which is its lineage; no row is ever
+copied for a branch. A lineage never changes, so it stands in statements as constants.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import apsw
+
+from ontolake.history import Commit, Damage
+from ontolake.history.errors import ProtectedBranchError, UnknownBranchError
+from ontolake.history.metadata import AUTHOR, MESSAGE
+from ontolake.history.names import MAIN as MAIN_NAME
+from ontolake.model.codecs import encode_datetime
+from ontolake.model.schema import schema_of
+from ontolake.model.stored import StoredType
+from ontolake.model.types import Kind, TypeInfo
+from ontolake.ontology.config import Config
+from ontolake.ontology.errors import UnknownCommitError
+from ontolake.ontology.query.compiler.latest import (
+    BRANCH,
+    DELETED,
+    MAIN,
+    BranchLineage,
+    Segment,
+    newest_of,
+    not_superseded_on,
+)
+from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.metadata import metadata_text
+from ontolake.ontology.repository.protocol import LiveRelation, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.sqlite import control, deletions
+from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, superseded, table_name
+from ontolake.ontology.repository.sqlite.v2 import Layout, SqliteRepositoryV2
+from ontolake.ontology.repository.times import now_text, parse_time
+
+LAYOUT = (
+    "ALTER TABLE commits ADD COLUMN branch_id INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE commits ADD COLUMN parent_id INTEGER",
+    "ALTER TABLE commits ADD COLUMN second_parent_id INTEGER",
+    """CREATE TABLE type_layout_catalog (
+    type_kind TEXT NOT NULL, type_name TEXT NOT NULL, schema_version_id INTEGER NOT NULL, table_name TEXT NOT NULL,
+    activation_commit_id INTEGER NOT NULL, is_current INTEGER NOT NULL DEFAULT 0,
+    branch_id INTEGER NOT NULL DEFAULT 0, created_at TEXT NOT NULL DEFAULT (datetime('now')),
+    PRIMARY KEY (type_kind, type_name, schema_version_id, branch_id))""",
+    """CREATE TABLE branches (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, parent_id INTEGER, base_commit_id INTEGER NOT NULL,
+    head_commit_id INTEGER NOT NULL, protected INTEGER NOT NULL DEFAULT 0, created_at TEXT NOT NULL, deleted_at TEXT,
+    collected_at TEXT)""",
+    "CREATE UNIQUE INDEX branches_by_name ON branches (name) WHERE deleted_at IS NULL",
+    """CREATE TABLE tags (
+    name TEXT PRIMARY KEY, commit_id INTEGER NOT NULL, message TEXT, created_at TEXT NOT NULL)""",
+)
+_REMEMBERED = 100_000
+"""So many commits are remembered with their branch before they are looked up anew."""
+
+
+class BranchRow(NamedTuple):
+    """A branch as it is stored."""
+
+    id: int
+    name: str
+    parent_id: int | None
+    base_commit_id: int
+    head_commit_id: int
+    protected: bool
+    is_deleted: bool
+    is_collected: bool
+
+
+_BRANCH = ("SELECT id, name, parent_id, base_commit_id, head_commit_id, protected, deleted_at IS NOT NULL, "
+           "collected_at IS NOT NULL FROM branches")
+
+
+class SqliteRepositoryV3(SqliteRepositoryV2):
+    """A typed store with deletions and branches, read and written on one branch."""
+
+    engine_version = "v3"
+    keeps_deletions = True
+    row_columns = (BRANCH, DELETED)
+    lineage: BranchLineage
+
+    def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
+        self.lineage = MAIN
+        self.branch_id = 0
+        self._branch_of: dict[int, int] = {}
+        self._views: dict[int, SqliteRepositoryV3] = {0: self}
+        super().__init__(db, uri, config)
+        if config.branch != MAIN_NAME:
+            row = self.branch_named(config.branch)
+            if row is None:
+                raise UnknownBranchError(config.branch)
+            self.branch_id, self.lineage = row.id, self._lineage(row)
+            self._views = {row.id: self}
+
+    @classmethod
+    def create_layout(cls, db: apsw.Connection) -> None:
+        for statement in LAYOUT:
+            db.execute(statement)
+        db.execute("INSERT INTO branches (id, name, base_commit_id, head_commit_id, created_at) VALUES (0, ?, 0, 0, ?)",
+                   (MAIN_NAME, now_text()))
+
+    # branches
+    def branch_rows(self) -> list[BranchRow]:
+        """The branches that live, in the order in which they were made."""
+        return [_branch(row) for row in self.db.execute(f"{_BRANCH} WHERE deleted_at IS NULL ORDER BY id")]
+
+    def branch_named(self, name: str) -> BranchRow | None:
+        """A branch that lives."""
+        row = self.db.execute(f"{_BRANCH} WHERE name = ? AND deleted_at IS NULL", (name,)).fetchone()
+        return None if row is None else _branch(row)
+
+    def branch_row(self, id: int) -> BranchRow:
+        """A branch, whether it lives or not."""
+        return _branch(self.db.execute(f"{_BRANCH} WHERE id = ?", (id,)).fetchone())
+
+    def branch_of(self, commit: int) -> int:
+        """The branch on which a commit was made. Raises `UnknownCommitError`."""
+        found = self._branch_of.get(commit)
+        if found is None:
+            row: Any = self.db.execute("SELECT branch_id FROM commits WHERE id = ?", (commit,)).get
+            if row is None:
+                raise UnknownCommitError(commit)
+            if len(self._branch_of) >= _REMEMBERED:
+                self._branch_of.clear()
+            found = int(row)
+            if self._transaction is None:  # else the commit may never come to be
+                self._branch_of[commit] = found
+        return found
+
+    def _lineage(self, row: BranchRow) -> BranchLineage:
+        segments = [Segment(row.id, None)]
+        commit = row.base_commit_id
+        while commit:
+            branch = self.branch_of(commit)
+            segments.append(Segment(branch, commit))
+            commit = self.branch_row(branch).base_commit_id
+        return BranchLineage(tuple(segments))
+
+    def on(self, branch_id: int) -> SqliteRepositoryV3:
+        """The same store, through the same connection, on another branch, which may be a deleted one."""
+        found = self._views.get(branch_id)
+        if found is None:
+            row = self.branch_row(branch_id)
+            found = copy.copy(self)
+            for name in ("events",):
+                found.__dict__.pop(name, None)
+            found.branch_id, found.lineage = row.id, self._lineage(row)
+            found._statements, found._one_by_one, found.staged = {}, {}, set()
+            found._schemas, found._dropped, found._shape, found._seen = None, set(), None, None
+            found._layouts, found._every, found._indexed, found._marked = None, [], set(), {}
+            found.last_commit, found._transaction = None, None
+            self._views[branch_id] = found
+        return found
+
+    def holding(self, commit: int) -> SqliteRepositoryV3:
+        if not commit:
+            return self
+        branch = self.branch_of(commit)
+        if self.lineage.place_of(branch, commit) is not None:
+            return self
+        row = self.branch_row(branch)
+        if row.is_collected:
+            raise UnknownCommitError(commit)
+        return self.on(branch)
+
+    # commits
+    def head(self) -> int:
+        return int(self.db.execute("SELECT head_commit_id FROM branches WHERE id = ?", (self.branch_id,)).get or 0)
+
+    def insert_commit(
+        self, commit_id: int, metadata: Mapping[str, Any], created_at: datetime | None = None,
+        merged: int | None = None,
+    ) -> None:  # fmt: skip
+        row = self.branch_row(self.branch_id)
+        if row.is_deleted:
+            raise UnknownBranchError(row.name, hint="it was deleted meanwhile")
+        if row.protected and merged is None:
+            raise ProtectedBranchError(row.name)
+        self.db.execute(
+            "INSERT INTO commits (id, created_at, metadata_json, branch_id, parent_id, second_parent_id) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (commit_id, now_text() if created_at is None else encode_datetime(created_at),
+             metadata_text(metadata) if metadata else None, self.branch_id, row.head_commit_id or None, merged))
+        self.db.execute("UPDATE branches SET head_commit_id = ? WHERE id = ?", (commit_id, self.branch_id))
+
+    def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
+        there = self if until is None or until > self.highest() else self.holding(until)
+        seen = there.lineage.sees("branch_id", "id")
+        rows: list[Any] = self.db.execute(
+            f"SELECT id, created_at, metadata_json, parent_id, second_parent_id FROM commits WHERE id > ?1 AND "
+            f"(?2 IS NULL OR id <= ?2) AND {seen} ORDER BY id DESC LIMIT ?3",
+            (since, until, -1 if limit is None else limit)).fetchall()
+        return map(commit_of, rows)
+
+    def commit(self, id: int) -> Commit[int]:
+        """One commit, on whichever branch. Raises `UnknownCommitError`."""
+        row: Any = self.db.execute("SELECT id, created_at, metadata_json, parent_id, second_parent_id FROM commits "
+                                   "WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise UnknownCommitError(id)
+        return commit_of(row)
+
+    def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
+        there = self.holding(commit_id)
+        return super().commit_changes(commit_id, info) if there is self else there.commit_changes(commit_id, info)
+
+    # schemas, which are those of the lineage
+    def shape_now(self) -> object:
+        return (control.shape(self.db), self.db.execute(
+            "SELECT count(*), max(activation_commit_id) FROM type_layout_catalog").fetchone())
+
+    def current_layouts(self) -> Mapping[tuple[Kind, str], Layout]:
+        self.refresh()
+        if self._layouts is None:
+            self._every = self.catalog()
+            known = set(self.db.execute("SELECT type_kind, type_name FROM schema_registry"))
+            ordered = sorted(self._every, key=lambda one: one.activation_commit_id)
+            self._layouts = {(one.type_kind, one.type_name): one._replace(is_current=True) for one in ordered
+                             if (one.type_kind, one.type_name) in known}
+        return self._layouts
+
+    def catalog(self) -> list[Layout]:
+        """The versions of the types that the branch sees, in order."""
+        rows: Any = self.db.execute(
+            f"""SELECT type_kind, type_name, schema_version_id, table_name, activation_commit_id, is_current
+            FROM type_layout_catalog WHERE {self.lineage.sees('branch_id', 'activation_commit_id')}
+            ORDER BY type_kind, type_name, activation_commit_id""")
+        # The last one counts where a branch took a version over that its parent has too.
+        found = {row[:3]: Layout(row[0], row[1], row[2], row[3], row[4], False) for row in rows}
+        last = {(one.type_kind, one.type_name): one for one in found.values()}
+        known = set(self.db.execute("SELECT type_kind, type_name FROM schema_registry"))
+        return sorted(one._replace(is_current=last[one[:2]] is one and one[:2] in known) for one in found.values())
+
+    def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:
+        self.refresh()
+        if self._schemas is None:
+            self._schemas = {name: next(one for one in control.schema_versions(self.db, *name)
+                                        if one.schema_version_id == layout.schema_version_id)
+                             for name, layout in self.current_layouts().items()}
+            self._dropped = control.dropped_types(self.db)
+        return self._schemas
+
+    def schema_versions(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        seen = {one.schema_version_id for one in self.catalog() if one[:2] == (kind, name)}
+        return [one for one in control.schema_versions(self.db, kind, name) if one.schema_version_id in seen]
+
+    def commit_ids(self) -> Collection[int]:
+        return {id for (id,) in self.db.execute("SELECT id FROM commits")}
+
+    def every_version(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        return control.schema_versions(self.db, kind, name)
+
+    def check(self) -> Iterator[Damage]:
+        from ontolake.ontology.repository.sqlite.branch_checks import check_branches
+
+        yield from super().check()
+        yield from check_branches(self)
+
+    def new_version(self, info: TypeInfo, reason: str, commit_id: int) -> int:
+        """The type may be known on other branches: one schema has one version, however many branches have it."""
+        known = control.schema_versions(self.db, info.kind, info.name)
+        version = next((one.schema_version_id for one in known if one.schema_hash == info.schema_hash), None)
+        if version is None:
+            version = 1 + max((one.schema_version_id for one in known), default=0)
+            control.put_schema(self.db, schema_of(info.cls), version, reason, self.runtime_id)
+        self.activate(info, version, commit_id)
+        return version
+
+    def activate(self, info: TypeInfo, version: int, commit_id: int) -> Layout:
+        name: Any = self.db.execute(
+            "SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? AND "
+            "schema_version_id = ?", (info.kind, info.name, version)).get  # fmt: skip
+        if name is None:
+            name = table_name(self.db, info.kind, info.name, version)
+            create_table(self.db, name, info, branched=True)
+        self.db.execute("UPDATE type_layout_catalog SET is_current = 0 WHERE type_kind = ? AND type_name = ? "
+                        "AND branch_id = ?", (info.kind, info.name, self.branch_id))
+        self.db.execute(
+            """INSERT INTO type_layout_catalog (type_kind, type_name, schema_version_id, table_name,
+            activation_commit_id, is_current, branch_id) VALUES (?, ?, ?, ?, ?, 1, ?)""",
+            (info.kind, info.name, version, name, commit_id, self.branch_id))
+        self.forget()
+        return Layout(info.kind, info.name, version, name, commit_id, True)
+
+    # reading
+    def run(self, plan: Plan, values: Values) -> Iterator[Row]:
+        if values.as_of is not None:
+            there = self.holding(values.as_of)
+            if there is not self:
+                return there.run(plan, values)
+        return super().run(plan, values)
+
+    def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
+        found = self.layout_of(info)
+        if found is None:
+            return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
+        return not_superseded_on(alias, self.lineage, superseded(found.table_name), elsewhere(found.table_name), as_of)
+
+    def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
+        return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.lineage)
+
+    def visible(self, info: TypeInfo, alias: str) -> str | None:
+        return self.lineage.sees_row(alias)
+
+    def deleted(self, info: TypeInfo | StoredType, alias: str) -> str | None:
+        return f"{alias}.{DELETED}"
+
+    # writing
+    def over(self, table: str) -> tuple[str, str]:
+        return (elsewhere(table), f", {self.branch_id}") if self.branch_id else super().over(table)
+
+    def stamps(self) -> Mapping[str, str]:
+        return {BRANCH: str(self.branch_id)} if self.branch_id else {}
+
+    def delete_keys(
+        self, info: TypeInfo | StoredType, version: int, commit_id: int, keys: Collection[Row]
+    ) -> int:  # fmt: skip
+        return deletions.delete_keys(self, info, version, commit_id, keys)
+
+    def keys_besides(self, info: TypeInfo, keys: Collection[Row]) -> list[Row]:
+        return deletions.keys_besides(self, info, keys)
+
+    def relations_of(self, info: TypeInfo, keys: Collection[Row]) -> list[LiveRelation]:
+        return deletions.relations_of(self, info, keys)
+
+
+def _branch(row: Any) -> BranchRow:
+    return BranchRow(*row[:5], *map(bool, row[5:]))
+
+
+def commit_of(row: Any) -> Commit[int]:
+    """A commit from a row of `commits`: id, time, metadata, both parents."""
+    id, created_at, text, parent, second = row
+    metadata = control.metadata_of(text)
+    author, message = metadata.get(AUTHOR), metadata.get(MESSAGE)
+    return Commit(id, tuple(one for one in (parent, second) if one is not None), parse_time(created_at), author,
+                  metadata, message if isinstance(message, str) else None)
