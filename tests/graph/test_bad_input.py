@@ -303,7 +303,7 @@ def wrong_calls(graph: Graph, tmp: Path) -> list[tuple[Callable[..., Any], dict[
         (Graph.open, {"url": graph.url, "read_only": True}, {"url": _TEXT, "read_only": _FLAG}),
         (Graph.import_, {"url": new, "folder": tmp}, {"url": _TEXT, "folder": _PATH, "actor": _NO_TEXT}),
         (graph.snapshot, {}, READ),
-        (graph.at, {}, {"ref": [None, "main", 5, Ref(["x"]), Ref("main", 5)]}),  # type: ignore[arg-type]
+        (graph.at, {}, {"ref": [None, "", 5, Ref(["x"]), Ref("main", 5)]}),  # type: ignore[arg-type]
         (graph.types, {}, {"branch": _TEXT}),
         (graph.internal_schema_version, {}, {"branch": _TEXT}),
         (graph.commits, {}, {"branch": _TEXT, "since": _NO_TEXT, "until": _NO_TEXT}),
@@ -342,7 +342,7 @@ def wrong_calls(graph: Graph, tmp: Path) -> list[tuple[Callable[..., Any], dict[
         (graph.gc, {}, {"dry_run": _FLAG}),
         (graph.repair, {}, {"dry_run": _FLAG}),
         (graph.export, {"folder": f"{tmp}/out"}, {"folder": _PATH, "format": _TEXT, **READ}),
-        (graph.branches.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "at": _NO_TEXT, "parent": _TEXT}),
+        (graph.branches.create, {"name": "new"}, {"name": [*_TEXT, "a b", ""], "at": _NO_TEXT, "parent": _NO_TEXT}),
         (graph.branches.delete, {}, {"name": _TEXT}),
         (graph.branches.rename, {"name": "try", "new": "other"}, {"name": _TEXT, "new": [*_TEXT, "a b", ""]}),
         (graph.branches.protect, {"name": "try"}, {"name": _TEXT, "protected": _FLAG}),

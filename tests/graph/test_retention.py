@@ -90,7 +90,8 @@ def test_branches_and_tags_at_any_commit_that_a_branch_knows(graph: Graph) -> No
             graph.tags.create(f"tag-{parent}-{number}", commit, branch=parent)
             assert graph.tags.get(f"tag-{parent}-{number}") == commit
     with pytest.raises(UnknownCommitError):
-        graph.branches.create("none", at=deep[0])
+        graph.branches.create("none", at=deep[0], parent="main")
+    assert graph.branches.create("found", at=deep[0]).parent == "deep"
 
 
 def test_a_commit_of_a_branch_that_is_gone(graph: Graph) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ontolake.errors import Invalid
+from ontolake.errors import Invalid, NotFound
 from ontolake.history import ConflictKind, MergeConflictError, Resolution
 from ontolake.sql import Database, TransactionError
 
@@ -204,3 +204,32 @@ def test_a_handle_that_only_reads_changes_nothing(forked: Forked, open_here: Any
     reader.close()
     with pytest.raises(Invalid):
         reader.merge("try")
+
+
+def test_tables_may_be_named_as_in_sql(forked: Forked) -> None:
+    db, branch = forked(T, "CREATE TABLE u (id BIGINT PRIMARY KEY, a BIGINT)", "INSERT INTO t VALUES (1, 2, 9)",
+                        "INSERT INTO u VALUES (1, 1)")  # fmt: skip
+    branch.execute("UPDATE t SET b = 8; UPDATE u SET a = 8")
+    db.execute("UPDATE t SET b = 7; UPDATE u SET a = 7")
+    assert db.blame("t", 1)["b"].id == db.blame("main.public.t", 1)["b"].id
+    assert [one.row and one.row["a"] for one in db.history("public.u", 1)] == [7, 1]
+    assert list(db.snapshot().rows("u")) == [(1, {"id": 1, "a": 7})]
+    before = db.version()
+    for wrong in ({"tt": "ours"}, {"": "ours"}, {5: "ours"}):
+        with pytest.raises((NotFound, Invalid)):
+            db.merge("try", strategy=wrong)  # type: ignore[arg-type]
+    for tables in (["nothing"], "t", 5, [None]):
+        with pytest.raises((NotFound, Invalid)):
+            db.restore("main~1", tables)  # type: ignore[arg-type]
+    assert db.version() == before
+    db.merge("try", strategy={"t": "theirs"}, resolutions=[Resolution("u", 1, "a", "ours")])
+    assert (rows(db)[0]["b"], rows(db, "u")[0]["a"]) == (8, 7)
+    db.restore("main~1", ["t"])
+    assert (rows(db)[0]["b"], rows(db, "u")[0]["a"]) == (7, 7)
+
+
+def test_a_name_of_two_tables_is_refused(forked: Forked) -> None:
+    db, _ = forked(T, "CREATE SCHEMA s", "CREATE TABLE s.t (id BIGINT PRIMARY KEY)", "INSERT INTO t VALUES (1, 2, 9)")
+    with pytest.raises(Invalid, match=r"main.public.t or main.s.t"):
+        db.blame("t", 1)
+    assert db.blame("public.t", 1)

@@ -36,10 +36,11 @@ from ontolake.history.bases import base_values
 from ontolake.history.blame import blame
 from ontolake.history.conformance import VersioningAdapter
 from ontolake.history.conformance.oracle import Record, State
+from ontolake.history.contract import as_snapshot
 from ontolake.history.dag import is_ancestor, missing
 from ontolake.history.names import check_branch_name, check_tag_name
 from ontolake.history.operations import CommitNote, MergePlan, MergeRequest, Sides
-from ontolake.history.refs import resolve
+from ontolake.history.refs import on_branch, resolve
 from ontolake.history.trees import Outcome, merge_trees, same_json, virtual_tree
 
 TABLE = "records"
@@ -108,6 +109,7 @@ class ReferenceStore:
     # reading
 
     def commits(self, *, since: Any = None, until: Any = None, branch: str = MAIN) -> Iterator[Commit[int]]:
+        since, until = (self.resolve(one).commit if isinstance(one, str) else one for one in (since, until))
         commit: int | None = until or self._branch(branch).head
         while commit is not None and commit != since:
             yield self.log[commit]
@@ -118,20 +120,23 @@ class ReferenceStore:
             raise UnknownBranchError(name)
         return self.lines[name]
 
-    def snapshot(self, commit: int | None = None, *, branch: str = MAIN) -> StateAt:
-        id = self._branch(branch).head if commit is None else commit
-        return StateAt(branch, id, self.states[id])
+    def snapshot(self, commit: int | str | Ref | None = None, *, branch: str | None = None) -> StateAt:
+        if isinstance(commit, str | Ref):
+            return self.at(on_branch(commit, branch))
+        id = self._branch(branch or MAIN).head if commit is None else commit
+        return StateAt(branch or MAIN, id, self.states[id])
 
-    def at(self, ref: Ref) -> StateAt:
+    def at(self, ref: Ref | str) -> StateAt:
         branch, commit = resolve(ref, _Heads(self))
         return StateAt(branch, commit, self.states[commit])
 
-    def diff(self, before: StateAt, after: StateAt) -> Iterator[Change[int]]:
+    def diff(self, before: Any, after: Any) -> Iterator[Change[int]]:
+        before, after = as_snapshot(self, before), as_snapshot(self, after)
         for key in sorted({*before.state, *after.state}):
             if before.state.get(key) != after.state.get(key):
                 yield Change.of(after.commit, TABLE, key, before.state.get(key), after.state.get(key))
 
-    def changes(self, since: int, until: int | None = None, *, branch: str = MAIN) -> Iterator[Change[int]]:
+    def changes(self, since: Any, until: Any = None, *, branch: str = MAIN) -> Iterator[Change[int]]:
         for commit in reversed(list(self.commits(since=since, until=until, branch=branch))):
             yield from self.diff(self.snapshot(commit.parents[0]), self.snapshot(commit.id))
 
@@ -226,11 +231,11 @@ class ReferenceStore:
         self._unprotected(branch)
         return operations.cherry_pick(lambda: self, commit, branch, MergeRequest.of(**request))
 
-    def restore(self, to: str | int, *, branch: str = MAIN, tables: Any = None, **request: Any) -> MergeResult[int]:
+    def restore(self, to: str | int, tables: Any = None, *, branch: str = MAIN, **request: Any) -> MergeResult[int]:
         self._unprotected(branch)
         return operations.restore(lambda: self, to, branch, tables, MergeRequest.of(**request))
 
-    def erase(self, table: str, key: str, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
+    def erase(self, table: str, key: str, reason: str, *, dry_run: bool = True, author: str | None = None) -> Garbage:
         if not reason:
             raise Invalid("an erasure needs a reason")
         having = [id for id, state in self.states.items() if key in state]
@@ -268,11 +273,11 @@ class ReferenceBranches:
             raise BranchExistsError(name, "is there already")
         return name
 
-    def create(self, name: str, *, at: int | None = None, parent: str = MAIN) -> Branch[int]:
+    def create(self, name: str, *, at: int | str | Ref | None = None, parent: str | None = None) -> Branch[int]:
         store = self._store
-        head = store.snapshot(at, branch=parent).commit
-        if store.head(parent):
-            store.lines[self._taken(name)] = Branch(name, head, head, parent)
+        branch, head = store._branch(parent or MAIN).name, store.snapshot(at, branch=parent)
+        store.lines[self._taken(name)] = Branch(name, head.commit, head.commit,
+                                                head.branch if isinstance(at, str | Ref) else branch)
         return store.lines[name]
 
     def _movable(self, name: str) -> Branch[int]:

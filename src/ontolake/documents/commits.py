@@ -18,7 +18,7 @@ from ontolake.history.metadata import BRANCH, LOCAL_SEQ, MERGED, RESOLVED_PENDIN
 INSERT = """\
 INSERT INTO "commit" (
   seq, branch, session_id, local_seq, invocation_ref, authorization_ref, original, resolution, created_at)
-VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, coalesce(?, datetime('now')))"""
+VALUES (?, ?, ?, ?, NULL, NULL, ?, ?, coalesce(?, strftime('%Y-%m-%d %H:%M:%f', 'now')))"""
 
 _COLUMNS = "seq, branch, session_id, local_seq, resolution, created_at"
 _ONE = f'SELECT {_COLUMNS} FROM "commit" WHERE seq = ?'

@@ -43,8 +43,10 @@ from ontolake.history import (
     check_snapshots,
 )
 from ontolake.history import Commit as HistoryCommit
+from ontolake.history.contract import as_snapshot
 from ontolake.history.names import MAIN
 from ontolake.history.operations import MergeRequest
+from ontolake.history.refs import on_branch
 
 
 def open_space(
@@ -158,10 +160,10 @@ class Space:
     ) -> Iterator[Revision]: ...
 
     @overload
-    def history(self, table: str, key: str, /, *, ref: str | None = None) -> Iterator[RowVersion[int]]: ...
+    def history(self, table: str, key: str, *, ref: str | None = None) -> Iterator[RowVersion[int]]: ...
 
     def history(
-        self, table: str, key: str | None = None, /, *, ref: str | None = None, branch: str = FIRST, since: int = 0,
+        self, table: str, key: str | None = None, *, ref: str | None = None, branch: str = FIRST, since: int = 0,
         until: int | None = None,
     ) -> Iterator[Revision] | Iterator[RowVersion[int]]:  # fmt: skip
         """`history(id)` gives the operations on an entity that `branch` sees in `(since, until]`, oldest first.
@@ -191,7 +193,9 @@ class Space:
     def _commit(self, ref: str | None) -> int:
         return SpaceRefs(self._database).resolve(FIRST if ref is None else ref).commit
 
-    def changes(self, since: int, until: int | None = None, *, branch: str = FIRST) -> Iterator[Change[int]]:
+    def changes(
+        self, since: int | str | Ref, until: int | str | Ref | None = None, *, branch: str = FIRST
+    ) -> Iterator[Change[int]]:
         """What the commits in `(since, until]` did, oldest first, an entity at most once a commit.
 
         Raises `UnknownBranchError`, and `FutureSeqError` for a seq beyond the last commit.
@@ -214,13 +218,16 @@ class Space:
             line = self._database.line(branch)
         return watcher.watch(self._database, line, start, wanted, idle_timeout)
 
-    def _range(self, since: int | None, until: int | None, branch: str) -> tuple[str, int, int]:
+    def _range(
+        self, since: int | str | Ref | None, until: int | str | Ref | None, branch: str
+    ) -> tuple[str, int, int]:  # fmt: skip
         """The line of `branch`, and both ends of a range of seqs that it is asked for."""
         check_branch_text(branch)
         with self._database.read:
             line = self._database.line(branch)
-            begin = self._database.moment(0 if since is None else since, "since")
-            return line, begin, self._database.moment(until, "until")
+            begin, end = (SpaceRefs(self._database).resolve(one).commit if isinstance(one, str | Ref) else one
+                          for one in (0 if since is None else since, until))
+            return line, self._database.moment(begin, "since"), self._database.moment(end, "until")
 
     # blobs
 
@@ -248,16 +255,19 @@ class Space:
     # what every versioned store offers
 
     def commits(
-        self, *, since: int | None = None, until: int | None = None, branch: str = FIRST
+        self, *, since: int | str | Ref | None = None, until: int | str | Ref | None = None, branch: str = FIRST
     ) -> Iterator[Commit]:
         """The commits that a branch sees in `(since, until]`, newest first. Raises what `changes` does."""
         return commits.newest_first(self._database, *self._range(since, until, branch))
 
-    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> SpaceMoment:
+    def snapshot(self, commit: int | str | Ref | None = None, *, branch: str | None = None) -> SpaceMoment:
         """The documents of a branch as they are now or, with `branch`, as they were when a commit was made anywhere.
 
-        A commit without a branch is found on whichever branch it is. Raises what `read` does.
+        A commit without a branch is found on whichever branch it is; text is a reference. Raises what `read` and `at`
+        do.
         """
+        if isinstance(commit, str | Ref):
+            return self.at(on_branch(commit, branch))
         database = self._database
         if branch is not None:
             check_branch_text(branch)
@@ -278,9 +288,11 @@ class Space:
         branch, commit = refs.resolve(ref)
         return SpaceMoment(self._database, refs.commits.line(commit), commit, branch)
 
-    def diff(self, before: Snapshot[int] | str, after: Snapshot[int] | str) -> Iterator[Change[int]]:
-        """What turns one snapshot, or reference, into another, by id, an entity at most once."""
-        old, new = (self.at(one) if isinstance(one, str) else one for one in (before, after))
+    def diff(
+        self, before: Snapshot[int] | int | str | Ref, after: Snapshot[int] | int | str | Ref
+    ) -> Iterator[Change[int]]:  # fmt: skip
+        """What turns one snapshot, reference or commit into another, by id, an entity at most once."""
+        old, new = (as_snapshot(self, one) for one in (before, after))
         check_snapshots(old, new)
         return differences.changes(self._database, self._shown(new), self._shown(old), new.commit)
 
@@ -325,7 +337,7 @@ class Space:
                                         MergeRequest.of(strategy, resolutions, dry_run, message, author))
 
     def restore(
-        self, to: str | int, *, branch: str = MAIN, tables: Iterable[str] | None = None, dry_run: bool = False,
+        self, to: str | int, tables: Iterable[str] | None = None, *, branch: str = MAIN, dry_run: bool = False,
         message: str | None = None, author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Bring an earlier state back as a new commit; nothing of history is lost. Documents are all in one table."""
@@ -333,7 +345,7 @@ class Space:
             self._check_table(table)
         return self._merger.restore(to, branch, MergeRequest.of(None, (), dry_run, message, author))
 
-    def erase(self, table: str, key: str, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
+    def erase(self, table: str, key: str, reason: str, *, dry_run: bool = True, author: str | None = None) -> Garbage:
         """Remove a document for good: every revision and snapshot on every branch, its part in the payloads of commits,
         and blobs that no other document names. A dry run counts what would go.
 

@@ -30,7 +30,7 @@ from ontolake.graph.commit.records import MAIN, CommitRecord, Pin
 from ontolake.graph.commit.recovery import Recovery
 from ontolake.graph.commit.retention import require, still_there
 from ontolake.graph.commit.transaction import GraphTransaction, Mode, begin_transaction
-from ontolake.graph.commit.ulid import new_ulid
+from ontolake.graph.commit.ulid import is_ulid, new_ulid
 from ontolake.graph.errors import ErasureError, GraphExistsError, UnknownCommitError, graph_errors
 from ontolake.graph.merge.differences import diff_tables
 from ontolake.graph.merge.model import GraphHistory, Strategies, stored_resolutions, strategy_by_table
@@ -68,6 +68,7 @@ from ontolake.history import (
     operations,
 )
 from ontolake.history.operations import MergeRequest
+from ontolake.history.refs import on_branch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,32 +130,41 @@ class Graph:
 
     # Reading
 
-    def snapshot(self, commit: str | None = None, *, branch: str | None = None) -> Snapshot:
+    def snapshot(self, commit: str | Ref | None = None, *, branch: str | None = None) -> Snapshot:
         """The graph at the head of a branch, or as it was at a commit that the branch knows.
 
-        Without a branch, main is meant, and a commit is looked for on all branches. Raises `UnknownBranchError`,
-        `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
+        Without a branch, main is meant, and a commit is looked for on all branches; other references may stand for a
+        commit. Raises `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
-        check_optional_text(commit=commit, branch=branch)
-        return find_snapshot(self.parts, commit, branch)
+        check_optional_text(branch=branch)
+        if commit is None or (isinstance(commit, str) and is_ulid(commit)):
+            return find_snapshot(self.parts, commit, branch)
+        check_type((str, Ref), "the id of a commit, or a reference such as 'try' or 'main~1'", commit=commit)
+        return self.at(on_branch(commit, branch))
 
-    def at(self, ref: Ref) -> Snapshot:
+    def at(self, ref: Ref | str) -> Snapshot:
         """The graph at what a user wrote: a branch, a tag, a commit, a time, or some commits before one."""
-        check_type(Ref, "a Ref such as Ref.parse('try@01J…')", ref=ref)
-        check_optional_text(branch=ref.branch, commit=ref.commit)
+        check_type((str, Ref), "a reference such as 'try' or 'main~1'", ref=ref)
+        if isinstance(ref, Ref):
+            check_optional_text(branch=ref.branch, commit=ref.commit)
         branch, commit = resolve_ref(self.parts, ref)
         return find_snapshot(self.parts, commit, branch)
+
+    def _commit(self, ref: str | Ref | None, **argument: Any) -> str | None:
+        """The commit that an argument names by its id or another reference."""
+        check_type((str, Ref, type(None)), "the id of a commit, or a reference such as 'main~1'", **argument)
+        return ref if ref is None or (isinstance(ref, str) and is_ulid(ref)) else resolve_ref(self.parts, ref).commit
 
     def types(self, branch: str = MAIN) -> dict[str, GraphType]:
         """The types of a branch, by table key."""
         return dict(self.parts.state(branch).types)
 
     def commits(
-        self, *, since: str | None = None, until: str | None = None, branch: str = MAIN
+        self, *, since: str | Ref | None = None, until: str | Ref | None = None, branch: str = MAIN
     ) -> Iterator[Commit[str]]:  # fmt: skip
         """The commits of a branch along its own line, newest first; after `since` those that it does not have."""
         check_text(branch=branch)
-        check_optional_text(since=since, until=until)
+        since, until = self._commit(since, since=since), self._commit(until, until=until)
         state = self.parts.state(branch)
         records = self.parts.manifest.commits(state.branch)
         for id in (since, until):
@@ -167,21 +177,23 @@ class Graph:
                 return
             yield record.as_history()
 
-    def diff(self, before: Snapshot | str, after: Snapshot | str) -> Iterator[Change[str]]:
+    def diff(self, before: Snapshot | str | Ref, after: Snapshot | str | Ref) -> Iterator[Change[str]]:
         """What turns one snapshot into another, on whichever branches they are; a row at most once.
 
         Takes snapshots, or text such as `try` or `main@01J…`. Costs what changed since the two had the same rows.
         """
-        check_type((str, Snapshot), "a snapshot of a graph, or text such as 'try' or 'main@01J…'", before=before,
+        check_type((str, Ref, Snapshot), "a snapshot of a graph, or text such as 'try' or 'main@01J…'", before=before,
                    after=after)  # fmt: skip
-        old, new = (self.at(Ref.parse(one)) if isinstance(one, str) else one for one in (before, after))
+        old, new = (one if isinstance(one, Snapshot) else self.at(one) for one in (before, after))
         return self._changes(old, new)
 
     def _changes(self, old: Snapshot, new: Snapshot) -> Iterator[Change[str]]:
         with still_there(self.parts, (old.branch, old.record), (new.branch, new.record)):
             yield from diff_tables(self.parts.tables, old, new)
 
-    def changes(self, since: str, until: str | None = None, *, branch: str = MAIN) -> Iterator[Change[str]]:
+    def changes(
+        self, since: str | Ref, until: str | Ref | None = None, *, branch: str = MAIN
+    ) -> Iterator[Change[str]]:  # fmt: skip
         """What each commit of a branch did, oldest first. To follow a graph, go on from the last commit.
 
         Where `since` came in by a merge, the changes go on along the branch that brought it, and then tell what the
@@ -189,14 +201,16 @@ class Graph:
         Raises `UnknownCommitError` if the branch does not know `since` or `until`, and of these `RemovedCommitError` if
         a cleanup has removed what a commit of them showed.
         """
-        check_text(since=since, branch=branch)
-        check_optional_text(until=until)
+        check_type((str, Ref), "the id of a commit, or a reference such as 'main~1'", since=since)
+        check_text(branch=branch)
+        start, until = self._commit(since, since=since), self._commit(until, until=until)
+        assert start is not None
         state = self.parts.state(branch)
         records = self.parts.manifest.commits(state.branch)
-        for id in (since, until):
+        for id in (start, until):
             if id is not None and id not in records:
                 raise UnknownCommitError(id, branch)
-        steps = Lineage(records, self.parts.orders).steps(since, until or state.head.id)
+        steps = Lineage(records, self.parts.orders).steps(start, until or state.head.id)
         for record in dict.fromkeys(one.id for step in steps for one in step):
             require(self.parts, records[record], state)
         for older, newer in steps:
@@ -300,7 +314,7 @@ class Graph:
             return operations.cherry_pick(self._now, commit, branch, request)
 
     def restore(
-        self, to: str, *, branch: str = MAIN, tables: Iterable[Any] | None = None, dry_run: bool = False,
+        self, to: str, tables: Iterable[Any] | None = None, *, branch: str = MAIN, dry_run: bool = False,
         message: str | None = None, author: str | None = None,
     ) -> MergeResult[str]:  # fmt: skip
         """Bring an earlier state back, of all tables or some, as a new commit; nothing of history is lost.
@@ -341,7 +355,9 @@ class Graph:
         message: str | None, author: str | None,
     ) -> MergeRequest:  # fmt: skip
         """What a caller wants of a merge, with tables under the names that they have in conflicts."""
-        check_type((str, Mapping, type(None)), "'ours', 'theirs' or a mapping of tables to these", strategy=strategy)
+        if not callable(strategy):
+            check_type((str, Mapping, type(None)), "'ours', 'theirs', a mapping of tables to these or a function",
+                       strategy=strategy)
         check_iterable(resolutions=resolutions)
         check_flag(dry_run=dry_run)
         check_optional_text(message=message, author=author)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -13,9 +13,6 @@ Side = Literal["ours", "theirs"]
 """`ours` is the branch that is merged into, `theirs` the one that is merged."""
 
 SIDES: tuple[Side, Side] = ("ours", "theirs")
-
-Strategy = Side | Mapping[str, Side] | None
-"""Who wins where both sides changed a field: one side for all tables, or one for each of some."""
 
 
 class ConflictKind(StrEnum):
@@ -70,6 +67,14 @@ class Value(NamedTuple):
     value: Any
 
 
+Take = Literal["ours", "theirs", "base"] | Value
+"""What settles a conflict."""
+
+Strategy = Side | Mapping[str, Side] | Callable[[Conflict], Take | None] | None
+"""Who wins where both sides changed a field: one side for all tables, one for each of some, or a function that decides
+conflict by conflict, and leaves those open for which it returns None. A rule that rows break needs a side."""
+
+
 class Resolution(NamedTuple):
     """Settles a conflict of one row, or with `field` of one field: for a side, for the base, or by a `Value`.
 
@@ -79,7 +84,7 @@ class Resolution(NamedTuple):
     table: str
     key: Key
     field: str | None = None
-    take: Literal["ours", "theirs", "base"] | Value = "ours"
+    take: Take = "ours"
 
     @classmethod
     def parse(cls, data: Any) -> Resolution:
@@ -118,7 +123,9 @@ class Decisions:
     def __init__(self, strategy: Strategy = None, resolutions: Iterable[Resolution] = ()) -> None:
         """Raises `Invalid` for an unknown strategy or a malformed or repeated resolution."""
         by_table = strategy if isinstance(strategy, Mapping) else {}
-        for side in (*by_table.values(), *([strategy] if strategy is not None and not by_table else [])):
+        self._decide = strategy if callable(strategy) else None
+        alone = [] if strategy is None or self._decide or isinstance(strategy, Mapping) else [strategy]
+        for side in (*by_table.values(), *alone):
             if side not in SIDES:
                 raise Invalid(f"the strategy {side!r} is not known",
                               hint="'ours' keeps the values of the target, 'theirs' takes those of the source")
@@ -135,14 +142,14 @@ class Decisions:
         self._used: set[tuple[str, Key, str | None]] = set()
 
     def strategy(self, table: str) -> Side | None:
-        """The side that wins in a table, for conflicts that no resolution names."""
+        """The side that wins in a table, for conflicts that no resolution names. None if a function decides."""
         return self._by_table.get(table, self._strategy)
 
     def has_resolutions(self, table: str) -> bool:
         """Whether conflicts of a table must be asked for one by one."""
         return table in self._tables
 
-    def take(self, conflict: Conflict) -> Side | Literal["base"] | Value | None:
+    def take(self, conflict: Conflict) -> Take | None:
         """How a conflict is settled; None if it is not."""
         for field in dict.fromkeys((conflict.field, None)):
             where = (conflict.table, frozen(conflict.key), field)
@@ -150,9 +157,15 @@ class Decisions:
             if found is not None:
                 self._used.add(where)
                 return self._part(found, conflict)
-        return self.strategy(conflict.table)
+        return self.strategy(conflict.table) if self._decide is None else self._decided(conflict)
 
-    def _part(self, found: Resolution, conflict: Conflict) -> Side | Literal["base"] | Value:
+    def _decided(self, conflict: Conflict) -> Take | None:
+        """What the function of the caller says. Raises `Invalid` if that settles nothing."""
+        assert self._decide is not None
+        take = self._decide(conflict)
+        return None if take is None else checked(Resolution(conflict.table, conflict.key, conflict.field, take)).take
+
+    def _part(self, found: Resolution, conflict: Conflict) -> Take:
         """What a resolution of a whole row means for one of its fields."""
         take = found.take
         if isinstance(take, Value) and found.field is None and conflict.field is not None:

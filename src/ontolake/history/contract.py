@@ -7,7 +7,7 @@ Every kind of store means the same by these words, whatever it calls them inside
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ontolake.errors import Invalid
 from ontolake.history.conflicts import Resolution, Strategy
@@ -35,6 +35,13 @@ class Snapshot(Protocol[Id_co]):
         ...
 
 
+def as_snapshot(store: Versioned[Any], state: Any) -> Any:
+    """A state that a caller names by a reference or a commit as a snapshot; anything else as it is."""
+    if isinstance(state, str | Ref):
+        return store.at(state)
+    return store.snapshot(state) if isinstance(state, int) and not isinstance(state, bool) else state
+
+
 def check_snapshots(before: object, after: object) -> None:
     """Raise `Invalid` if one of two states to compare is not a snapshot."""
     for name, state in (("before", before), ("after", after)):
@@ -46,27 +53,33 @@ def check_snapshots(before: object, after: object) -> None:
 class Versioned(Protocol[Id]):
     """A store whose past can be read. Where `branch` is left out, the store's first branch is meant.
 
+    Wherever a commit is named, a reference can stand as well, as text that `Ref.parse` reads or as a `Ref`.
+
     Ranges of commits leave out where they start and take in where they end: `(since, until]`. An unknown branch
     or commit, or one that is no longer kept, is `NotFound`.
     """
 
-    def commits(self, *, since: Id | None = None, until: Id | None = None, branch: str = ...) -> Iterator[Commit[Id]]:
+    def commits(
+        self, *, since: Id | str | Ref | None = None, until: Id | str | Ref | None = None, branch: str = ...
+    ) -> Iterator[Commit[Id]]:  # fmt: skip
         """The commits that a branch sees, newest first."""
         ...
 
-    def changes(self, since: Id, until: Id | None = None, *, branch: str = ...) -> Iterator[Change[Id]]:
+    def changes(
+        self, since: Id | str | Ref, until: Id | str | Ref | None = None, *, branch: str = ...
+    ) -> Iterator[Change[Id]]:  # fmt: skip
         """What each commit did, oldest first, a row at most once a commit. To follow a store, go on from the last."""
         ...
 
-    def snapshot(self, commit: Id | None = None, *, branch: str = ...) -> Snapshot[Id]:
+    def snapshot(self, commit: Id | str | Ref | None = None, *, branch: str = ...) -> Snapshot[Id]:
         """The store as it was at a commit, or at the head of a branch."""
         ...
 
-    def at(self, ref: Ref) -> Snapshot[Id]:
+    def at(self, ref: Ref | str) -> Snapshot[Id]:
         """`snapshot` for what a user wrote. Raises `Invalid` if the commit cannot be the id of one."""
         ...
 
-    def diff(self, before: Snapshot[Id], after: Snapshot[Id]) -> Iterator[Change[Id]]:
+    def diff(self, before: Snapshot[Id] | Id | str | Ref, after: Snapshot[Id] | Id | str | Ref) -> Iterator[Change[Id]]:
         """What turns one snapshot into another, on whichever branches they are; a row at most once."""
         ...
 
@@ -78,9 +91,10 @@ class Branches(Protocol[Id]):
         """All that live, the first one first."""
         ...
 
-    def create(self, name: str, *, at: Id | None = None, parent: str = ...) -> Branch[Id]:
-        """A branch of `parent` as it was `at` a commit, else at its head. Raises `BranchExistsError` if a branch or a
-        tag has that name, `Invalid` for a name that cannot be one, `NotFound`."""
+    def create(self, name: str, *, at: Id | str | Ref | None = None, parent: str | None = None) -> Branch[Id]:
+        """A branch of `parent`, by default the first branch, as it was `at` a commit, else at its head. A reference
+        names the branch itself: `create("try", at="old~2")`. Raises `BranchExistsError` if a branch or a tag has that
+        name, `Invalid` for a name that cannot be one, `NotFound`."""
         ...
 
     def delete(self, name: str) -> None:
@@ -159,7 +173,7 @@ class VersionControlled(Branched[Id], Protocol[Id]):
         ...
 
     def restore(
-        self, to: str | Id, *, branch: str = ..., tables: Iterable[str] | None = None, dry_run: bool = False,
+        self, to: str | Id, tables: Iterable[str] | None = None, *, branch: str = ..., dry_run: bool = False,
         message: str | None = None, author: str | None = None,
     ) -> MergeResult[Id]:  # fmt: skip
         """Bring an earlier state back, of all tables or some, as a new commit; nothing of history is lost."""
@@ -173,7 +187,7 @@ class VersionControlled(Branched[Id], Protocol[Id]):
         """For each field of a row the commit that wrote its value. Raises `NotFound` if the row is not there."""
         ...
 
-    def erase(self, table: str, key: Key, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
+    def erase(self, table: str, key: Key, reason: str, *, dry_run: bool = True, author: str | None = None) -> Garbage:
         """Remove every stored version of a row, from every commit, branch and file, and what indexes keep of it.
 
         Leaves an audit entry with the reason and without the key. A dry run counts what would go.

@@ -5,6 +5,7 @@
 | `main`, `try` | the head of a branch |
 | `2026-q3` | the commit of a tag |
 | `main@12`, `@12`, `@01J…` | a commit, on a branch or on the first one |
+| `12`, `01J…` | the same, unless a branch or a tag is called so |
 | `@2026-11-01T10:00Z`, `try@2026-11-01` | the last commit that was made by then |
 | `main~3`, `@12~1` | three commits before, along first parents |
 """
@@ -15,7 +16,7 @@ import re
 from datetime import UTC, datetime
 from typing import Generic, NamedTuple, Protocol
 
-from ontolake.errors import Invalid
+from ontolake.errors import Invalid, NotFound
 from ontolake.history.errors import UnknownBranchError, UnknownCommitError
 from ontolake.history.ids import Id
 
@@ -52,19 +53,33 @@ class Ref(NamedTuple):
 
     @property
     def time(self) -> datetime | None:
-        """The time that `commit` is, in UTC unless it names a zone; None if it is not a time. Raises `Invalid`."""
+        """The time that `commit` is, as UTC, which is meant unless it names a zone; None if it is not a time.
+
+        Raises `Invalid`."""
         if self.commit is None or not _TIME.fullmatch(self.commit):
             return None
         try:
             moment = datetime.fromisoformat(self.commit)
-        except ValueError as error:
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError) as error:
             raise Invalid(f"{self.commit!r} is not a time: {error}", hint="write 2026-11-01T10:00Z") from None
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
     def __str__(self) -> str:
         branch, commit = self.branch or "", self.commit or ""
         text = f"{branch}@{commit}" if commit or "@" in branch or "~" in branch else branch
         return f"{text}~{self.back}" if self.back else text
+
+
+def on_branch(ref: Ref | str, branch: str | None) -> Ref | str:
+    """A reference that is looked at on a branch; as it is if `branch` is None. Raises `Invalid` if it names another."""
+    if branch is None:
+        return ref
+    found = Ref.parse(ref) if isinstance(ref, str) else ref
+    if found.branch is None or found.branch == branch:
+        return found._replace(branch=branch)
+    if found.commit is not None:
+        raise Invalid(f"{str(found)!r} is not on branch {branch!r}", hint="name one branch, or leave branch out")
+    return Ref(branch, found.branch, found.back)
 
 
 class Point(NamedTuple, Generic[Id]):
@@ -112,7 +127,7 @@ def resolve(ref: Ref | str, refs: Refs[Id]) -> Point[Id]:
     Raises `Invalid` for text that cannot be a reference, `UnknownBranchError` if there is neither a branch nor a tag of
     the name, `UnknownCommitError`.
     """
-    ref = Ref.parse(ref) if isinstance(ref, str) else ref
+    ref = _checked(ref)
     point = _start(ref, refs)
     for step in range(ref.back):
         parent = refs.parent(point)
@@ -123,6 +138,16 @@ def resolve(ref: Ref | str, refs: Refs[Id]) -> Point[Id]:
     return point
 
 
+def _checked(ref: Ref | str) -> Ref:
+    """A reference that is well formed. Raises `Invalid`."""
+    if not isinstance(ref, Ref):
+        return Ref.parse(ref)
+    if any(part is not None and not isinstance(part, str) for part in ref[:2]) or type(ref.back) is not int \
+            or ref.back < 0:
+        raise Invalid(f"{ref!r} is not a reference", hint=_HINT)
+    return ref
+
+
 def _start(ref: Ref, refs: Refs[Id]) -> Point[Id]:
     branch = ref.branch
     if ref.commit is None:
@@ -131,12 +156,18 @@ def _start(ref: Ref, refs: Refs[Id]) -> Point[Id]:
         if head is not None:
             return Point(name, head)
         tagged = refs.tagged(name)
-        if tagged is None:
-            raise UnknownBranchError(name)
-        return tagged
+        return _by_id(name, refs) if tagged is None else tagged
     if branch is not None and refs.head(branch) is None:
         raise UnknownBranchError(branch)
     if (time := ref.time) is not None:
         name = refs.first if branch is None else branch
         return Point(name, refs.before(time, name))
     return refs.find(ref.commit, branch)
+
+
+def _by_id(name: str, refs: Refs[Id]) -> Point[Id]:
+    """The commit that is meant by an id alone."""
+    try:
+        return refs.find(name, None)
+    except (Invalid, NotFound):
+        raise UnknownBranchError(name) from None

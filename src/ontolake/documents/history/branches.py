@@ -18,7 +18,7 @@ from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.errors import BranchExistsError, BranchNameError, BranchPointError, UnknownBranchError
 from ontolake.documents.history.differences import Diff, compare
 from ontolake.documents.history.merges import MergeDoor, Merger
-from ontolake.documents.history.references import FIRST
+from ontolake.documents.history.references import FIRST, SpaceRefs
 from ontolake.documents.history.resolutions import Resolve
 from ontolake.documents.history.tags import has_tag
 from ontolake.documents.names import check_branch_text, check_session, is_seq, line_again, name_of
@@ -27,10 +27,11 @@ from ontolake.documents.values import codec
 from ontolake.documents.values.codec import Document
 from ontolake.documents.write.transactions import ACTIVE, DELETED, PROTECTED, check_active, check_repeated
 from ontolake.faults import reach
-from ontolake.history import Branch, MergeResult, ProtectedBranchError
+from ontolake.history import Branch, MergeResult, ProtectedBranchError, Ref
 from ontolake.history.errors import BranchError as HistoryBranchError
 from ontolake.history.names import MAIN, check_branch_name
 from ontolake.history.operations import MergeRequest
+from ontolake.history.refs import on_branch
 
 _COLUMNS = "name, head_seq, fork_seq, parent_branch, status"
 _ONE = f"SELECT {_COLUMNS} FROM branch WHERE name = ?"  # a line
@@ -64,17 +65,23 @@ class SpaceBranches:
             return self._branch(_row(connection, self._database.line(name)))
 
     def create(
-        self, name: str, *, at: int | None = None, parent: str = FIRST,
+        self, name: str, *, at: int | str | Ref | None = None, parent: str | None = None,
         session_id: str | None = None, local_seq: int | None = None,
     ) -> Branch[int]:  # fmt: skip
-        """Start a branch from `parent` as it was `at` a seq, its head unless given. Copies nothing.
+        """Start a branch from `parent`, by default the first one, as it was `at` a seq, its head unless given; or at
+        a reference, from the branch that it names. Copies nothing.
 
         `session_id` and `local_seq` make a retry safe, as with `transact`. Raises `BranchExistsError` if a branch of
         this name lives, `BranchNameError` if none can be called so, `UnknownBranchError` if there is no such
         parent, `BranchPointError` if the parent never was at `at`.
         """
         _check_name(name)
-        check_branch_text(parent)
+        if parent is not None:
+            check_branch_text(parent)
+        if isinstance(at, str | Ref):
+            with self._database.read:
+                parent, at = SpaceRefs(self._database).resolve(on_branch(at, parent))
+        parent = FIRST if parent is None else parent
         if at is not None and not is_seq(at):
             raise BranchPointError(parent, f"cannot be left at {at!r}, which is not a seq")
 

@@ -88,7 +88,7 @@ class SpaceRefs:
             return Point(branch, seq)
 
     def before(self, time: datetime, branch: str) -> int:
-        by = time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        by = time.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
         with self._database.joined as connection:
             for line, limit in self._database.view(self._database.line(branch), self.seq):
                 found = row(connection, _BEFORE, (line, limit, by))

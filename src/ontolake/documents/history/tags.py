@@ -17,7 +17,7 @@ from ontolake.documents.write.transactions import DELETED
 from ontolake.errors import Invalid
 from ontolake.faults import reach
 from ontolake.history import Tag, TagExistsError, UnknownTagError
-from ontolake.history.names import MAIN, check_tag_name
+from ontolake.history.names import MAIN, check_tag_name, is_name
 
 _ALL = "SELECT name, seq, branch, created_at, message FROM tag ORDER BY name"
 _ONE = "SELECT name, seq, branch, created_at, message FROM tag WHERE name = ?"
@@ -63,7 +63,7 @@ class SpaceTags:
     def delete(self, name: str) -> None:
         """Take a name away; the commit stays. Raises `UnknownTagError`."""
         with self._database.write as connection:
-            known = isinstance(name, str) and self._database.has_table("tag")
+            known = is_name(name) and self._database.has_table("tag")
             if not known or row(connection, _ONE, (name,)) is None:
                 raise UnknownTagError(name)
             connection.execute("DELETE FROM tag WHERE name = ?", (name,))

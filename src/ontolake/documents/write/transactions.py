@@ -41,7 +41,8 @@ from ontolake.history.names import MAIN
 # One statement of lookups. A join, or RETURNING later on, would make SQLite build a table for the answer.
 _START = """\
 SELECT (SELECT max(seq) FROM "commit"), (SELECT seq FROM "commit" WHERE session_id = ?1 AND local_seq = ?2),
-  (SELECT status FROM branch WHERE name = ?3), (SELECT head_seq FROM branch WHERE name = ?3), datetime('now')"""
+  (SELECT status FROM branch WHERE name = ?3), (SELECT head_seq FROM branch WHERE name = ?3),
+  strftime('%Y-%m-%d %H:%M:%f', 'now')"""
 
 _ACCEPTED = 'SELECT seq FROM "commit" WHERE session_id = ? AND local_seq = ?'
 _ORIGINAL = 'SELECT branch, original FROM "commit" WHERE seq = ?'

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ontolake import faults
-from ontolake.graph.arguments import check_flag, check_optional_text, check_text
+from ontolake.graph.arguments import check_flag, check_optional_text, check_text, check_type
 from ontolake.graph.commit.lineage import Lineage
 from ontolake.graph.commit.manifest import MANIFEST as MANIFEST_PATH
 from ontolake.graph.commit.names import OWN
@@ -16,10 +16,12 @@ from ontolake.graph.commit.tags import TagStore
 from ontolake.graph.commit.ulid import new_ulid
 from ontolake.graph.errors import BranchError, BranchExistsError, UnknownBranchError, UnknownCommitError, graph_errors
 from ontolake.graph.parts import GraphParts
+from ontolake.graph.read.resolution import resolve_ref
 from ontolake.graph.tables.types import GraphType
-from ontolake.history import Branch, ProtectedBranchError
+from ontolake.history import Branch, ProtectedBranchError, Ref
 from ontolake.history.dag import missing
 from ontolake.history.names import check_branch_name
+from ontolake.history.refs import on_branch
 
 
 class GraphBranches:
@@ -59,14 +61,15 @@ class GraphBranches:
             raise BranchExistsError(name, "is there already, or a tag is called so",
                                     hint="delete it first, or choose another name")
 
-    def create(self, name: str, *, at: str | None = None, parent: str = MAIN) -> Branch[str]:
-        """A branch of `parent` at its head, or as it was at a commit. No table is copied.
+    def create(self, name: str, *, at: str | Ref | None = None, parent: str | None = None) -> Branch[str]:
+        """A branch of `parent`, by default main, at its head, or as it was at a commit; or at another reference, of the
+        branch that it names. No table is copied.
 
         Raises `BranchExistsError` if a branch or a tag has that name, `BranchError` for a name that cannot be one,
         `UnknownBranchError`, `UnknownCommitError`, and of these `RemovedCommitError` after a cleanup.
         """
-        check_text(parent=parent)
-        check_optional_text(at=at)
+        check_optional_text(parent=parent)
+        check_type((str, Ref, type(None)), "the id of a commit, or a reference such as 'try' or 'main~1'", at=at)
         parts = self._parts
         parts.require_writable()
         with graph_errors():
@@ -74,13 +77,14 @@ class GraphBranches:
         manifest = parts.manifest
         with manifest.listed() as listed:
             self._check_free(name)
-            state = parts.state(parent)
+            origin_name, commit = (parent or MAIN, None) if at is None else resolve_ref(parts, on_branch(at, parent))
+            state = parts.state(origin_name)
         origin, version = state.branch, state.version
-        if at is not None and at != state.head.id:
-            require(parts, manifest.commit(at, state.branch), state)
-            found = head_version(parts, state, at)
+        if commit is not None and commit != state.head.id:
+            require(parts, manifest.commit(commit, state.branch), state)
+            found = head_version(parts, state, commit)
             if found is None:
-                raise UnknownCommitError(at, parent)
+                raise UnknownCommitError(commit, origin_name)
             origin, version = found
         line = name if name not in listed else f"{OWN}{name}.{new_ulid()}"  # another branch has its line
         faults.reach("graph: before creating a branch")
@@ -99,7 +103,7 @@ class GraphBranches:
         parts.tables.forget(line)
         if line != name:
             parts.names.call(line, manifest.identity(line), name)
-        base = at or state.head.id
+        base = commit or state.head.id
         return Branch(name, base, base, parts.names.name(origin))
 
     def _movable(self, name: str, what: str) -> str:

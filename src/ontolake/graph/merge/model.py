@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +18,13 @@ from ontolake.graph.parts import GraphParts
 from ontolake.graph.read.resolution import find_commit, resolve_ref
 from ontolake.graph.tables.rows import array_of
 from ontolake.graph.tables.types import GraphType, resolve_table
-from ontolake.history import Commit, Decisions, Point, Resolution, Value
-from ontolake.history.conflicts import Side, checked
+from ontolake.history import Commit, Conflict, Decisions, Point, Resolution, Strategy, Value
+from ontolake.history.conflicts import Side, Take, checked
 from ontolake.history.metadata import CHERRY_PICKED, MERGED_BRANCH, MESSAGE, RENAMES, RESTORES, REVERTS
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 
-Strategies = Side | Mapping[Any, Side] | None
-"""A strategy for all tables, or by table: its class, `Customer`, `node/Customer` or `node:Customer`."""
+Strategies = Side | Mapping[Any, Side] | Callable[[Conflict], Take | None] | None
+"""A strategy for all tables, by table: its class, `Customer`, `node/Customer` or `node:Customer`, or a function."""
 
 _KINDS = {REVERTS: "revert", CHERRY_PICKED: "cherry-pick", RESTORES: "restore"}
 
@@ -118,7 +118,7 @@ class GraphHistory:
         return tables.apply(kind, pin, step.ours.line, changes[key], operation) if key in changes else pin
 
 
-def strategy_by_table(strategy: Strategies, tables: Iterable[str]) -> Side | dict[str, Side] | None:
+def strategy_by_table(strategy: Strategies, tables: Iterable[str]) -> Strategy:
     """A strategy by the names that tables have in conflicts. Raises `UnknownTableError`."""
     if not isinstance(strategy, Mapping):
         return strategy

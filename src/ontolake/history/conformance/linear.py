@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -54,6 +54,47 @@ class LinearCases(VersioningBase):
             store.at(Ref.parse("@2001-01-01T00:00Z"))
         with pytest.raises(Invalid):
             store.at(Ref.parse("@2001-13-45T00:00Z"))
+
+    def test_the_time_of_a_commit_names_it_in_any_zone(self, store: Any) -> None:
+        for number in range(3):
+            self.write(store, self.main, x=record(number))
+        commits = self.log(store)
+        for commit in commits[:3]:
+            assert commit.time is not None
+            made = commit.time
+            last = next(one for one in commits if one.time is not None and one.time <= made)
+            for zone in (UTC, timezone(timedelta(hours=-7)), timezone(timedelta(hours=5, minutes=30))):
+                assert store.at(f"@{made.astimezone(zone).isoformat()}").commit == last.id
+        for text in ("0001-01-01T00:00+14:00", "0900-01-01", "9999-12-31T23:59-14:00"):
+            with pytest.raises((NotFound, Invalid)):
+                store.at(f"@{text}")
+
+    def test_a_reference_stands_wherever_a_commit_does(self, store: Any) -> None:
+        ids = [self.write(store, self.main, x=record(number)) for number in range(4)]
+        store.tags.create("v1", f"{self.main}~2")
+        store.branches.create("old", at="v1~1")
+        store.branches.create("new", at=f"{self.main}~1")
+        new = self.write(store, "new", y=record(9))
+        assert self.adapter.records(store.snapshot("old")) == {"x": record(0)}
+        for ref in (f"{self.main}~1", f"@{ids[2]}", f"{self.main}@{ids[2]}", "v1~0", Ref.parse(f"{self.main}~3")):
+            assert store.snapshot(ref).commit == store.at(ref).commit
+        assert store.snapshot(f"{self.main}~1").commit == ids[2]
+        assert store.snapshot(str(ids[1])).commit == ids[1]
+        assert store.snapshot(f"@{ids[1]}", branch="new").commit == ids[1]
+        assert [self.adapter.text(one.key) for one in store.diff(f"{self.main}~1", "new")] == ["y"]
+        assert [one.after["f"] for one in store.diff(ids[0], Ref.parse("v1"))] == [1]
+        assert [one.after["f"] for one in store.changes("v1", f"{self.main}~1")] == [2]
+        assert [one.after["f"] for one in store.changes(f"{self.main}~1")] == [3]
+        assert [one.id for one in store.commits(since="v1")] == ids[:1:-1]
+        assert next(store.commits(since=f"{self.main}~1", branch="new")).id == new
+        for ref in ("nothing", f"{self.main}~99", "@x y", f"nothing@{ids[0]}"):
+            for call in (store.snapshot, store.at, lambda ref: store.branches.create("never", at=ref),
+                         lambda ref: list(store.diff(ref, self.main)), lambda ref: list(store.changes(ref)),
+                         lambda ref: list(store.commits(since=ref)), lambda ref: store.tags.create("never", ref)):
+                with pytest.raises((NotFound, Invalid)):
+                    call(ref)
+        with pytest.raises(Invalid):
+            store.snapshot(f"{self.main}@{ids[0]}", branch="new")
 
     def test_a_commit_tells_message_author_and_time(self, store: Any) -> None:
         commit = self.adapter.write(store, self.main, {"x": record(1)}, message="First order", author="ada")

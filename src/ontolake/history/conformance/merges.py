@@ -74,6 +74,27 @@ class MergeCases(VersioningBase):
         assert forked.merge("try", self.main).status == "up_to_date"
         assert self.state(forked) == {"x": record(3, 1)}
 
+    def test_a_function_settles_conflicts_one_by_one(self, forked: Any) -> None:
+        self.adapter.write(forked, "try", {"x": record(2, 2), "y": None, "n": record(1, 1)})
+        self.adapter.write(forked, self.main, {"x": record(3, 3), "y": record(9, 1), "n": record(2, 2)})
+        takes: dict[tuple[str, str | None], Any] = {
+            ("x", "f"): "theirs", ("x", "g"): "base", ("y", None): "ours", ("n", "f"): "ours", ("n", "g"): Value(8)}
+        fields = {self.adapter.field(name): name for name in ("f", "g")}
+
+        def decide(conflict: Any) -> Any:
+            return takes.get((self.adapter.text(conflict.key), conflict.field and fields[conflict.field]))
+
+        del takes["x", "g"]
+        with pytest.raises(MergeConflictError) as caught:
+            forked.merge("try", self.main, strategy=decide)
+        assert [one.field for one in caught.value.conflicts] == [self.adapter.field("g")]
+        takes["x", "g"] = "nobody"
+        with pytest.raises(Invalid):
+            forked.merge("try", self.main, strategy=decide)
+        takes["x", "g"] = "base"
+        forked.merge("try", self.main, strategy=decide)
+        assert self.state(forked) == {"x": record(2, 1), "y": record(9, 1), "n": record(2, 8)}
+
     def test_conflicts_of_rows_have_kind_field_and_values(self, forked: Any) -> None:
         self.adapter.write(forked, "try", {"x": record(2, 2), "y": None, "n": record(1, 1)})
         self.adapter.write(forked, self.main, {"x": record(3, 1), "y": record(9, 1), "n": record(1, 2)})

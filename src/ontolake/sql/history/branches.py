@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager
 
-from ontolake.history import Branch, BranchError, BranchExistsError, ProtectedBranchError, UnknownBranchError
+from ontolake.history import (
+    Branch,
+    BranchError,
+    BranchExistsError,
+    Point,
+    ProtectedBranchError,
+    Ref,
+    UnknownBranchError,
+)
 from ontolake.history.names import MAIN, check_branch_name
-from ontolake.sql.history.lines import BranchKeeper, LineRef, is_hidden
+from ontolake.history.refs import on_branch
+from ontolake.sql.history.lines import BranchKeeper, BranchLines, LineRef, Node, is_hidden
 from ontolake.sql.keyspace.levels import DELETED
 
 Protect = Callable[[str, bool | None], bool]
@@ -17,12 +27,14 @@ class SqlBranches:
     """The branches of a database: a `history.Branches`."""
 
     def __init__(
-        self, keeper: BranchKeeper, tagged: Callable[[str], bool], protect: Protect, check_writable: Callable[[], None]
-    ) -> None:
+        self, keeper: BranchKeeper, tagged: Callable[[str], bool], protect: Protect, check_writable: Callable[[], None],
+        resolved: Callable[[str | Ref], AbstractContextManager[tuple[BranchLines, Point[Node]]]],
+    ) -> None:  # fmt: skip
         """`tagged` tells whether there is a tag of a name, `protect` reads and changes protection, `check_writable`
-        raises for a handle that only reads."""
+        raises for a handle that only reads, `resolved` finds what a reference names."""
         self._keeper = keeper
         self._tagged, self._protect, self._check_writable = tagged, protect, check_writable
+        self._resolved = resolved
 
     def list(self) -> Sequence[Branch[int]]:
         """All that live, the first one first; commits are versions."""
@@ -41,8 +53,9 @@ class SqlBranches:
             parent = refs[parent.parent]
         return Branch(ref.name, head, base, parent.name, protected)
 
-    def create(self, name: str, *, at: int | None = None, parent: str = MAIN) -> Branch[int]:
-        """A branch of `parent` as it was at a version, else at its head. Copies nothing.
+    def create(self, name: str, *, at: int | str | Ref | None = None, parent: str | None = None) -> Branch[int]:
+        """A branch of `parent`, by default `main`, as it was at a version, else at its head; or at a reference, of the
+        branch that it names. Copies nothing.
 
         The databases that ranges have moved to are branched with it. Raises `UnsupportedError` in `:memory:`, or if a
         database on pages has a range in a native file, `BranchExistsError`, `BranchError` for a name that cannot be
@@ -51,10 +64,17 @@ class SqlBranches:
         check_branch_name(name)
         self._check_writable()
         self._keeper.check()
-        self._find(parent)
+        if isinstance(at, str | Ref):
+            with self._resolved(on_branch(at, parent)) as (lines, point):
+                origin, version = lines.reader(point.commit).branch, point.commit[1]
+            self._check_free(name)
+            self._keeper.create(name, version, origin)
+            return Branch(name, version, version, point.branch)
+        origin = MAIN if parent is None else parent
+        self._find(origin)
         self._check_free(name)
-        version = self._keeper.create(name, at, parent)
-        return Branch(name, version, version, parent)
+        version = self._keeper.create(name, at, origin)
+        return Branch(name, version, version, origin)
 
     def delete(self, name: str) -> None:
         """Give a branch up; what others have from it stays until `gc`. Raises `UnknownBranchError`, `BranchError` for

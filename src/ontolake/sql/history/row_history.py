@@ -10,10 +10,11 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.history import Commit, RowVersion
 from ontolake.history.blame import blame
 from ontolake.sql.catalog.records import Table
-from ontolake.sql.errors import SqlError, nearest
+from ontolake.sql.errors import SqlError
 from ontolake.sql.history import commits
 from ontolake.sql.history.commits import row_of
 from ontolake.sql.history.lines import BranchLines, Node
+from ontolake.sql.history.table_names import full_name
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession
 
@@ -28,9 +29,7 @@ class RowHistory:
         session = lines.reader(head)
         with session.reading():
             known = session.catalog(head[1]).by_full_name
-        if table not in known:
-            raise NotFound(f"there is no table {table!r} at version {head[1]}", hint=nearest(table, known))
-        self._table = known[table]
+        self._table = known[full_name(table, known)]
         self._key = _encoded(self._table, key)
         self._chains: dict[int, tuple[list[int], list[bytes | None]]] = {}
         self._newest: dict[int, tuple[int, Table | None]] = {}

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ontolake.errors import NotFound
-from ontolake.sql.errors import nearest
 from ontolake.sql.history.commits import key_of, row_of
+from ontolake.sql.history.table_names import full_name
 from ontolake.sql.plan import scans
 from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.transactions import SqlSession
@@ -59,6 +58,4 @@ class SqlSnapshot:
 
     def _table(self, session: SqlSession, name: str) -> Any:
         tables = session.catalog(session.check_version(self.commit)).by_full_name
-        if name not in tables:
-            raise NotFound(f"there is no table {name!r} at version {self.commit}", hint=nearest(name, tables))
-        return tables[name]
+        return tables[full_name(name, tables)]

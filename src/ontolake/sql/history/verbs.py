@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ontolake.errors import Invalid
 from ontolake.history import (
     Change,
     Commit,
@@ -17,12 +18,15 @@ from ontolake.history import (
     RowVersion,
     Snapshot,
     Strategy,
+    UnknownCommitError,
     check_snapshots,
     operations,
 )
+from ontolake.history.contract import as_snapshot
 from ontolake.history.errors import ProtectedBranchError
 from ontolake.history.names import MAIN
 from ontolake.history.operations import MergeRequest
+from ontolake.history.refs import on_branch
 from ontolake.sql.errors import TransactionError, UnsupportedError
 from ontolake.sql.history import commits, differences
 from ontolake.sql.history.branches import SqlBranches
@@ -33,6 +37,7 @@ from ontolake.sql.history.page_branches import PageBranches
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_history import RowHistory
 from ontolake.sql.history.snapshots import SqlSnapshot
+from ontolake.sql.history.table_names import full_name, full_resolutions, full_strategy
 from ontolake.sql.history.tags import SqlTags
 from ontolake.sql.transactions import SqlSession
 
@@ -52,25 +57,42 @@ class VersionedTables:
         if session.is_native:
             self._keeper = FileBranches(url, lambda: self._session, lambda: self._first(True))
         self.tags = SqlTags(self._keeper, self._first, self._resolved)
-        self.branches = SqlBranches(self._keeper, self._is_tagged, self._protect, self._check_writable)
+        self.branches = SqlBranches(self._keeper, self._is_tagged, self._protect, self._check_writable,
+                                    self._resolved)
 
     # reading
 
     def commits(
-        self, *, since: int | None = None, until: int | None = None, branch: str | None = None
-    ) -> Iterator[Commit[int]]:
+        self, *, since: int | str | Ref | None = None, until: int | str | Ref | None = None, branch: str | None = None
+    ) -> Iterator[Commit[int]]:  # fmt: skip
         """The commits in `(since, until]`, newest first. Raises `NotFound` for what is no longer kept."""
         with self._on(branch) as session:
-            yield from commits.newest_first(session, since, until)
+            yield from commits.newest_first(session, self._version_on(session, since), self._version_on(session, until))
 
-    def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
+    def changes(
+        self, since: int | str | Ref, until: int | str | Ref | None = None, *, branch: str | None = None
+    ) -> Iterator[Change[int]]:  # fmt: skip
         """What the commits in `(since, until]` did to rows, oldest first, a row at most once a commit."""
         with self._on(branch) as session:
-            for version in commits.versions(session, since, until):
+            start, end = self._version_on(session, since), self._version_on(session, until)
+            assert start is not None
+            for version in commits.versions(session, start, end):
                 yield from commits.changes(session, version)
 
-    def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> SqlSnapshot:
-        """All tables as they were at a commit, or are now. Raises `NotFound`."""
+    def _version_on(self, session: SqlSession, ref: int | str | Ref | None) -> int | None:
+        """The version of a reference on the branch of a session. Raises `UnknownCommitError` if it has it not."""
+        if not isinstance(ref, str | Ref):
+            return ref
+        with self._references() as references:
+            node = references.resolve(ref).commit
+            if not references.lines.has(session.line, node):
+                raise UnknownCommitError(str(ref), session.branch, reason="it is on another branch")
+        return node[1]
+
+    def snapshot(self, commit: int | str | Ref | None = None, *, branch: str | None = None) -> SqlSnapshot:
+        """All tables as they were at a commit, or are now; text is a reference. Raises `NotFound`, `Invalid`."""
+        if isinstance(commit, str | Ref):
+            return self.at(on_branch(commit, branch))
         with self._on(branch) as session, session.reading():
             found = session.state()[0] if commit is None else session.check_version(commit)
         return SqlSnapshot(self._on, self.url, branch or self.branch, found)
@@ -89,12 +111,14 @@ class VersionedTables:
                 else reader.branch
         return SqlSnapshot(self._on, self.url, point.branch, point.commit[1], where)
 
-    def diff(self, before: Snapshot[int] | str, after: Snapshot[int] | str) -> Iterator[Change[int]]:
+    def diff(
+        self, before: Snapshot[int] | int | str | Ref, after: Snapshot[int] | int | str | Ref
+    ) -> Iterator[Change[int]]:  # fmt: skip
         """What turns one snapshot into another, by table and key. Reads what was written in between, if that is kept.
 
-        References stand for their snapshots. Raises `NotFound` for a version that is no longer kept.
+        References and commits stand for their snapshots. Raises `NotFound` for a version that is no longer kept.
         """
-        first, last = (self.at(each) if isinstance(each, str) else each for each in (before, after))
+        first, last = (as_snapshot(self, each) for each in (before, after))
         if isinstance(first, SqlSnapshot) and isinstance(last, SqlSnapshot) and first.url == last.url == self.url:
             base = min(first.commit, last.commit)
             if first.where != last.where:
@@ -128,7 +152,7 @@ class VersionedTables:
         All rules are checked on the result; definitions merge where they do not collide.
         """
         target = self.branch if into is None else into
-        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        request = self._request((target, source), strategy, resolutions, dry_run, message, author)
         return self._run(target, lambda opened: operations.merge(opened, source, target, request))
 
     def revert(
@@ -138,7 +162,7 @@ class VersionedTables:
     ) -> MergeResult[int]:  # fmt: skip
         """Undo what one commit did, as a new commit. See `history.contract`."""
         target = self._unprotected(branch)
-        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        request = self._request((target, _ref(commit, target)), strategy, resolutions, dry_run, message, author)
         return self._run(target, lambda opened: operations.revert(opened, _ref(commit, target), target, request))
 
     def cherry_pick(
@@ -148,17 +172,17 @@ class VersionedTables:
     ) -> MergeResult[int]:  # fmt: skip
         """Do on a branch what one commit did elsewhere, as a new commit. See `history.contract`."""
         target = self._unprotected(branch)
-        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        request = self._request((target, _ref(commit, target)), strategy, resolutions, dry_run, message, author)
         return self._run(target, lambda opened: operations.cherry_pick(opened, _ref(commit, target), target, request))
 
     def restore(
-        self, to: str | int, *, branch: str | None = None, tables: Iterable[str] | None = None, dry_run: bool = False,
+        self, to: str | int, tables: Iterable[str] | None = None, *, branch: str | None = None, dry_run: bool = False,
         message: str | None = None, author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Bring an earlier state back, of all tables or some, as a new commit. See `history.contract`."""
         target = self._unprotected(branch)
         request = MergeRequest.of(None, (), dry_run, message, author)
-        some = None if tables is None else list(tables)
+        some = None if tables is None else self._full_names(tables, (target, _ref(to, target)))
         return self._run(target, lambda opened: operations.restore(opened, _ref(to, target), target, some, request))
 
     def erase(
@@ -167,6 +191,28 @@ class VersionedTables:
         """Not there yet. Raises `UnsupportedError`."""
         raise UnsupportedError("rows of SQL tables cannot be erased from history yet",
                                hint="delete the row, then give up the past with retain() and gc(dry_run=False)")
+
+    def _request(
+        self, refs: tuple[str, str], strategy: Strategy, resolutions: Iterable[Resolution], dry_run: bool,
+        message: str | None, author: str | None,
+    ) -> MergeRequest:  # fmt: skip
+        """What a caller wants of a merge, with tables under their full names. Raises `Invalid`, `NotFound`."""
+        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        if not request.resolutions and not isinstance(strategy, Mapping):
+            return request
+        known = self._tables(refs)
+        return MergeRequest.of(full_strategy(strategy, known), full_resolutions(request.resolutions, known), dry_run,
+                               message, author)
+
+    def _full_names(self, tables: Iterable[str], refs: tuple[str, str]) -> list[str]:
+        if isinstance(tables, str) or not isinstance(tables, Iterable):
+            raise Invalid(f"tables must be several names, not {tables!r}", hint="write [name]")
+        known = self._tables(refs)
+        return [full_name(table, known) for table in tables]
+
+    def _tables(self, refs: tuple[str, str]) -> set[str]:
+        """The full names of all tables at some references."""
+        return {table for ref in refs for table in self.at(ref).tables()}
 
     def _run(
         self, target: str, operation: Callable[[Callable[[], SqlMergeable]], MergeResult[Node]]
@@ -247,7 +293,7 @@ class VersionedTables:
             yield References(lines, self.branch, self.tags.stored)
 
     @contextmanager
-    def _resolved(self, ref: str | int | None) -> Iterator[tuple[BranchLines, Point[Node]]]:
+    def _resolved(self, ref: str | int | Ref | None) -> Iterator[tuple[BranchLines, Point[Node]]]:
         with self._references() as references:
             yield references.lines, references.resolve(self.branch if ref is None else ref, self.branch)
 
