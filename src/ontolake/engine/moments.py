@@ -11,7 +11,8 @@ HEADER_PAGE = PageId(1)
 
 
 def commit_at(storage: Storage, branch: BranchRef, at: int) -> Lsn:
-    """The last commit on a branch at or before the LSN `at`; 0 if there is none.
+    """The last commit on a branch at or before the LSN `at`; 0 if there is none. If that is older than what is kept,
+    it is the oldest LSN that can be read, at which the branch is the same.
 
     Raises `NotFound` for an LSN that lies in the future or is no longer kept.
     """
@@ -19,9 +20,11 @@ def commit_at(storage: Storage, branch: BranchRef, at: int) -> Lsn:
     if at > durable:
         raise NotFound(f"LSN {at} lies in the future: the newest commit is {durable}")
     floor = storage.pitr_floor()
+    if branch.head_lsn <= at < floor:
+        at = floor  # the branch is the same there
     if at < floor:
         raise NotFound(f"LSN {at} is no longer kept: the oldest that can be read is {floor}")
-    return _commit_at(storage, branch, Lsn(at))
+    return max(_commit_at(storage, branch, Lsn(at)), floor)
 
 
 def _commit_at(storage: Storage, branch: BranchRef, at: Lsn) -> Lsn:

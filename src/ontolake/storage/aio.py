@@ -207,6 +207,9 @@ class AsyncStorage:
     async def rename_branch(self, branch: BranchId | str, name: str) -> None:
         await asyncio.to_thread(self.storage.rename_branch, branch, name)
 
+    async def rebase_branch(self, branch: BranchId | str, base_lsn: Lsn) -> None:
+        await asyncio.to_thread(self.storage.rebase_branch, branch, base_lsn)
+
     async def set_retention_floor(self, lsn: Lsn) -> None:
         await asyncio.to_thread(self.storage.set_retention_floor, lsn)
 

@@ -304,6 +304,11 @@ class LogStorage:
             log = self._fresh()
             log.append_change(lambda state: state.rename_branch(branch, name))
 
+    def rebase_branch(self, branch: BranchId | str, base_lsn: Lsn) -> None:
+        with self.log.lock:
+            log = self._fresh()
+            log.append_change(lambda state: state.rebase_branch(branch, base_lsn))
+
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
         with self.log.lock:
@@ -315,10 +320,13 @@ class LogStorage:
             log = self._fresh()
             return Lsn(log.moment.floor)
 
-    def compact(self) -> int:
-        """Index the tail, drop versions nobody can read any more, and free their space. Returns bytes freed."""
+    def compact(self, *, thorough: bool = False) -> int:
+        """Index the tail, drop versions nobody can read any more, and free their space. Returns bytes freed.
+
+        With `thorough` no byte of them stays, not even where leaving it would be cheaper, or for the grace.
+        """
         self._check_open()
-        return self._maintenance.compact()
+        return self._maintenance.compact(thorough=thorough)
 
     # opening and closing
     def _fresh(self) -> Log:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
 import sys
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 _BLOCK = 4096
+_ZEROS = bytes(1 << 20)
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 if _libc is not None:
@@ -22,3 +24,18 @@ def punch_hole(fd: int, offset: int, length: int) -> bool:
         return False
     done: int = _libc.fallocate(fd, _KEEP_SIZE | _PUNCH_HOLE, start, size)
     return done == 0
+
+
+def wipe(fd: int, offset: int, length: int) -> None:
+    """Have a range read as zeros: its whole blocks are freed if that is possible, the rest is overwritten."""
+    start, end = offset + -offset % _BLOCK, (offset + length) // _BLOCK * _BLOCK
+    if end > start and punch_hole(fd, offset, length):
+        _overwrite(fd, offset, start)
+        _overwrite(fd, end, offset + length)
+    else:
+        _overwrite(fd, offset, offset + length)
+
+
+def _overwrite(fd: int, start: int, end: int) -> None:
+    while start < end:
+        start += os.pwrite(fd, _ZEROS[: end - start], start)

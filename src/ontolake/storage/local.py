@@ -12,7 +12,7 @@ import errno
 import os
 import secrets
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from ontolake.storage.backend import LogStorage
 from ontolake.storage.envelope import BLOB, FRAME, HEAD_SIZE, MARK_SIZE, UNMARKED, Envelope, Envelopes
 from ontolake.storage.filelock import FileLock
 from ontolake.storage.holes import punch_hole
+from ontolake.storage.holes import wipe as wipe_range
 from ontolake.storage.medium import (
     FORMAT_VERSION,
     KIND,
@@ -422,18 +423,21 @@ class FileMedium:
         return str(root.generation)
 
     # space
-    def reclaim(self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool) -> int:
+    def reclaim(self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool, wipe: bool = False) -> int:
+        free = wipe_range if wipe else punch_hole
         with self._lock.threads, self._lock:
             before = os.fstat(self._fd).st_blocks
             for segment, length in dropped:
                 # The envelope stays, so that those who walk the log can step over the hole.
-                punch_hole(self._fd, segment + HEAD_SIZE, length)
+                free(self._fd, segment + HEAD_SIZE, length)
             if sweep:
-                self._sweep(root)
+                self._sweep(root, free)
+            if wipe:
+                os.fdatasync(self._fd)
             faults.reach("file: holes punched")
             return max(0, (before - os.fstat(self._fd).st_blocks) * 512)
 
-    def _sweep(self, root: Root) -> None:
+    def _sweep(self, root: Root, free: Callable[[int, int, int], object]) -> None:
         """Punch out what lies before the oldest frame needed, except blobs in use."""
         live = [(part.segment, part.length) for run in root.runs for part in run.parts]
         live += [(layer.segment, layer.length) for layer in root.layers]
@@ -443,9 +447,9 @@ class FileMedium:
         for segment, length in sorted(live):
             if segment >= root.log_start:
                 break
-            punch_hole(self._fd, at, segment - at)
+            free(self._fd, at, segment - at)
             at = max(at, Envelope(BLOB, segment, length, 0).end)
-        punch_hole(self._fd, at, root.log_start - at)
+        free(self._fd, at, root.log_start - at)
 
     def sync(self) -> None:
         try:

@@ -287,7 +287,7 @@ class Log:
             raise Corruption(f"a frame of epoch {header.epoch} follows epoch {self.state.epoch} in "
                              f"{self.medium.name}")
         self.state.apply(change, header.epoch)
-        if change["op"] in ("branch", "unbranch", "rename", "floor"):
+        if change["op"] in ("branch", "unbranch", "rename", "rebase", "floor"):
             self._branches_changed = True
 
     def _publish(self, fresh: Sequence[tuple[tuple[int, PageId], Page]], *, anew: bool = False) -> None:

@@ -157,14 +157,18 @@ class Maintenance:
         return True
 
     # compaction
-    def compact(self) -> int:
-        """Drop what lies below the floor. Returns the bytes freed now; objects in their grace go later."""
+    def compact(self, *, thorough: bool = False) -> int:
+        """Drop what lies below the floor. Returns the bytes freed now; objects in their grace go later.
+
+        With `thorough` no byte of what is dropped stays: layers go unless all their images are needed, and objects in
+        their grace are emptied.
+        """
         with self._lock:
             self._log.refresh()
             self._log.again(self._index)
-            return self._log.again(self._compact)
+            return self._log.again(lambda: self._compact(thorough))
 
-    def _compact(self) -> int:
+    def _compact(self, thorough: bool) -> int:
         # The floor first: from then on no branch can appear below it, so what is frozen next knows them all.
         self._advance_floor()
         tails, state, root, tag = self._log.freeze()
@@ -172,7 +176,7 @@ class Maintenance:
         kept = columns.take(self._needed(columns, state))
         frames_kept = kept.take(kept.space == FRAMES)
         log_start = int(frames_kept.segment[0]) if len(frames_kept.lsn) else state.cursor
-        kept, layers = self._move_images(kept, root, log_start)
+        kept, layers = self._move_images(kept, root, log_start, thorough)
         replaced = [part for run in root.runs for part in run.parts]
         runs = (self._put_run(kept),) if len(kept.lsn) else ()
         faults.reach("compact: layers written, root not swapped")
@@ -181,7 +185,7 @@ class Maintenance:
         if not self._swap(new, tag, tails):
             return 0
         dead = [*((part.segment, part.length) for part in replaced), *((x.segment, x.length) for x in dropped)]
-        return self._medium.reclaim(new, dead, sweep=True)
+        return self._medium.reclaim(new, dead, sweep=True, wipe=thorough)
 
     def _advance_floor(self) -> None:
         """Let the floor follow the window: what is older than it need not stay readable."""
@@ -211,14 +215,19 @@ class Maintenance:
         wanted: np.typing.NDArray[np.bool_] = (pages & live & visible) | frames | requests
         return wanted
 
-    def _move_images(self, kept: IndexColumns, root: Root, log_start: int) -> tuple[IndexColumns, tuple[Layer, ...]]:
-        """Copy images out of frames that go, and out of layers that are mostly dead, into new layers."""
+    def _move_images(
+        self, kept: IndexColumns, root: Root, log_start: int, thorough: bool
+    ) -> tuple[IndexColumns, tuple[Layer, ...]]:
+        """Copy images out of frames that go, and out of layers that are mostly dead, into new layers.
+
+        With `thorough` one dead image is enough.
+        """
         pages = (kept.space != FRAMES) & (kept.space != REQUESTS)
         segments = np.array([layer.segment for layer in root.layers], dtype=np.uint64)
         used, counts = np.unique(kept.segment[pages], return_counts=True)
         sizes = dict(zip(used.tolist(), counts.tolist(), strict=True))
         sparse = [layer for layer in root.layers
-                  if 2 * sizes.get(layer.segment, 0) * self._medium.page_size < layer.length]
+                  if (1 if thorough else 2) * sizes.get(layer.segment, 0) * self._medium.page_size < layer.length]
         in_layer = np.isin(kept.segment, segments)
         going = np.isin(kept.segment, np.array([layer.segment for layer in sparse], dtype=np.uint64))
         which = np.flatnonzero(pages & (going | (~in_layer & (kept.segment < np.uint64(log_start)))))

@@ -153,9 +153,13 @@ class Medium(Protocol):
         """Replace the root if it is still the one that `tag` names. Raises `PreconditionFailed`."""
         ...
 
-    def reclaim(self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool) -> int:
+    def reclaim(
+        self, root: Root, dropped: Sequence[tuple[int, int]], *, sweep: bool, wipe: bool = False
+    ) -> int:
         """Free the blobs that were `dropped`, given as segment and length, and if asked to sweep, everything
-        else that `root` does not need. Returns the bytes freed."""
+        else that `root` does not need. Returns the bytes freed.
+
+        With `wipe` no byte of it stays, not even in blocks that are in use or for the grace."""
         ...
 
     def sync(self) -> None: ...

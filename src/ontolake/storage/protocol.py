@@ -123,6 +123,14 @@ class Storage(Protocol):
         that cannot be one, `AlreadyExists`."""
         ...
 
+    def rebase_branch(self, branch: BranchId | str, base_lsn: Lsn) -> None:
+        """Let a branch see its parent as of a later LSN, where it has no page of its own; its own pages stay.
+
+        For a branch on which all pages were written again, so that it no longer holds the floor back. Raises
+        `NotFound` (unknown branch, LSN above the durable one), `Invalid` for `main` and for a base before the old one.
+        """
+        ...
+
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
         """Declare that nothing below `lsn` is needed any more. Live branches hold the floor back to their base.

@@ -142,6 +142,18 @@ class LogState(msgspec.Struct):
         self._check_name(name)
         return {"op": "rename", "id": found.id, "name": name}
 
+    def rebase_branch(self, branch: BranchId | str, base_lsn: int) -> dict[str, Any] | None:
+        """None when the branch has this base already."""
+        found = self.branch(branch)
+        if found.id == MAIN:
+            raise Invalid("the branch main has no base")
+        check_lsn(base_lsn, "base_lsn")
+        if base_lsn < found.base:
+            raise Invalid(f"the base of {found.name!r} cannot move back from LSN {found.base} to {base_lsn}")
+        if base_lsn >= self.next_lsn:
+            raise NotFound(f"LSN {base_lsn} lies in the future: the durable LSN is {self.next_lsn - 1}")
+        return None if base_lsn == found.base else {"op": "rebase", "id": found.id, "base": base_lsn}
+
     def _check_name(self, name: str) -> None:
         """Raise `Invalid` or `AlreadyExists` if no branch can get this name."""
         if not is_text(name) or not name.strip() or name != name.strip() or len(name) > 200 or not (
@@ -182,6 +194,10 @@ class LogState(msgspec.Struct):
             self.branches.pop(change["id"])
         elif op == "rename":
             self.branches[change["id"]].name = change["name"]
+        elif op == "rebase":
+            found = self.branches[change["id"]]
+            found.head = change["base"] if found.head == found.base else found.head  # where nothing was written
+            found.base = change["base"]
         elif op == "floor":
             self.declared_floor = change["lsn"]
         else:

@@ -201,6 +201,32 @@ class BranchCases(Base):
         with pytest.raises(NotFound):
             storage.rename_branch("nothing", "x")
 
+    def test_a_branch_that_has_all_pages_of_its_own_lets_go_of_its_parents(self, opener: Opener) -> None:
+        storage = opener()
+        token = storage.acquire_fence("writer")
+        storage.append_wal(token, [self.write(1), self.write(2, 2)])
+        side = storage.create_branch("side", Lsn(2))
+        storage.append_wal(token, [self.write(3), self.write(4, 2)])
+        storage.append_wal(token, [self.write(5)], branch=side)
+        storage.set_retention_floor(Lsn(5))
+        assert storage.pitr_floor() == 2
+        storage.rebase_branch(side, Lsn(5))
+        for handle in (storage, opener()):
+            assert handle.resolve_branch(side)[2:4] == (5, 5)
+            assert handle.pitr_floor() == 5
+            assert handle.get_page(ONE, Lsn(5), branch=side).bytes == self.image(5)
+            assert handle.get_page(PageId(2), Lsn(5), branch=side).bytes == self.image(4)
+        compact(storage)
+        assert storage.get_page(ONE, Lsn(5), branch=side).bytes == self.image(5)
+        storage.rebase_branch(side, Lsn(5))
+        for wrong, error in ((Lsn(4), Invalid), (Lsn(6), NotFound), (Lsn(-1), Invalid)):
+            with pytest.raises(error):
+                storage.rebase_branch(side, wrong)
+        with pytest.raises(Invalid):
+            storage.rebase_branch(MAIN, Lsn(5))
+        with pytest.raises(NotFound):
+            storage.rebase_branch("nothing", Lsn(5))
+
     def test_a_name_is_used_once_at_a_time(self, opener: Opener) -> None:
         first, second = opener(), opener()
         side = first.create_branch("side", Lsn(0))

@@ -258,6 +258,16 @@ class Oracle:
             found.name = name
             self.saved("rename")
 
+    def rebase_branch(self, branch: BranchId | str, base_lsn: Lsn) -> None:
+        with self.lock:
+            found = self.branch(branch)
+            if found.id == MAIN or base_lsn < found.base:
+                raise Invalid(f"the base of {found.name!r} cannot move to {base_lsn}")
+            if base_lsn > self.model.lsn:
+                raise NotFound(f"there is no LSN {base_lsn}")
+            found.base = base_lsn
+            self.saved("rebase")
+
     # retention
     def set_retention_floor(self, lsn: Lsn) -> None:
         with self.lock:
