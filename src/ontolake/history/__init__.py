@@ -3,10 +3,10 @@
 `words` and `contract` have the words and protocols, `ids` the types of ids, `names` what branches and tags may be
 called, `refs` how states are written, `metadata` the keys of commit metadata, `conflicts` and `results` what merges
 answer, `pointers` the fields of documents in them, `errors` what goes wrong. `contention` is the loop for commits that
-others may beat. The core is pure and reads nothing but what its callers hand it: `dag` is the
-commits as a graph, `bases` the base of a merge, `threeway` the rule for one value, `trees` that for JSON, `rows` that
-for rows in Arrow, `blame` who wrote what; `operations` leads through merge, revert, restore and cherry-pick.
-`conformance` is the suite that every model passes.
+others may beat, `erasures` what is kept of a row that was erased. The core is pure and reads nothing but what its
+callers hand it: `dag` is the commits as a graph, `bases` the base of a merge, `threeway` the rule for one value,
+`trees` that for JSON, `rows` that for rows in Arrow, `blame` who wrote what; `operations` leads through merge, revert,
+restore and cherry-pick. `conformance` is the suite that every model passes.
 """
 
 from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Resolution, Strategy, Value
