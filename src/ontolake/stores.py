@@ -83,7 +83,7 @@ GRAPH = Model(
     "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY - {"erase"} | {"copy"},
     stamps=("graph",), numbered=False)  # fmt: skip
 SQL = Model(
-    "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY - {"erase"} | {"copy"},
+    "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY | {"copy"},
     tables=(frozenset({"latest", "past", "gone", "commit"}),), opens_branch=True)  # fmt: skip
 
 MODELS = (TYPED, DOCUMENTS, GRAPH, SQL)

@@ -11,17 +11,11 @@ import pytest
 
 from ontolake.history.conformance import VersioningConformance
 from ontolake.sql.conformance import SqlVersioning
-from ontolake.sql.errors import UnsupportedError
 
 
 class SqlConformance(VersioningConformance):
     adapter = SqlVersioning
     machine_runs, machine_steps, crash_runs = 4, 15, 6
-
-    def test_an_erased_row_is_gone_from_every_commit_and_file(self, where: str) -> None:
-        """Not there yet: the error says so, and what to do instead."""
-        with self.adapter.open(where) as store, pytest.raises(UnsupportedError, match="erased"):
-            store.erase(self.adapter.table, "x", reason="asked for by its owner")
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
+from ontolake import urls
 from ontolake.history.conformance import VersioningAdapter
 from ontolake.history.conformance.oracle import Record
+from ontolake.objects import open_store
 from ontolake.sql.database import Database, open_database
 
 _TABLE = "CREATE TABLE app.public.records (id TEXT PRIMARY KEY, f BIGINT, g BIGINT)"
@@ -52,6 +55,16 @@ class SqlVersioning(VersioningAdapter):
                 else:
                     db.execute(_PUT, (key, row["f"], row["g"]))
         return db.version()
+
+    @classmethod
+    def stored(cls, where: str) -> Iterable[bytes] | None:
+        location = urls.parse(where)
+        if location.place in (urls.Place.BUCKET, urls.Place.MEMORY):
+            with closing(open_store(where)) as store:
+                return [store.get(info.key).data for info in store.list()]
+        path = Path(location.path)
+        files = path.rglob("*") if path.is_dir() else path.parent.glob(path.name + "*")
+        return [each.read_bytes() for each in sorted(files) if each.is_file()]
 
     @classmethod
     def forget(cls, store: Any) -> None:

@@ -54,6 +54,8 @@ class SqlTransaction:
         self.author: str | None = None
         self.merged: tuple[int, int] | None = None
         """The second parent of a merge: its line and version."""
+        self.is_exempt = False
+        """Whether it may change a protected branch."""
         self.reads = False
         """Whether it may only read."""
         self.ddl = False
@@ -323,7 +325,7 @@ class SqlSession:
             self._each("ROLLBACK")
             return
         version = transaction.version
-        if transaction.merged is None and self.is_protected():
+        if transaction.merged is None and not transaction.is_exempt and self.is_protected():
             raise ProtectedBranchError(self.branch)
         for part in self.parts.values():
             if part.connection.total_changes() == part.changes_before:
@@ -339,7 +341,7 @@ class SqlSession:
         metadata = json.dumps(transaction.metadata) if transaction.metadata else None
         self.log.append((
             version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], transaction.author,
-            transaction.message, metadata, *(transaction.merged or (None, None)), _packed(transaction.touched)),
+            transaction.message, metadata, *(transaction.merged or (None, None)), packed(transaction.touched)),
             is_merge=transaction.merged is not None)  # fmt: skip
         if transaction.ddl:
             levels.set_state(self.connection, self.levels[0].line, "ddl", version)
@@ -506,7 +508,7 @@ class SqlSession:
         return int(found[0][0]) + (self.line << _LINE_BITS)  # no two branches give one id to different things
 
 
-def _packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
+def packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
     """Keys as one blob: how many, their lengths, and all of them one behind the other."""
     if len(touched) == 1 and isinstance(touched[0], list) and len(touched[0]) == 1:  # most commits are of one row
         key: bytes = touched[0][0]

@@ -54,6 +54,11 @@ class ColumnCache:
         while self.size > self.room:
             self._drop(next(iter(self._kept)))
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()
+        self.size = 0
+
     def _valid(self, where: Where, version: int) -> pa.Table | None:
         kept = self._kept.get(where)
         if kept is None or (where[1] is None and kept[0] != version):

@@ -150,6 +150,14 @@ class BranchLines:
             self._bases[id] = self._keeper.base(ref, self.refs[ref.parent])
         return _Line(id, ref.name, self._bases[id], ref.parent)
 
+    def name(self, id: int) -> str:
+        """The name of the branch of the storage that is a line."""
+        return self._line(id).name
+
+    def base(self, id: int) -> int:
+        """The version at which a line left its parent."""
+        return self._line(id).base
+
     def on(self, id: int) -> SqlSession:
         """A session on a line, for reading."""
         if id not in self._sessions:
@@ -287,15 +295,22 @@ class BranchLines:
         return (id, line.base), version - line.base, [self.node(line.parent, line.base)]
 
 
-def version_of(url: str, branch: str, lsn: int | None = None) -> int:
-    """The newest version that a branch of the storage has, now or at an LSN."""
+def base_counter(line: int) -> str:
+    """Where a line notes at which version another one left it, if that cannot be told from pages any more."""
+    return f"base {line}"
+
+
+def version_of(url: str, branch: str, lsn: int | None = None, counter: str = "") -> int:
+    """The newest version that a branch of the storage has, now or at an LSN, or what a counter says there."""
     native = urls.parse(url).place is urls.Place.SQLITE
     options: dict[str, Any] = {} if native else {"branch": branch, "at": lsn}
     connection = engine.connect(url, readonly=True, **options)
     try:
         if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").fetchone():
             return 0
-        found: Any = connection.execute(f"SELECT {NEWEST}").get
+        found: Any = connection.execute(
+            f"SELECT coalesce((SELECT next FROM counter WHERE name = ?), (SELECT {NEWEST}))",
+            (counter,)).get  # fmt: skip
         return int(found)
     finally:
         connection.close(True)

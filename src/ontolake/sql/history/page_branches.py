@@ -9,7 +9,7 @@ from ontolake import engine, faults, urls
 from ontolake.engine.moments import commit_at, last_lsn
 from ontolake.errors import NotFound
 from ontolake.sql.errors import UnsupportedError
-from ontolake.sql.history.lines import LineRef, version_of
+from ontolake.sql.history.lines import LineRef, base_counter, version_of
 from ontolake.sql.keyspace import homes
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.storage import BranchRef, Storage
@@ -41,14 +41,15 @@ class PageBranches:
         """The version at which a branch left its parent."""
         with open_pages(self.url) as storage:
             lsn = storage.resolve_branch(ref.name).base_lsn
-        return version_of(self.url, parent.name, lsn)
+        return version_of(self.url, parent.name, lsn, base_counter(ref.id))
 
     def is_used(self, ref: LineRef) -> bool:
         """Whether a branch has commits of its own, or others have history from it."""
         with open_pages(self.url) as storage:
             known = storage.list_branches()
         own = next(each for each in known if int(each.id) == ref.id)
-        return own.head_lsn > own.base_lsn or any(each.parent == own.id for each in known)
+        # An erasure may have moved the base behind all that was written to the branch.
+        return own.head_lsn != own.base_lsn or any(each.parent == own.id for each in known)
 
     def create(self, name: str, at: int | None, parent: str) -> int:
         """A branch at a version of its parent, with the databases that ranges have moved to. Returns the version."""

@@ -30,7 +30,7 @@ class RowHistory:
         with session.reading():
             known = session.catalog(head[1]).by_full_name
         self._table = known[full_name(table, known)]
-        self._key = _encoded(self._table, key)
+        self._key = encoded(self._table, key)
         self._chains: dict[int, tuple[list[int], list[bytes | None]]] = {}
         self._newest: dict[int, tuple[int, Table | None]] = {}
 
@@ -105,7 +105,8 @@ class RowHistory:
         return {name: self.commit(node) for name, node in authors.items()}
 
 
-def _encoded(table: Table, key: Any) -> bytes:
+def encoded(table: Table, key: Any) -> bytes:
+    """The key of a row as it is stored. Raises `Invalid` for what cannot be one."""
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(table.key_types):
         raise Invalid(f"{table.full_name} has a key of {len(table.key_types)} columns, not {len(values)}")

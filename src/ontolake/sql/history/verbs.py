@@ -27,8 +27,8 @@ from ontolake.history.errors import ProtectedBranchError
 from ontolake.history.names import MAIN
 from ontolake.history.operations import MergeRequest
 from ontolake.history.refs import on_branch
-from ontolake.sql.errors import TransactionError, UnsupportedError
-from ontolake.sql.history import commits, differences
+from ontolake.sql.errors import TransactionError
+from ontolake.sql.history import commits, differences, erasures
 from ontolake.sql.history.branches import SqlBranches
 from ontolake.sql.history.file_branches import FileBranches
 from ontolake.sql.history.lines import TAG, BranchKeeper, BranchLines, Node
@@ -188,9 +188,21 @@ class VersionedTables:
     def erase(
         self, table: str, key: Any, *, reason: str, dry_run: bool = True, author: str | None = None
     ) -> Garbage:  # fmt: skip
-        """Not there yet. Raises `UnsupportedError`."""
-        raise UnsupportedError("rows of SQL tables cannot be erased from history yet",
-                               hint="delete the row, then give up the past with retain() and gc(dry_run=False)")
+        """Remove a row from every commit, branch and tag, with its index entries, from what commits say of
+        themselves, and from the bytes that are stored. Returns how much was found. Cannot be undone.
+
+        All other rows stay readable at every version. Over the seam no branch or tag can begin at an earlier version
+        afterwards. Every branch and tag is written anew, so it takes the time and the room of that. Raises `NotFound`
+        for a table or row that was never there, `Invalid` without a reason or if that names the row, `Contended` if
+        bytes could not be removed because others read: erase the row again then.
+        """
+        self._session.check_open()
+        if not dry_run:
+            self._check_writable()
+        if self._session.transaction is not None:
+            raise TransactionError("this cannot be done within a transaction", sqlstate="25001", hint="COMMIT it first")
+        with self._lines() as lines:
+            return erasures.erase(lines, self._writer, table, key, reason=reason, dry_run=dry_run, author=author)
 
     def _request(
         self, refs: tuple[str, str], strategy: Strategy, resolutions: Iterable[Resolution], dry_run: bool,
