@@ -225,13 +225,13 @@ def _pages_in_file(head: bytes, url: str) -> Stamp:
 
 
 def _pages_in_objects(data: bytes, url: str) -> Stamp:
-    class Root(msgspec.Struct):
+    class RootStamp(msgspec.Struct):
         kind: str
         version: int
         page_size: int | None = None
 
     try:
-        root = msgspec.json.decode(data, type=Root)
+        root = msgspec.json.decode(data, type=RootStamp)
     except msgspec.MsgspecError as error:
         raise Invalid(f"{ROOT_KEY} under {url!r} is not ours: {error}", hint="choose an empty prefix") from None
     if root.kind == _UNFINISHED:
@@ -244,11 +244,11 @@ def _pages_in_objects(data: bytes, url: str) -> Stamp:
 
 
 def _typed_in_objects(data: bytes, url: str) -> Stamp:
-    class Engine(msgspec.Struct):
+    class EngineStamp(msgspec.Struct):
         engine_version: str = "v1"
 
     try:
-        found = msgspec.json.decode(data, type=Engine).engine_version
+        found = msgspec.json.decode(data, type=EngineStamp).engine_version
     except msgspec.MsgspecError as error:
         raise Invalid(f"{TYPED_KEYS[0]} under {url!r} is not ours: {error}", hint="choose an empty prefix") from None
     digits = found.removeprefix("v")
