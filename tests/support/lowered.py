@@ -27,6 +27,7 @@ GRAPH = {
     "tables.positions.KEPT_BYTES": 4096, "tables.positions._KEPT": 1, "tables.known_keys.READ_ROWS": 4,
     "tables.known_keys._FIRST": 1, "tables.known_keys.SINGLE_ROWS": 32, "tables.known_keys.KEPT_ROWS": 16,
     "tables.known_keys._KEPT_LINES": 3, "merge.differences.FEW_IDS": 2, "merge.differences._NEAR": 3,
+    "tables.traces.MOST_ROWS": 3, "tables.traces.KEPT_ROWS": 8,
 }  # fmt: skip
 """Rows of files and parts of indexes, fragments before upkeep, keys that are looked up and kept, rows of a batch."""
 KNOBS = {"index_every": 3, "index_bytes": 20_000, "compact_bytes": 40_000, "batch_read_max": 3, "cached_parts": 2,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ontolake.errors import Invalid
-from ontolake.history.metadata import GRAPH_RECORD, MESSAGE, RENAMES, TABLES
+from ontolake.history.metadata import GRAPH_RECORD, MESSAGE, RENAMES, TABLES, TRACES
 
 _HINTS = {
     "branch": "name a branch; graph.branches.list() returns them",
@@ -25,7 +25,7 @@ for _name, _same in (("parent", "branch"), ("source", "branch"), ("into", "branc
                      ("until", "commit"), ("at", "commit"), ("author", "actor")):  # fmt: skip
     _HINTS[_name] = _HINTS[_same]
 
-RESERVED = frozenset({*GRAPH_RECORD, TABLES, RENAMES, MESSAGE})
+RESERVED = frozenset({*GRAPH_RECORD, TABLES, RENAMES, MESSAGE, TRACES})
 """Keys under which a commit stores what a graph itself needs to know of it."""
 
 

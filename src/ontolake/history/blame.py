@@ -6,7 +6,7 @@ on there, as `git blame` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ontolake.history.ids import Id
@@ -18,11 +18,13 @@ Fields = Mapping[str, Any]
 def blame(
     head: Id, fields: Fields, *, parents: Callable[[Id], Sequence[Id]], read: Callable[[Id], Fields],
     wrote: Callable[[Id], Id | None], same: Callable[[Any, Any], bool],
+    unchanged: Callable[[Id, Id, Collection[str]], Collection[str] | None] = lambda at, parent, names: None,
 ) -> dict[str, Id]:  # fmt: skip
     """For each of the `fields` that a row has at `head`, the commit that wrote it.
 
     `wrote` gives the newest commit at or before another, along first parents, that wrote the row, None if there is
     none; `read` gives the row at a commit, empty if it is not there. Each commit that wrote the row is read once.
+    Where it is known without reading which of some fields a commit has from a parent, `unchanged` gives them.
     """
     authors: dict[str, Id] = {}
     waiting: list[tuple[Id, dict[str, Any]]] = [(head, dict(fields))]
@@ -35,8 +37,11 @@ def blame(
         for parent in parents(at):
             if not wanted:
                 break
-            before = read(parent)
-            inherited = {name: value for name, value in wanted.items() if name in before and same(before[name], value)}
+            known = unchanged(at, parent, wanted)
+            if known is None:
+                before = read(parent)
+                known = [name for name, value in wanted.items() if name in before and same(before[name], value)]
+            inherited = {name: wanted[name] for name in known}
             if inherited:
                 waiting.append((parent, inherited))
                 wanted = {name: value for name, value in wanted.items() if name not in inherited}

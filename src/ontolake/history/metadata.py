@@ -45,6 +45,8 @@ TABLES = "tables"
 """Which version of each table a commit shows. In the stored record only."""
 GRAPH_RECORD = ("id", "parent", "merged_parent", BRANCH, "seq", "actor", "created_at", KIND)
 """The fields of the stored record of a commit, which nobody else may use as keys."""
+TRACES = "ontolake:traces"
+"""Which rows of small changes a commit wrote, by table, and which of their fields. In the stored record only."""
 COMMIT = "commit"
 """The id of a commit, where readers in parallel know it by its number."""
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ontolake.graph.errors import ExpectedVersionMismatch
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
-from ontolake.history.metadata import BRANCH, GRAPH_RECORD, KIND, MESSAGE, TABLES
+from ontolake.history.metadata import BRANCH, GRAPH_RECORD, KIND, MESSAGE, TABLES, TRACES
 
 MAIN = "main"
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -49,7 +49,7 @@ class CommitRecord:
 
     def as_history(self) -> Commit[str]:
         parents = tuple(one for one in (self.parent, self.merged_parent) if one is not None)
-        extra = {name: value for name, value in self.extra.items() if name != MESSAGE}
+        extra = {name: value for name, value in self.extra.items() if name not in (MESSAGE, TRACES)}
         message = self.extra.get(MESSAGE)
         return Commit(self.id, parents, datetime.fromisoformat(self.created_at), self.actor,
                       {BRANCH: self.branch, KIND: self.kind, **extra}, None if message is None else str(message))

@@ -7,6 +7,7 @@ publish, and everything is after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ontolake.errors import Conflict
@@ -21,6 +22,7 @@ from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchE
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.datasets import GraphTables
 from ontolake.history import ProtectedBranchError
+from ontolake.history.metadata import TRACES
 
 _DEFINITE = (Conflict, RowError, UnknownBranchError)
 """Errors after which it is certain that nothing was published."""
@@ -62,6 +64,10 @@ class CommitWriter:
             return dict(zip(changes, pins, strict=True))
 
         moves = {key: change.steps for key, change in changes.items()}
+        traces = {key: trace for key, change in changes.items()
+                  if (trace := self.tables.traces.of(state.types[key], state.pins[key], change)) is not None}
+        if traces:
+            details = replace(details, extra={**details.extra, TRACES: traces})
         return self.operate(state, moves, move, details)
 
     def operate(

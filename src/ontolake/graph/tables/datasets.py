@@ -23,6 +23,7 @@ from ontolake.graph.tables.known_keys import KnownKeys
 from ontolake.graph.tables.origins import UPKEEP, is_one_of, transaction_at
 from ontolake.graph.tables.positions import Finder
 from ontolake.graph.tables.replacement import replace_rows
+from ontolake.graph.tables.traces import Traces
 from ontolake.graph.tables.types import GraphType
 from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.model.scalars.base import sql_literal
@@ -48,6 +49,7 @@ class GraphTables:
         self._lock = threading.Lock()
         self._session: Any = None
         self._known = KnownKeys()
+        self.traces = Traces()
         self._finder = Finder()
 
     def at(self, kind: GraphType, pin: Pin) -> LanceDataset:
@@ -96,6 +98,7 @@ class GraphTables:
                 del self._open[where]
             self._session = None
         self._known.forget(branch)
+        self.traces.forget(branch)
         self._finder.forget(branch)
 
     def create(self, kind: GraphType) -> LanceDataset:
@@ -158,6 +161,7 @@ class GraphTables:
             if done is not None:
                 self._keep((kind.location, line, done.version), done)
                 self._known.moved(kind, pin, change, done.version, line)
+                self.traces.moved(kind, pin, change, done.version, line)
                 return Pin(line, done.version, done.count_rows(), pin.schema)
             # Somebody else's versions lie in between, seen by nobody or not yet: go back to what is pinned.
             base = self.restore(kind, line, content, operation)
@@ -281,6 +285,7 @@ class GraphTables:
                 self.place.settle(latest.checkout_version((line, version)), line=line)
         self.place.settle(latest, line=line)
         self._known.moved(kind, pin, TableChange(), latest.version, line)
+        self.traces.moved(kind, pin, TableChange(), latest.version, line)
         return latest
 
     def same_rows(self, kind: GraphType, old: Pin, new: Pin) -> bool:
