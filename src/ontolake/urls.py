@@ -244,11 +244,11 @@ def _pages_in_objects(data: bytes, url: str) -> Stamp:
 
 
 def _typed_in_objects(data: bytes, url: str) -> Stamp:
-    class EngineStamp(msgspec.Struct):
+    class TypedStamp(msgspec.Struct):
         engine_version: str = "v1"
 
     try:
-        found = msgspec.json.decode(data, type=EngineStamp).engine_version
+        found = msgspec.json.decode(data, type=TypedStamp).engine_version
     except msgspec.MsgspecError as error:
         raise Invalid(f"{TYPED_KEYS[0]} under {url!r} is not ours: {error}", hint="choose an empty prefix") from None
     digits = found.removeprefix("v")
