@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ontolake.history import UnknownBranchError
+from ontolake.errors import Invalid
+from ontolake.history import MergeConflictError, UnknownBranchError
 from ontolake.sql import Database, SqlError, TransactionError
 
 
@@ -73,6 +74,93 @@ def test_as_of_takes_parameters_expressions_and_tags(db: Database) -> None:
     db.tags.create("v1", 2)
     assert db.execute("SELECT a FROM t FOR SYSTEM_TIME AS OF 'v1' WHERE id = 2").fetchall() == [(2,)]
     assert db.query("SELECT a FROM t WHERE id = 2", as_of="v1").to_pydict() == {"a": [2]}
+
+
+def conflicting(db: Database) -> None:
+    """Three conflicts: of a column in two rows, and of a row that one side deleted."""
+    db.execute("INSERT INTO t VALUES (3, 3, 'three')")
+    db.execute("CALL onto_branch('try')")
+    db.execute("UPDATE t SET a = a + 100, note = 'ours' WHERE id < 3")
+    db.execute("UPDATE t SET a = 33 WHERE id = 3")
+    db.execute("CALL onto_checkout('try')")
+    db.execute("UPDATE t SET a = a + 200 WHERE id < 3")
+    db.execute("DELETE FROM t WHERE id = 3")
+    db.execute("CALL onto_checkout('main')")
+
+
+def test_conflicts_are_a_table_to_update(db: Database) -> None:
+    assert db.execute("SELECT * FROM onto_conflicts").fetchall() == []
+    conflicting(db)
+    with pytest.raises(MergeConflictError):
+        db.execute("CALL onto_merge('try')")
+    found = db.execute("SELECT key, column_name, kind, base, ours, theirs, take FROM onto_conflicts c ORDER BY c.key")
+    rows = found.fetchall()
+    assert rows[:2] == [("1", "a", "divergent_update", "1", "101", "201", None),
+                        ("2", "a", "divergent_update", "20", "120", "220", None)]  # fmt: skip
+    assert (rows[2][0], rows[2][1], rows[2][5]) == ("3", None, None)
+    assert db.execute("UPDATE onto_conflicts SET take = 'theirs' WHERE key = '1' AND table_name LIKE '%.t'").count == 1
+    given = "UPDATE onto_conflicts SET value = ? + 1 WHERE column_name = 'a' AND key = ?"
+    assert db.execute(given, (6, "2")).count == 1
+    with pytest.raises(MergeConflictError) as left:
+        db.execute("CALL onto_merge('try')")
+    assert [conflict.key for conflict in left.value.conflicts] == [3]
+    assert db.execute("SELECT key, take, value FROM onto_conflicts ORDER BY key").fetchall() == [
+        ("1", "theirs", None), ("2", "value", "7"), ("3", None, None)]
+    db.execute("UPDATE onto_conflicts SET take = 'ours' WHERE take IS NULL")
+    assert db.execute("CALL onto_merge('try')").fetchall()[0][0] == "merged"
+    assert db.execute("SELECT id, a FROM t ORDER BY id").fetchall() == [(1, 201), (2, 7), (3, 33)]
+    assert db.execute("SELECT count(*) FROM onto_conflicts").fetchall() == [(0,)]
+
+
+def test_a_row_can_be_given_and_a_decision_taken_back(db: Database) -> None:
+    conflicting(db)
+    with pytest.raises(MergeConflictError):
+        db.execute("CALL onto_merge('try')")
+    db.execute("UPDATE onto_conflicts SET take = 'base'")
+    db.execute("""UPDATE onto_conflicts SET value = '{"id": 3, "a": 9, "note": "given"}' WHERE column_name IS NULL""")
+    db.execute("UPDATE onto_conflicts SET take = NULL WHERE key = '2'")
+    with pytest.raises(MergeConflictError) as left:
+        db.execute("CALL onto_merge('try')")
+    assert [conflict.key for conflict in left.value.conflicts] == [2]
+    db.execute("UPDATE onto_conflicts SET take = 'ours' WHERE key = '2'")
+    db.execute("CALL onto_merge('try')")
+    assert db.execute("SELECT a, note FROM t ORDER BY id").fetchall() == [(1, "ours"), (120, "ours"), (9, "given")]
+
+
+def test_a_decision_holds_only_for_the_conflict_that_it_was_made_for(db: Database) -> None:
+    conflicting(db)
+    with pytest.raises(MergeConflictError):
+        db.execute("CALL onto_merge('try')")
+    db.execute("UPDATE onto_conflicts SET take = 'theirs'")
+    db.execute("UPDATE t SET a = 5 WHERE id = 1")
+    with pytest.raises(MergeConflictError) as left:
+        db.execute("CALL onto_merge('try')")
+    assert [conflict.key for conflict in left.value.conflicts] == [1]
+    db.execute("DELETE FROM t WHERE id = 3")
+    db.execute("UPDATE onto_conflicts SET take = 'theirs' WHERE take IS NULL")
+    db.execute("CALL onto_merge('try')")
+    assert db.execute("SELECT id, a FROM t ORDER BY id").fetchall() == [(1, 201), (2, 220)]
+
+
+def test_what_settles_nothing_is_a_typed_error_and_decides_nothing(db: Database) -> None:
+    conflicting(db)
+    with pytest.raises(MergeConflictError):
+        db.execute("CALL onto_merge('try')")
+    for wrong in ("SET take = 'mine'", "SET take = 'value'", "SET key = '1'", "SET none = 1", "SET value = 'no row'",
+                  "SET take = 'ours' WHERE none = 1", "SET take = 'ours' RETURNING key"):  # fmt: skip
+        with pytest.raises((SqlError, Invalid)):
+            db.execute(f"UPDATE onto_conflicts {wrong}")
+    assert db.execute("SELECT count(take) FROM onto_conflicts").fetchall() == [(0,)]
+
+
+def test_a_revert_with_conflicts_is_decided_in_the_same_way(db: Database) -> None:
+    db.execute("UPDATE t SET a = 21 WHERE id = 2")
+    with pytest.raises(MergeConflictError):
+        db.execute("CALL onto_revert(3)")
+    assert db.execute("SELECT source, ours FROM onto_conflicts").fetchall() == [("revert of 3", "21")]
+    db.execute("UPDATE onto_conflicts SET take = 'theirs'")
+    db.execute("CALL onto_revert(3)")
+    assert db.execute("SELECT a FROM t WHERE id = 2").fetchall() == [(2,)]
 
 
 def test_what_cannot_be_called_is_a_typed_error(db: Database) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import ConflictKind, MergeConflictError, Resolution
-from ontolake.sql import Database, TransactionError
+from ontolake.sql import Database, SqlError, TransactionError
+from ontolake.sql.keyspace import keys
 
 Forked = Callable[..., tuple[Database, Database]]
 
@@ -67,6 +68,81 @@ def test_a_merged_row_that_breaks_a_check_is_a_conflict_that_a_side_settles(fork
     db.merge("try", resolutions=[Resolution("main.public.t", 1, take="theirs")])
     assert rows(db) == [{"id": 1, "a": 8, "b": 9}]
     assert db.execute("SELECT id FROM t WHERE a = 8").fetchall() == [(1,)]
+    assert not list(db.verify())
+
+
+@pytest.mark.parametrize(("rule", "kind"), [
+    ("ALTER TABLE t ALTER COLUMN b SET NOT NULL", ConflictKind.VALUE),
+    ("ALTER TABLE t ADD CONSTRAINT small CHECK (a < 10)", ConflictKind.VALUE),
+    ("CREATE UNIQUE INDEX one_a ON t (a)", ConflictKind.UNIQUE),
+])  # fmt: skip
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_rule_of_one_side_holds_for_rows_of_the_other(
+    forked: Forked, rule: str, kind: ConflictKind, swapped: bool
+) -> None:
+    sides = forked("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT)", "INSERT INTO t VALUES (1, 1, 1)")
+    strict, loose = reversed(sides) if swapped else sides
+    strict.execute(rule)
+    loose.execute("INSERT INTO t VALUES (2, 50, NULL), (3, 50, NULL), (4, 4, 4)")
+    db = sides[0]
+    conflicts = db.merge("try", dry_run=True).conflicts
+    assert conflicts
+    assert {conflict.kind for conflict in conflicts} == {kind}
+    assert {conflict.key for conflict in conflicts} <= {2, 3}
+    before = rows(db)
+    with pytest.raises(MergeConflictError):
+        db.merge("try")
+    assert rows(db) == before
+    if not swapped and kind is ConflictKind.VALUE:
+        db.merge("try", strategy="ours")
+        assert [row["id"] for row in rows(db)] == [1, 4]
+    if swapped:
+        db.branches.create("other")
+        db.merge("try", strategy="ours")
+        assert rows(db) == before
+        db.execute("INSERT INTO t VALUES (5, 50, NULL)")
+        db.merge("try", "other", strategy="theirs")
+        assert [key for key, _ in db.at("other").rows("main.public.t")] == [1, 4]
+    assert not list(db.verify())
+
+
+def test_a_unique_index_of_the_source_counts_rows_that_nobody_changed(forked: Forked) -> None:
+    db, branch = forked("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)", "INSERT INTO t VALUES (1, 5), (2, 6)")
+    branch.execute("CREATE UNIQUE INDEX one_a ON t (a)")
+    db.execute("INSERT INTO t VALUES (3, 5), (4, 7)")
+    (conflict,) = db.merge("try", dry_run=True).conflicts
+    assert (conflict.kind, {conflict.key, *(key for _, key in conflict.rows)}) == (ConflictKind.UNIQUE, {1, 3})
+    db.execute("DELETE FROM t WHERE id = 3")
+    result = db.merge("try")
+    assert not any(any(each) for each in result.tables.values())
+    assert [change.key for change in db.changes(db.version() - 1)] == []
+    with pytest.raises(SqlError):
+        db.execute("INSERT INTO t VALUES (9, 7)")
+    assert not list(db.verify())
+
+
+@pytest.mark.parametrize("layout", ["native", "pages"])
+def test_rows_in_moved_ranges_take_part(layout: str, open_here: Any, tmp_path: Path) -> None:
+    url, home = (f"{prefix}{tmp_path}/{name}.db" for prefix in ["" if layout == "native" else "file://"]
+                 for name in ("main", "home"))  # fmt: skip
+    db = open_here(url)
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT); CREATE INDEX by_a ON t (a)")
+    db.execute("INSERT INTO t VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3)")
+    table = db.catalog().by_full_name["main.public.t"]
+    middle = table.prefix + keys.encode_tuple(table.key_types, [2])
+    db.ranges.split(middle)
+    db.ranges.move(middle, home)
+    db.branches.create("try")
+    branch = open_here(url, branch="try")
+    branch.execute("UPDATE t SET a = a + 10")
+    branch.execute("INSERT INTO t VALUES (4, 4, 4)")
+    db.execute("UPDATE t SET b = b + 10 WHERE id > 1")
+    db.execute("DELETE FROM t WHERE id = 1")
+    (conflict,) = db.merge("try", dry_run=True).conflicts
+    assert conflict.key == 1
+    db.merge("try", strategy="ours")
+    assert [(row["id"], row["a"], row["b"]) for row in rows(db)] == [(2, 12, 12), (3, 13, 13), (4, 4, 4)]
+    assert db.execute("SELECT id FROM t WHERE a = 13").fetchall() == [(3,)]
     assert not list(db.verify())
 
 

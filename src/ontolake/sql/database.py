@@ -20,6 +20,7 @@ from ontolake.sql.catalog.column_cache import ROOM
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
 from ontolake.sql.history import procedures
+from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
@@ -70,6 +71,8 @@ class Database(VersionedTables):
         self.database = database
         self.schema = schema
         self.ranges = KeyRanges(self._session)
+        self.conflicts = ConflictTable()
+        """What `CALL onto_merge` left open: the table `onto_conflicts`."""
         if not readonly:
             index_builds.clean_up(self._session)
 
@@ -172,6 +175,8 @@ class Database(VersionedTables):
             assert statement.inner is not None
             lines = self._explain(statement.inner, params, statement.analyze, as_of)
             return Result("EXPLAIN", len(lines), table=pa.table({"QUERY PLAN": pa.array(lines, pa.string())}))
+        if kind == "update" and isinstance(statement.tree, exp.Update) and is_target(statement.tree):
+            return self.conflicts.update(statement.tree, params)
         if kind in ("insert", "update", "delete", "truncate"):
             with self._session.writing(statement.sql) as transaction:
                 catalog = self._session.fresh_catalog(transaction)

@@ -72,6 +72,14 @@ def combined(base: Table, ours: Table, theirs: Table) -> Combined:
     return Combined(Table(meta, database, schema, columns, [*kept, *ours.dropped_indexes]), records, fill)
 
 
+def has_new_rules(ours: Table, target: Combined) -> bool:
+    """Whether a merge brings rules that rows of the target need not keep yet."""
+    nullable = {column.identity for column in ours.columns if column.nullable}
+    return (any(check not in ours.meta.checks for check in target.table.meta.checks)
+            or any(column.identity in nullable for _, column in target.table.required)
+            or any(index.unique for index in target.fill))
+
+
 def _either(what: str, base: Any, ours: Any, theirs: Any) -> Any:
     """The value of whoever changed it. Raises `Differing` if both did."""
     if theirs in (base, ours):

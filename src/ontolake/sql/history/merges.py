@@ -13,10 +13,10 @@ from ontolake.history.metadata import MERGED
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 from ontolake.sql.catalog.records import Record, SqlCatalog, Table
 from ontolake.sql.history import commits
-from ontolake.sql.history.definitions import Combined, Differing, combined, definition, is_same
+from ontolake.sql.history.definitions import Combined, Differing, combined, definition, has_new_rules, is_same
 from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.references import References
-from ontolake.sql.history.row_merges import SidesOfTable, TableChanges, becomes, merged_table
+from ontolake.sql.history.row_merges import RulesRefused, SidesOfTable, TableChanges, becomes, merged_table
 from ontolake.sql.history.table_changes import TablePlan, written
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
@@ -104,17 +104,35 @@ class SqlMergeable:
         replaced = [column for column in target.table.columns if column.name in ours.by_name
                     and ours.by_name[column.name].identity != column.identity]  # fmt: skip
         if replaced:
-            own_keys = [key for key in self._touched([(sides.ours, base) for base in sides.bases])
-                        if key.startswith(ours.prefix)]  # fmt: skip
+            own_keys = self._own_keys(sides, ours)
         if own_keys and not all(becomes(ours.by_name[column.name], column) for column in replaced):
             conflict = _schema(states, "rows that the target changed do not become rows of the source's types")
             if decisions.side(conflict) != "ours":
                 return None, [conflict]
             target, own_keys, replaced = Combined(ours), [], []
-        read = SidesOfTable(self.lines, sides, target.table, sorted({*touched, *own_keys}), force=bool(replaced))
-        found = merged_table(read, decisions, target.fill)
+        strict = has_new_rules(ours, target)
+        if strict:
+            own_keys = self._own_keys(sides, ours, whole=any(index.unique for index in target.fill))
+        read = SidesOfTable(self.lines, sides, target.table, sorted({*touched, *own_keys}), force=bool(replaced),
+                            strict=strict)
+        try:
+            found = merged_table(read, decisions, target.fill)
+        except RulesRefused:
+            target = Combined(ours)
+            read = SidesOfTable(self.lines, sides, ours, sorted(touched), force=False, strict=False)
+            found = merged_table(read, decisions, ())
         plan = TablePlan(target.table, target.records, target.fill, found.changes, found.counts)
         return plan, found.conflicts
+
+    def _own_keys(self, sides: Sides[Node], ours: Table, *, whole: bool = False) -> list[bytes]:
+        """The keys of the rows that the target changed, or of all that it has."""
+        if not whole:
+            return [key for key in self._touched([(sides.ours, base) for base in sides.bases])
+                    if key.startswith(ours.prefix)]  # fmt: skip
+        session = self.lines.reader(sides.ours)
+        with session.reading():
+            return [key for batch in session.keyspace.scan(ours.span, sides.ours[1], keys=True)
+                    if batch.keys is not None for key in batch.keys.to_list()]  # fmt: skip
 
     def _dropped(
         self, sides: Sides[Node], decisions: Decisions, states: tuple[Table | None, Table | None, Table | None],

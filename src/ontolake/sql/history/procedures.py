@@ -51,11 +51,13 @@ def _checkout(db: Database, name: str) -> dict[str, Any]:
 
 
 def _merge(db: Database, source: str, strategy: Any = None) -> dict[str, Any]:
-    return _told(db.merge(source, strategy=strategy))
+    return _told(db.conflicts.run(str(source), db.branch, lambda resolutions, dry_run: db.merge(
+        source, strategy=None if dry_run else strategy, resolutions=resolutions, dry_run=dry_run)))
 
 
 def _revert(db: Database, commit: int | str, strategy: Any = None) -> dict[str, Any]:
-    return _told(db.revert(commit, strategy=strategy))
+    return _told(db.conflicts.run(f"revert of {commit}", db.branch, lambda resolutions, dry_run: db.revert(
+        commit, strategy=None if dry_run else strategy, resolutions=resolutions, dry_run=dry_run)))
 
 
 def _told(result: MergeResult[int]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ontolake.errors import Invalid
 from ontolake.history import Conflict, ConflictKind, Counts, Decisions
 from ontolake.history.bases import base_values
 from ontolake.history.operations import Sides
-from ontolake.history.rows import RowChanges, RowSides, count, merge_rows, overridden, positions, virtual_row
+from ontolake.history.rows import RowChanges, RowSides, count, merge_rows, overridden, positions, same, virtual_row
 from ontolake.history.threeway import Disputed
 from ontolake.sql.catalog import coercion
 from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table
@@ -51,13 +51,15 @@ class MergedTable(NamedTuple):
 class SidesOfTable:
     """The states of some rows of a table on all sides, in the columns that the merge gives it.
 
-    `force` is set where rows that only we changed have to be written again, since a column got another type.
+    `force` is set where rows that only we changed have to be written again, since a column got another type; `strict`
+    where they have to be checked, since the source brings rules that they need not keep yet.
     """
 
     def __init__(
-        self, lines: BranchLines, sides: Sides[Node], table: Table, wanted: Sequence[bytes], *, force: bool
+        self, lines: BranchLines, sides: Sides[Node], table: Table, wanted: Sequence[bytes], *, force: bool,
+        strict: bool,
     ) -> None:  # fmt: skip
-        self.lines, self.sides, self.table, self.force = lines, sides, table, force
+        self.lines, self.sides, self.table, self.force, self.strict = lines, sides, table, force, strict
         self.wanted = wanted
         self.names = tuple(column.name for column in table.primary_key)
         self.schema = pa.schema([pa.field(column.name, column.type.arrow) for column in table.columns])
@@ -145,7 +147,10 @@ def becomes(old: ColumnMeta, new: ColumnMeta) -> bool:
 
 
 def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexMeta]) -> MergedTable:
-    """Merge rows by column, and settle or report what breaks rules. `fill` has indexes that the table gets."""
+    """Merge rows by column, and settle or report what breaks rules. `fill` has indexes that the table gets.
+
+    Raises `RulesRefused` if our rows are to stay although they break rules that the source brings.
+    """
     base, disputed, fields = read.base()
     ours, theirs = read.rows(read.sides.ours), read.rows(read.sides.theirs)
     try:
@@ -156,9 +161,11 @@ def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexM
         raise Invalid(f"a resolution gives {read.table.full_name} a value that does not fit: {error}",
                       hint="give values of the columns' types") from error
     changes = found.changes
-    if read.force:
+    if read.force or read.strict:
         changes = _forced(read, changes, ours)
     changes, conflicts = _Rules(read, decisions, ours, theirs, fill).kept(changes)
+    if not read.force and read.strict:
+        changes = _without_same(read, changes, ours)
     counts = count(read.names, ours, changes.puts, changes.deletes)
     deletes = vectors.encode_keys(read.table.prefix, read.table.key_types,
                                   [changes.deletes.column(name).combine_chunks() for name in read.names]).to_list()
@@ -170,6 +177,21 @@ def _forced(read: SidesOfTable, changes: RowChanges, ours: pa.Table) -> RowChang
     changed = pa.concat_tables([changes.puts.select(list(read.names)), changes.deletes])
     left = positions(read.names, ours.select(list(read.names)), changed) < 0
     return RowChanges(pa.concat_tables([changes.puts, ours.filter(pa.array(left))]), changes.deletes)
+
+
+def _without_same(read: SidesOfTable, changes: RowChanges, ours: pa.Table) -> RowChanges:
+    """Changes without rows that the target has already."""
+    puts = changes.puts
+    at = positions(read.names, puts.select(list(read.names)), ours)
+    known = np.flatnonzero(at >= 0)
+    left = np.ones(puts.num_rows, dtype=bool)
+    if len(known):
+        left[known] = ~same(read.schema.names, puts, known, ours, at[known])
+    return RowChanges(puts.filter(pa.array(left)), changes.deletes)
+
+
+class RulesRefused(Exception):
+    """Rows of the target stay, so that rules of the source which they break cannot come over."""
 
 
 class _Rules:
@@ -195,12 +217,20 @@ class _Rules:
                     open_conflicts.append(conflict)
                     continue
                 ours, theirs = (self._at(node, places) for node in (self._read.sides.ours, self._read.sides.theirs))
+                if side == "ours" and self._read.strict and self._is_broken(conflict, ours):
+                    raise RulesRefused
                 changes = overridden(changes, self._read.names, places, None if side == "ours" else theirs, ours)
                 settled = True
                 break
             if not settled:
                 break
         return changes, open_conflicts
+
+    def _is_broken(self, conflict: Conflict, rows: pa.Table) -> bool:
+        """Whether rows break by themselves the rule that a conflict is about."""
+        if conflict.kind is ConflictKind.UNIQUE:
+            return bool(rows.num_rows > 1)
+        return bool(self._values(RowChanges(rows, rows.select(list(self._read.names)).slice(0, 0))))
 
     def _at(self, node: Node, places: pa.Table) -> pa.Table:
         """The rows of some keys at a commit, whether the merge looks at them or not."""

@@ -16,6 +16,7 @@ from sqlglot import exp
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import SqlError, UnknownNameError, UnsupportedError, nearest
+from ontolake.sql.history import conflict_table
 from ontolake.sql.keyspace.vectors import stored_array
 from ontolake.sql.plan import execution, scans
 from ontolake.sql.plan.access import AccessPath
@@ -40,6 +41,7 @@ _BLAME = pa.schema([("column_name", pa.string()), *_COMMIT])
 def is_historical(tree: exp.Expr) -> bool:
     """Whether a query reads history as a table, or a table over a span of time, or as of a value to be computed."""
     return any((isinstance(node.this, exp.Anonymous) and str(node.this.this).lower().startswith("onto_"))
+               or conflict_table.is_target(node)
                or (node.args.get("version") is not None and not _is_fixed(node.args["version"]))
                for node in tree.find_all(exp.Table))  # fmt: skip
 
@@ -91,6 +93,8 @@ class HistoricalQuery:
     def _read(self, node: exp.Table) -> pa.Table:
         if isinstance(node.this, exp.Anonymous):
             return self._called(str(node.this.this).lower(), [value_of(each) for each in node.this.expressions])
+        if conflict_table.is_target(node):
+            return self._db.conflicts.read()
         version = node.args.get("version")
         if version is not None and version.args.get("kind") != "AS OF":
             node.set("version", None)
