@@ -14,6 +14,7 @@ import pytest
 from graph_support import TYPES, Customer, Order, Placed, customers, held
 
 from ontolake.graph import ConstraintError, Graph, RowError, UnknownCommitError
+from ontolake.graph.tables.datasets import _in_pieces
 from ontolake.history import Ref
 from ontolake.model import Entity, Field
 
@@ -218,3 +219,14 @@ def test_what_a_factory_makes_stands_where_nothing_was_given(tmp_path: Path) -> 
         with pytest.raises(RowError, match="default_factory") as raised:  # the graph itself does not know it
             graph.load("Item", pa.table({"id": [6]}))
         assert raised.value.column == "code"
+
+
+def test_rows_are_handed_to_lance_in_batches_that_own_their_memory() -> None:
+    """It counts all that a batch is a part of, again for each: a million rows in one piece were too many for it."""
+    rows = pa.table({"id": range(20_000), "name": [f"n{number}" for number in range(20_000)]}).slice(100)
+    pieces = _in_pieces(rows)
+    assert pieces == rows
+    batches = pieces.to_batches()
+    assert len(batches) == 3
+    assert sum(batch.get_total_buffer_size() for batch in batches) < 1.5 * rows.nbytes
+    assert _in_pieces(rows.slice(0, 0)).schema == rows.schema

@@ -36,6 +36,7 @@ OPERATION, STEP = "ontolake:operation", "ontolake:step"
 _CACHED = 256
 _TRIES = 12
 _BATCH = 131_072
+_PIECE = 8192
 FEW_KEYS = 2000
 """Up to so many keys are looked up one by one, through the index if there is one; more by reading the key columns."""
 
@@ -201,7 +202,7 @@ class GraphTables:
         merge = base.merge_insert(list(kind.keys)).when_matched_update_all().when_not_matched_insert_all()
         if change.replace:
             merge = merge.when_not_matched_by_source_delete()
-        return merge.execute_uncommitted(puts)[0]
+        return merge.execute_uncommitted(_in_pieces(puts))[0]
 
     def _take(self, kind: GraphType, pin: Pin, base: LanceDataset, change: TableChange) -> Any:
         assert change.deletes is not None
@@ -394,6 +395,15 @@ def having(dataset: LanceDataset, names: Sequence[str], column: str, values: Any
         return dataset._take_rows(found.column("_rowid").to_pylist(), columns=list(names))
     table = dataset.to_table(columns=list(names))
     return table.filter(pa.array(wanted.has(table.column(column))))
+
+
+def _in_pieces(rows: pa.Table) -> pa.Table:
+    """The same rows in batches that own their memory: Lance counts all that a batch is a part of, again for each."""
+    import pyarrow as pa
+
+    pieces = (rows.slice(start, _PIECE) for start in range(0, rows.num_rows, _PIECE))
+    owned = [piece.take(pa.array(range(piece.num_rows))) for piece in pieces]
+    return pa.concat_tables(owned) if owned else rows
 
 
 def _remove_tree(place: GraphPlace, kind: GraphType, line: str) -> None:
