@@ -119,13 +119,13 @@ class Nodes(Subject):
 
 
 class Tables(Subject):
-    name, table = "SQL", "app.public.items"
+    name, table, place = "SQL (pages)", "app.public.items", "file://{}/bench.db"
 
     def __init__(self, folder: Path) -> None:
         from ontolake.sql import open_database
 
         self._open = open_database
-        self._url = f"file://{folder}/bench.db"
+        self._url = self.place.format(folder)
         self.store = open_database(self._url)
         self.store.execute("CREATE DATABASE app; CREATE SCHEMA app.public; USE app; "
                            "CREATE TABLE items (id BIGINT PRIMARY KEY, f BIGINT, g BIGINT)")
@@ -143,6 +143,12 @@ class Tables(Subject):
             return
         with self._open(self._url, branch=branch, database="app") as there:
             there.execute(statement)
+
+
+class NativeTables(Tables):
+    """The same in a native SQLite file."""
+
+    name, place = "SQL (file)", "{}/bench.db"
 
 
 class Dolt(Subject):
@@ -227,7 +233,8 @@ def serve_dolt(path: str) -> None:
         print(json.dumps(seconds(lambda name=name, arguments=arguments: calls[name](*arguments))), flush=True)
 
 
-SUBJECTS: dict[str, type[Subject]] = {"documents": Documents, "graph": Nodes, "sql": Tables, "dolt": Dolt}
+SUBJECTS: dict[str, type[Subject]] = {"documents": Documents, "graph": Nodes, "sql": Tables,
+                                      "sql-file": NativeTables, "dolt": Dolt}  # fmt: skip
 
 
 class Figures(dict[str, float]):
@@ -294,7 +301,7 @@ def as_users_do(report: Report) -> None:
         if has_dolt() else {}
     if not dolt:
         report.note("DoltLite is not installed: pip install 'ontolake[bench]'")
-    for kind in (Documents, Nodes, Tables):
+    for kind in (Documents, Nodes, NativeTables, Tables):
         found = {size: in_folder(kind, lambda subject, size=size: measure(subject, size, CHANGED)) for size in sizes}
         least, most = found[sizes[0]], found[sizes[-1]]
         for what in ("branch", "tag"):

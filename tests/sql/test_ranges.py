@@ -222,7 +222,7 @@ def test_a_change_of_ranges_that_stops_can_be_made_again(step: str, tmp_path: Pa
         assert len(db.ranges.list()) == 1
 
 
-@pytest.mark.parametrize("place", slow_after(1, ["memory", "pages"]))
+@pytest.mark.parametrize("place", slow_after(2, ["memory", "native", "pages"]))
 def test_a_database_whose_ranges_have_moved_can_be_branched(place: str, tmp_path: Path) -> None:
     url, urls = PLACES[place](tmp_path)
     with open_database(url) as db:
@@ -250,7 +250,7 @@ def test_a_database_whose_ranges_have_moved_can_be_branched(place: str, tmp_path
             assert list(early.verify()) == []
         db.branches.delete("early")
         db.gc(dry_run=False)
-        for home in urls:
+        for home in urls if place != "native" else ():
             with open_storage(home) as storage:
                 assert {each.name for each in storage.list_branches()} == {"main", "late"}
         assert state(db) == on_main
@@ -280,6 +280,53 @@ def test_a_branch_that_stops_between_ranges_is_not_there_and_can_be_made_again(t
             db.branches.create("try")
         with open_database(url, branch="try") as branch:
             assert state(branch) == state(db), "a refused one leaves the branch alone"
+
+
+@pytest.mark.parametrize("homes", [["one.db", "two.db"], ["one.db", "file://{}/two.db"]], ids=["native", "mixed"])
+def test_branches_of_a_native_file_keep_their_ranges(homes: list[str], tmp_path: Path) -> None:
+    url, urls = f"{tmp_path}/main.db", [each.format(tmp_path) for each in homes]
+    with open_database(url) as db:
+        fill(db)
+        db.branches.create("early")
+        spread(db, urls)
+        with open_database(url, branch="early") as early:
+            first = state(early)
+            assert first == state(db)
+            early.execute("UPDATE t SET a = 3, b = 'early' WHERE id > 90 AND id < 130")
+            early.execute("DELETE FROM t WHERE id = 195")
+            early.branches.create("later", parent="early")
+            mine = state(early)
+            published = early.version()
+            for number in (1, 2):
+                with faults.arm(at("sql: range committed", number)), pytest.raises(Stopped):
+                    early.execute("UPDATE t SET a = 7, b = 'lost'")
+            assert (early.version(), state(early)) == (published, mine), "nobody looks past what is published"
+        db.execute("UPDATE t SET b = 'main' WHERE id > 180")
+        own = state(db)
+        with open_database(url, branch="early", readonly=True) as reader:
+            assert state(reader) == mine
+        db.ranges.move(row_key(100), "")  # with what was never published in it
+        db.ranges.move(row_key(100), f"{tmp_path}/three.db")
+        with open_database(url, branch="early") as early, open_database(url, branch="later") as later:
+            assert state(early) == state(later) == mine
+            later.execute("INSERT INTO t VALUES (195, 1, 'again')")
+            assert state(early) == mine
+            assert later.execute("SELECT b FROM t WHERE id = 195").fetchall() == [("again",)]
+        assert state(db) == own
+        result = db.merge("early", strategy="theirs")
+        assert result.tables["main.public.t"].deleted == 1
+        assert db.execute("SELECT count(*) FROM t WHERE b = 'early'").fetchall() == [(38,)]
+        db.ranges.merge(row_key(100))
+        db.ranges.merge(INDEX)
+        assert not list(db.verify())
+        with open_database(url, branch="early") as early:
+            assert state(early) == mine
+            early.execute("UPDATE t SET b = 'home' WHERE id = 150")
+        for name in ("later", "early"):
+            db.branches.delete(name)
+        db.retain(db.version())
+        db.gc(dry_run=False)
+        assert not list(db.verify())
 
 
 def test_a_database_with_a_range_in_a_native_file_has_no_branches(tmp_path: Path) -> None:

@@ -358,8 +358,8 @@ class KeyRanges:
                          (line.id, line.base, found))
 
     def _undo_lines(self, home: apsw.Connection) -> None:
-        """Remove what branches have written to a home and never published, before it is copied."""
-        for line in levels.lines(home)[1:]:
+        """Remove what was written to a home and never published, on any branch, before it is copied."""
+        for line in levels.lines(home):
             published: Any = self._session.connection.execute(f"SELECT {newest(line.id)}").get
             undo(home, published or 0, line.id)
 
