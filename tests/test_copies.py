@@ -76,7 +76,7 @@ def of_model(name: str, folder: Path, bucket: str) -> str:
         "documents native": lambda: written(documents(folder)),
         "documents pages": lambda: written(documents_on_pages(folder)),
         "graph directory": lambda: written(graph(folder)),
-        "sql native": lambda: written(sql(f"{folder}/tables.db"), branches=False),
+        "sql native": lambda: written(sql(f"{folder}/tables.db")),
         "sql pages": lambda: written(sql(f"file://{folder}/pages.db")),
         "sql objects": lambda: written(sql(f"sqlite+file://{folder}/objects")),
         "sql bucket": lambda: written(sql(f"{bucket}/sql")),
@@ -100,6 +100,7 @@ def target_of(kind: str, folder: Path, bucket: str, name: str = "copy") -> str:
 LOCAL = [("sql pages", "objects"), ("documents native", "native"), ("sql native", "native"), ("sql pages", "pages"),
          ("documents native", "pages"), ("documents native", "objects"), ("documents pages", "native"),
          ("documents pages", "objects"), ("sql native", "pages"), ("sql objects", "pages"), ("sql objects", "objects"),
+         ("sql pages", "native"), ("sql objects", "native"), ("sql native", "objects"),
          ("graph directory", "graph")]  # fmt: skip
 REMOTE = [("documents native", "bucket"), ("sql pages", "bucket"), ("sql objects", "bucket"), ("sql bucket", "pages"),
           ("sql bucket", "bucket"), ("sql bucket", "objects"), ("graph directory", "bucket")]  # fmt: skip
@@ -188,13 +189,69 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_branches_are_not_lost_in_a_native_file(tmp_path: Path) -> None:
-    url = sql(f"file://{tmp_path}/pages.db").url
+def forgetful(url: str) -> None:
+    """Tables with branches on several levels, of which some have given up their past."""
     with open_database(url) as db:
-        db.branches.create("try")
-    with pytest.raises(Invalid, match="cannot hold: try"):
-        copy(url, f"{tmp_path}/copy.db")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pages.db"]
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); CREATE INDEX by_v ON t (v)")
+        db.execute("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)")
+        db.execute("DELETE FROM t WHERE id = 5")
+        db.branches.create("one")
+        with open_database(url, branch="one") as one:
+            one.execute("INSERT INTO t VALUES (5, 50), (6, 60)")
+            one.execute("UPDATE t SET v = 10 WHERE id < 3")
+            one.branches.create("low", parent="one", at=2)
+            one.branches.create("two", parent="one")
+            one.execute("DELETE FROM t WHERE id IN (1, 6)")
+            one.execute("INSERT INTO t VALUES (1, 100)")
+        with open_database(url, branch="two") as two:
+            two.execute("DELETE FROM t WHERE id = 3; UPDATE t SET v = v + 1; CREATE TABLE u (id BIGINT PRIMARY KEY)")
+            two.retain(two.version())
+            two.gc(dry_run=False)
+        db.tags.create("v1", "one~1")
+        db.execute("UPDATE t SET v = -v; DELETE FROM t WHERE id = 2")
+        db.retain(db.version())
+        db.gc(dry_run=False)
+
+
+def everything(url: str) -> dict[str, Any]:
+    """What can be read of tables, at every version of every branch."""
+    found: dict[str, Any] = {}
+    with open_database(url) as db:
+        names = [branch.name for branch in db.branches.list()]
+        found["branches"], found["tags"] = db.branches.list(), db.tags.list()
+        found["v1"] = list(db.at("v1").rows("main.public.t"))
+        found["diffs"] = [sorted(db.diff(one, other), key=repr) for one in names for other in names]
+    for name in names:
+        with open_database(url, branch=name) as db:
+            assert not list(db.verify())
+            commits = list(db.commits())
+            states = {commit.id: list(db.snapshot(commit.id).rows("main.public.t")) for commit in commits
+                      if "main.public.t" in db.snapshot(commit.id).tables()}  # fmt: skip
+            span = db.execute("SELECT * FROM t FOR SYSTEM_TIME ALL").fetchall() if name != "main" else []
+            found[name] = (commits, states, sorted(db.execute("SELECT id FROM t WHERE v > 3").fetchall()),
+                           len(span) if db.session.state()[2] == 0 else None)  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("way", [("{}/a.db", "file://{}/b.db"), ("file://{}/a.db", "{}/b.db"), ("{}/a.db", "{}/b.db")],
+                         ids=["to pages", "to a native file", "between native files"])
+def test_branches_of_tables_whose_past_was_given_up_are_the_same(way: tuple[str, str], tmp_path: Path) -> None:
+    url, target = (place.format(tmp_path) for place in way)
+    forgetful(url)
+    before = everything(url)
+    copy(url, target)
+    assert everything(target) == before
+    results = []
+    for place in (url, target):
+        with open_database(place, branch="two") as two:
+            two.execute("INSERT INTO t VALUES (3, 33)")
+            two.branches.create("new", parent="two")
+        with open_database(place) as db:
+            db.merge("one", "low", strategy="theirs")
+            results.append([list(db.at(name).rows("main.public.t")) for name in ("new", "low", "two")])
+    assert results[0] == results[1]
+    with pytest.raises(NotFound), open_database(target) as db:
+        db.merge("new", strategy="theirs")  # what was given up stays so
 
 
 def test_ranges_that_have_moved_are_named(tmp_path: Path) -> None:

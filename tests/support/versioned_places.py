@@ -91,6 +91,14 @@ def sql(folder: Path) -> VersionedPlace:
     return VersionedPlace(where, where, SqlVersioning)
 
 
+def sql_native(folder: Path) -> VersionedPlace:
+    from ontolake.sql.conformance import SqlVersioning
+
+    where = f"{folder}/tables.db"
+    SqlVersioning.create(where)
+    return VersionedPlace(where, where, SqlVersioning)
+
+
 def graph(folder: Path) -> VersionedPlace:
     from ontolake.graph.conformance import GraphAdapter
 
@@ -100,4 +108,4 @@ def graph(folder: Path) -> VersionedPlace:
 
 
 PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages, "graph": graph,
-          "sql": sql}  # fmt: skip
+          "sql": sql, "sql native": sql_native}  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ontolake import stores, urls
-from ontolake.copies.databases import copy_database
+from ontolake.copies.databases import copy_database, copy_tables
 from ontolake.copies.objects import Progress, copy_graph
 from ontolake.errors import AlreadyExists, Invalid
 from ontolake.urls import Location, Place
@@ -33,7 +33,7 @@ class Copied(NamedTuple):
 _COPIERS: dict[str, Callable[[stores.Site, Location, Progress], int]] = {
     "documents": copy_database,
     "graph": copy_graph,
-    "sql": copy_database,
+    "sql": copy_tables,
 }
 """How stores of a model are copied; each model whose line in `stores.MODELS` has the verb `copy`."""
 

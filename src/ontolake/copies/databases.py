@@ -1,27 +1,30 @@
 """Copies of databases: documents and SQL tables, in a native SQLite file or on pages.
 
 Between places of one layout a file or its objects are copied as they are. Between layouts SQLite copies its pages: each
-branch at every moment that another one begins at, so that all branches are there, with their ids.
+branch at every moment that another one begins at, so that all branches are there, with their ids. SQL tables in
+a native file have their branches inside; their model takes them apart and joins them.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import apsw
 
-from ontolake import faults, urls
+from ontolake import faults, stores, urls
 from ontolake.copies.objects import Progress, copy_pages, stage_beside, sync_folder
 from ontolake.engine.connection import connect
 from ontolake.engine.registry import shared
 from ontolake.errors import AlreadyExists, Invalid
-from ontolake.storage import Storage
+from ontolake.storage import BranchRef, Storage
 from ontolake.storage.backend import LogStorage
 from ontolake.storage.filelock import FileLock
 from ontolake.stores import Site
@@ -32,7 +35,39 @@ _CHUNK = 8 << 20
 _LOCK_SECONDS = 10.0
 
 
-def copy_database(source: Site, target: Location, advance: Progress) -> int:
+class InnerBranches(Protocol):
+    """What a model knows of branches inside its native files. Ids are those of branches on pages."""
+
+    def stored_lines(self, path: str) -> Sequence[tuple[Any, int, int]]:
+        """All branches of a file by id, the first one first, with `id`, `name`, `parent` and `base`, a version of the
+        parent; and their newest and oldest versions."""
+
+    def next_line(self, path: str) -> int:
+        """The id of the next branch."""
+
+    def version_of(self, connection: apsw.Connection) -> int:
+        """The newest version of a database without branches."""
+
+    def flatten(self, path: str, line: int, version: int, floor: int) -> None:
+        """Make a file what one of its branches is at a version, with a past from `floor` on."""
+
+    def join(self, path: str, other: str, line: Any) -> None:
+        """Add a database to a file as a branch."""
+
+    def finish(self, path: str, next_id: int) -> None:
+        """Say which id the next branch gets."""
+
+    StoredLine: Any
+
+
+def copy_tables(source: Site, target: Location, advance: Progress) -> int:
+    """Copy SQL tables with all their branches. Returns the bytes of the copy."""
+    return copy_database(source, target, advance, stores.SQL.opener.branches)  # type: ignore[attr-defined]
+
+
+def copy_database(
+    source: Site, target: Location, advance: Progress, inner: InnerBranches | None = None
+) -> int:  # fmt: skip
     """Copy a database with all its branches. Returns the bytes of the copy."""
     if target.place is Place.DIRECTORY and not target.seam:
         raise Invalid(f"{target.url!r} is a directory, and this store is one database",
@@ -40,20 +75,20 @@ def copy_database(source: Site, target: Location, advance: Progress) -> int:
     _check_ranges(source)
     if target.place is Place.SQLITE:
         with _new_file(target) as stage:
-            _copy_native(source, stage, advance)
+            _copy_native(source, stage, advance, inner)
         return os.path.getsize(target.path)
     if target.place is Place.PAGE_FILE:
         with _new_file(target) as stage:
             if source.on_pages and source.location.place not in (Place.DIRECTORY, Place.BUCKET, Place.MEMORY):
                 _copy_file(Path(source.location.path), stage)
             else:
-                _copy_branches(source, f"file://{quote(str(stage))}", advance)
+                _copy_branches(source, f"file://{quote(str(stage))}", advance, inner)
         return os.path.getsize(target.path)
     if source.on_pages and source.location.holds_objects:
         return copy_pages(source.location.base_url, target, advance)
     with tempfile.TemporaryDirectory(prefix="ontolake-copy-") as folder:
         url = f"file://{quote(folder)}/pages"
-        _copy_branches(source, url, advance)
+        _copy_branches(source, url, advance, inner)
         return copy_pages(url, target, advance)
 
 
@@ -79,15 +114,39 @@ def _check_ranges(source: Site) -> None:
 # To a native file
 
 
-def _copy_native(source: Site, stage: Path, advance: Progress) -> None:
+def _copy_native(source: Site, stage: Path, advance: Progress, inner: InnerBranches | None) -> None:
+    refs: list[BranchRef] = []
+    ids = 0
     if source.on_pages:
         with _storage(source.url) as storage:
-            others = [ref.name for ref in storage.list_branches() if ref.parent is not None]
-        if others:
-            raise Invalid(f"{source.url!r} has branches, which a native SQLite file cannot hold: {', '.join(others)}",
-                          hint="copy it to a page file (file:///path.db) or a bucket, or delete the branches first")
-    with closing(connect(source.url, readonly=True)) as old, closing(apsw.Connection(str(stage))) as new:
+            refs, ids = sorted(storage.list_branches(), key=lambda ref: int(ref.id)), _next_branch(storage)
+    others = [ref for ref in refs if ref.parent is not None]
+    if others and inner is None:
+        raise Invalid(f"{source.url!r} has branches, which a native SQLite file cannot hold: "
+                      f"{', '.join(ref.name for ref in others)}",
+                      hint="copy it to a page file (file:///path.db) or a bucket, or delete the branches first")
+    with closing(connect(source.url, readonly=True, at=refs[0].head_lsn if refs else None)) as old, \
+            closing(apsw.Connection(str(stage))) as new:  # fmt: skip
         _backup(old, new, advance)
+    if inner is not None:
+        for ref in others:
+            _join_branch(source, {each.id: each for each in refs}, ref, stage, inner, advance)
+        inner.finish(str(stage), ids)
+
+
+def _join_branch(source: Site, refs: Mapping[Any, BranchRef], ref: BranchRef, stage: Path, inner: InnerBranches,
+                 advance: Progress) -> None:
+    """Add a branch of pages to a native file."""
+    assert ref.parent is not None
+    with closing(connect(source.url, readonly=True, branch=refs[ref.parent].name, at=ref.base_lsn)) as parent:
+        base = inner.version_of(parent)
+    with tempfile.TemporaryDirectory(prefix="ontolake-copy-") as folder:
+        with closing(connect(source.url, readonly=True, branch=ref.name, at=ref.head_lsn)) as old, \
+                closing(apsw.Connection(f"{folder}/branch.db")) as new:  # fmt: skip
+            _backup(old, new, advance)
+        inner.join(str(stage), f"{folder}/branch.db",
+                   inner.StoredLine(int(ref.id), ref.name, int(ref.parent), base))
+    faults.reach("copy: branch joined")
 
 
 def _backup(old: apsw.Connection, new: apsw.Connection, advance: Progress) -> None:
@@ -132,15 +191,22 @@ def _write(descriptor: int, data: bytes, at: int) -> None:
         done += os.pwrite(descriptor, memoryview(data)[done:], at + done)
 
 
-def _copy_branches(source: Site, url: str, advance: Progress) -> None:
+def _copy_branches(source: Site, url: str, advance: Progress, inner: InnerBranches | None) -> None:
     """Fill a new page store with the branches of another, or with a native file. Branches have their ids.
 
     A branch is written in the states that others begin at, and in its newest.
     """
     if not source.on_pages:
-        with closing(connect(source.url, readonly=True)) as old:
-            size = int(old.pragma("page_size"))
-        _copy_state(source.url, {}, url, "main", advance, page_size=size)
+        with tempfile.TemporaryDirectory(prefix="ontolake-copy-") as folder:
+            path = f"{folder}/whole.db"
+            with closing(connect(source.url, readonly=True)) as old, closing(apsw.Connection(path)) as new:
+                size = int(old.pragma("page_size"))
+                _backup(old, new, advance)
+            found = inner.stored_lines(path) if inner is not None else ()
+            if inner is None or len(found) < 2:
+                _copy_state(path, {}, url, "main", advance, page_size=size)
+            else:
+                _copy_inner(path, found, url, inner, advance, page_size=size)
         return
     with _storage(source.url) as storage:
         refs = sorted(storage.list_branches(), key=lambda ref: int(ref.id))
@@ -162,6 +228,45 @@ def _copy_branches(source: Site, url: str, advance: Progress) -> None:
                 with _storage(url) as copied:
                     lsns[int(ref.id), lsn] = copied.get_commit_lsn()
     _reach_id(url, ids)
+
+
+def _copy_inner(path: str, found: Sequence[tuple[Any, int, int]], url: str, inner: InnerBranches, advance: Progress, *,
+                page_size: int) -> None:
+    """Fill a new page store with the branches of a native file."""
+    lines = {line.id: line for line, _, _ in found}
+
+    def owner(id: int, version: int) -> tuple[int, int]:
+        """The branch that wrote a version which another may have from it."""
+        while (line := lines[id]).parent is not None and version <= line.base:
+            id = line.parent
+        return id, version
+
+    floors: dict[tuple[int, int], int] = {}
+    for line, newest, floor in found:
+        for where in {owner(line.id, newest), *([] if line.parent is None else [owner(line.parent, line.base)])}:
+            floors[where] = min(floor, floors.get(where, floor))
+    lsns: dict[tuple[int, int], int] = {}
+    for line, newest, floor in found:
+        begins = None
+        if line.parent is not None:
+            begins = owner(line.parent, line.base)
+            _reach_id(url, line.id)
+            with _storage(url) as copied:
+                parent = next(ref for ref in copied.list_branches() if int(ref.id) == line.parent)
+                copied.create_branch(line.name, lsns[begins], parent=parent.id)
+                faults.reach("copy: branch created")
+        wanted = {where: floors[where] for where in sorted(floors) if where[0] == line.id}
+        if begins is not None and newest == line.base and floors[begins] != floor:
+            wanted[line.id, newest] = floor  # it cannot read as much as the state that it begins with
+        for where, oldest in wanted.items():
+            state = f"{path}-state"
+            shutil.copyfile(path, state)
+            inner.flatten(state, line.id, where[1], oldest)
+            _copy_state(f"sqlite:///{quote(state)}", {}, url, line.name, advance, page_size=page_size)
+            with _storage(url) as copied:
+                lsns[where] = copied.get_commit_lsn()
+            os.unlink(state)
+    _reach_id(url, inner.next_line(path))
 
 
 def _copy_state(url: str, options: dict[str, object], target: str, branch: str, advance: Progress, *,

@@ -1,4 +1,4 @@
-"""How `ontolake.stores` opens SQL tables."""
+"""How `ontolake.stores` opens SQL tables, and `ontolake.copies` reaches the branches of a native file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ontolake.sql.database import Database, open_database
+from ontolake.sql.keyspace import flattening as branches
+
+__all__ = ["branches", "open", "open_parallel"]
 
 if TYPE_CHECKING:
     from ontolake.sql.parallel import SqlParallel
 
 
 def open(url: str, *, write: bool, branch: str | None) -> Database:
-    """The SQL tables at `url`. A branch is one of the pages below them."""
+    """The SQL tables at `url`, on a branch."""
     return open_database(url, readonly=not write, branch="main" if branch is None else branch)
 
 

@@ -84,7 +84,7 @@ NEWEST = 'max(version, ifnull((SELECT max(version) FROM "commit"), 0)) FROM stat
 a commit and no more, since every further page that a commit touches has to be made durable with it. Version 1 of the
 layout told it twice."""
 
-_DESCRIBED = 3
+DESCRIBED = 3
 """The first version of the layout whose commits have columns for author, message, metadata and a second parent."""
 _ADDED = ("author TEXT", "message TEXT", "metadata TEXT", "merged_branch INTEGER", "merged_version INTEGER")
 
@@ -92,7 +92,7 @@ BRANCHED = 4
 """The version of the layout of a native file that has had branches or tags: what cleans it up has to know them."""
 
 LAYOUT = DatabaseLayout(  # the id reads "onts"
-    0x6F6E7473, BRANCHED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError, _DESCRIBED)  # fmt: skip
+    0x6F6E7473, BRANCHED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError, DESCRIBED)  # fmt: skip
 
 
 MERGED_INDEX = "commit_merged"
@@ -107,7 +107,7 @@ def index_merges(connection: apsw.Connection) -> None:
 
 def is_described(connection: apsw.Connection) -> bool:
     """Whether the commits of a database have the columns that came with version 3 of the layout."""
-    return bool(connection.pragma("user_version") >= _DESCRIBED)
+    return bool(connection.pragma("user_version") >= DESCRIBED)
 
 
 def upgrade(connection: apsw.Connection) -> None:
@@ -115,4 +115,4 @@ def upgrade(connection: apsw.Connection) -> None:
     if not is_described(connection):
         for column in _ADDED:
             connection.execute(f'ALTER TABLE "commit" ADD COLUMN {column}')
-        connection.pragma("user_version", _DESCRIBED)
+        connection.pragma("user_version", DESCRIBED)
