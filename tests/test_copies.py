@@ -189,8 +189,8 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "copy.db").exists()
 
 
-def forgetful(url: str) -> None:
-    """Tables with branches on several levels, of which some have given up their past."""
+def forgetful(url: str, *, erases: bool) -> None:
+    """Tables with branches on several levels, of which some have given up their past, and all perhaps a row."""
     with open_database(url) as db:
         db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT); CREATE INDEX by_v ON t (v)")
         db.execute("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)")
@@ -209,6 +209,8 @@ def forgetful(url: str) -> None:
             two.gc(dry_run=False)
         db.tags.create("v1", "one~1")
         db.execute("UPDATE t SET v = -v; DELETE FROM t WHERE id = 2")
+        if erases:
+            db.erase("main.public.t", 4, reason="asked for", dry_run=False)
         db.retain(db.version())
         db.gc(dry_run=False)
 
@@ -233,11 +235,15 @@ def everything(url: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("way", [("{}/a.db", "file://{}/b.db"), ("file://{}/a.db", "{}/b.db"), ("{}/a.db", "{}/b.db")],
-                         ids=["to pages", "to a native file", "between native files"])
-def test_branches_of_tables_whose_past_was_given_up_are_the_same(way: tuple[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [("{}/a.db", "file://{}/b.db"), ("file://{}/a.db", "{}/b.db"), ("{}/a.db", "{}/b.db"),
+                                 ("file://{}/a.db", "sqlite+file://{}/b")],
+                         ids=["to pages", "to a native file", "between native files", "between pages"])
+@pytest.mark.parametrize("erases", [False, True], ids=["kept", "erased"])
+def test_branches_of_tables_whose_past_was_given_up_are_the_same(
+    way: tuple[str, str], erases: bool, tmp_path: Path
+) -> None:  # fmt: skip
     url, target = (place.format(tmp_path) for place in way)
-    forgetful(url)
+    forgetful(url, erases=erases)
     before = everything(url)
     copy(url, target)
     assert everything(target) == before

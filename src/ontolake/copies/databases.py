@@ -45,8 +45,8 @@ class InnerBranches(Protocol):
     def next_line(self, path: str) -> int:
         """The id of the next branch."""
 
-    def version_of(self, connection: apsw.Connection) -> int:
-        """The newest version of a database without branches."""
+    def base_of(self, connection: apsw.Connection, line: int) -> int:
+        """The version at which a branch left a database, as that was then."""
 
     def flatten(self, path: str, line: int, version: int, floor: int) -> None:
         """Make a file what one of its branches is at a version, with a past from `floor` on."""
@@ -139,9 +139,9 @@ def _join_branch(source: Site, refs: Mapping[Any, BranchRef], ref: BranchRef, st
     """Add a branch of pages to a native file."""
     assert ref.parent is not None
     with closing(connect(source.url, readonly=True, branch=refs[ref.parent].name, at=ref.base_lsn)) as parent:
-        base = inner.version_of(parent)
+        base = inner.base_of(parent, int(ref.id))
     with tempfile.TemporaryDirectory(prefix="ontolake-copy-") as folder:
-        with closing(connect(source.url, readonly=True, branch=ref.name, at=ref.head_lsn)) as old, \
+        with closing(connect(source.url, readonly=True, branch=ref.name, at=max(ref.head_lsn, ref.base_lsn))) as old, \
                 closing(apsw.Connection(f"{folder}/branch.db")) as new:  # fmt: skip
             _backup(old, new, advance)
         inner.join(str(stage), f"{folder}/branch.db",
@@ -220,8 +220,9 @@ def _copy_branches(source: Site, url: str, advance: Progress, inner: InnerBranch
                 base = lsns[int(ref.parent), ref.base_lsn]
                 copied.create_branch(ref.name, base, parent=ref.parent)
                 faults.reach("copy: branch created")
-                lsns[int(ref.id), ref.base_lsn] = base
-        wanted = sorted({lsn for parent, lsn in bases if parent == ref.id} | {ref.head_lsn})
+                if ref.head_lsn >= ref.base_lsn:  # else it was made independent of its parent, and is another state
+                    lsns[int(ref.id), ref.base_lsn] = base
+        wanted = sorted({lsn for parent, lsn in bases if parent == ref.id} | {max(ref.head_lsn, ref.base_lsn)})
         for lsn in wanted:
             if (int(ref.id), lsn) not in lsns:
                 _copy_state(source.url, {"branch": ref.name, "at": lsn}, url, ref.name, advance, page_size=size)

@@ -51,11 +51,12 @@ def next_line(path: str) -> int:
         connection.close()
 
 
-def version_of(connection: apsw.Connection) -> int:
-    """The newest version of a database as its first branch has it; 0 if it is empty."""
+def base_of(connection: apsw.Connection, line: int) -> int:
+    """The version at which a branch left a database: what that noted of it, else its newest; 0 if it is empty."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'state'").fetchone():
         return 0
-    return _number(connection, f"SELECT {NEWEST}")
+    noted: Any = connection.execute("SELECT next FROM counter WHERE name = ?", (f"base {line}",)).get
+    return _number(connection, f"SELECT {NEWEST}") if noted is None else int(noted)
 
 
 # A branch alone
