@@ -11,6 +11,7 @@ from ontolake.errors import NotFound
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.lines import LineRef, base_counter, version_of
 from ontolake.sql.keyspace import homes
+from ontolake.sql.keyspace.layout import NEWEST
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.storage import BranchRef, Storage
 
@@ -55,8 +56,8 @@ class PageBranches:
         """A branch at a version of its parent, with the databases that ranges have moved to. Returns the version."""
         with open_pages(self.url) as storage:
             lsn = self._lsn(storage, parent, at)
-            version = version_of(self.url, parent, lsn)
-            for home in self._homes(parent, lsn):  # before the branch itself: it is there once they are
+            version, homes_then = self._state(parent, lsn)
+            for home in homes_then:  # before the branch itself: it is there once they are
                 home._create_with(name, parent, version)
                 faults.reach("sql: range branched")
             storage.create_branch(name, lsn, parent=parent)
@@ -95,17 +96,23 @@ class PageBranches:
 
     def _homes(self, branch: str, lsn: int | None) -> Sequence[PageBranches]:
         """The databases that ranges have moved to. Raises `UnsupportedError` for one that cannot be branched."""
+        return self._state(branch, lsn)[1]
+
+    def _state(self, branch: str, lsn: int | None) -> tuple[int, Sequence[PageBranches]]:
+        """The newest version of a branch, now or at an LSN, and where its ranges have moved to: from one connection,
+        since opening one costs more than all that is asked of it. Raises `UnsupportedError`."""
         connection = engine.connect(self.url, branch=branch, at=lsn, readonly=True)
         try:
             if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'range'").fetchone():
-                return []
+                return 0, []
+            version: Any = connection.execute(f"SELECT {NEWEST}").get
             urls_found: Any = connection.execute("SELECT DISTINCT url FROM range WHERE url <> ''").fetchall()
         finally:
             connection.close(True)
         found = [PageBranches(homes.resolved(self.url, url)) for (url,) in urls_found]
         for each in found:
             each.check()
-        return found
+        return int(version), found
 
     def _lsn(self, storage: Storage, parent: str, version: int | None, *, whole: bool = True) -> int:
         """The LSN at which a version was the newest: found by halving, since versions grow with LSNs.
@@ -114,8 +121,10 @@ class PageBranches:
         """
         ref = storage.resolve_branch(parent)
         high = ref.head_lsn
+        if version is None:
+            return commit_at(storage, ref, high)
         newest = version_of(self.url, parent, high)
-        if version is None or version == newest or (version > newest and not whole):
+        if version == newest or (version > newest and not whole):
             return commit_at(storage, ref, high)
         if not 0 <= version < newest:
             raise NotFound(f"{parent} has no version {version}", hint=f"its newest is {newest}")

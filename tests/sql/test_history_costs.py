@@ -1,0 +1,92 @@
+"""What a verb of history reads and writes goes by what changed, not by how large tables are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ontolake.engine import vfs
+from ontolake.engine.pages import PageFile
+from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace.pages import open_pages
+
+SMALL, LARGE, CHANGED = 2_000, 60_000, 50
+
+
+class Costs:
+    """Pages that connections read, files that they open, and records that are appended."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url, self.reads, self.opened = url, 0, 0
+        read, prepare = PageFile.xRead, vfs.PageVfs.prepare
+
+        def counted_read(file: PageFile, amount: int, offset: int) -> bytes:
+            self.reads += 1
+            return read(file, amount, offset)
+
+        def counted_prepare(files: vfs.PageVfs, file: PageFile) -> str:
+            self.opened += 1
+            return prepare(files, file)
+
+        monkeypatch.setattr(PageFile, "xRead", counted_read)
+        monkeypatch.setattr(vfs.PageVfs, "prepare", counted_prepare)
+
+    @contextmanager
+    def counted(self, into: dict[str, tuple[int, int, int]], what: str) -> Iterator[None]:
+        reads, opened, lsn = self.reads, self.opened, self._lsn()
+        yield
+        into[what] = self.reads - reads, self.opened - opened, self._lsn() - lsn
+
+    def _lsn(self) -> int:
+        with open_pages(self.url) as storage:
+            return int(storage.durable_lsn())
+
+
+def _costs(url: str, size: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int, int]]:
+    found: dict[str, tuple[int, int, int]] = {}
+    with monkeypatch.context() as patch, open_database(url) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+        db.bulk_load("t", pa.table({"id": range(size), "a": range(size)}))
+        costs = Costs(url, patch)
+        verbs: dict[str, Callable[[], Any]] = {
+            "branch": lambda: db.branches.create("try"), "tag": lambda: db.tags.create("v1"),
+            "write": lambda: _changed(url, size), "diff": lambda: list(db.diff("main", "try")),
+            "blame": lambda: db.blame("t", 0, ref="try"), "merge": lambda: db.merge("try"),
+            "delete": lambda: db.branches.delete("try"),
+        }  # fmt: skip
+        for what, verb in verbs.items():
+            with costs.counted(found, what):
+                verb()
+        assert _count(db) == CHANGED
+    return found
+
+
+def _changed(url: str, size: int) -> None:
+    ids = ", ".join(map(str, range(0, size, size // CHANGED)))
+    with open_database(url, branch="try") as branch:
+        branch.execute(f"UPDATE t SET a = -1 WHERE id IN ({ids})")
+
+
+def _count(db: Database) -> int:
+    found: int = db.execute("SELECT count(*) FROM t WHERE a = -1").fetchall()[0][0]
+    return found
+
+
+def test_verbs_read_and_write_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = (_costs(f"file://{tmp_path}/{size}.db", size, monkeypatch) for size in (SMALL, LARGE))
+    assert small.keys() == large.keys()
+    for what in ("branch", "tag", "delete"):
+        assert large[what][1:] == small[what][1:], what
+        assert large[what][0] <= small[what][0] + 2, what  # a level more of a tree
+    assert small["branch"][1] == 1, "one connection tells all that a branch needs"
+    for what in ("diff", "merge", "write", "blame"):
+        reads, opened, written = large[what]
+        assert opened == small[what][1], what
+        # Rows that are far apart are each on a page of their own, on both sides, now and before.
+        assert reads <= small[what][0] + 4 * CHANGED, what
+        assert written <= small[what][2] + CHANGED + 4, what
