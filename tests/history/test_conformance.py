@@ -18,6 +18,7 @@ class TestReference(VersioningConformance):
 
     adapter = ReferenceAdapter
     processes = False
+    handles = False
     machine_runs = 60
 
     @pytest.fixture

@@ -36,10 +36,10 @@ from ontolake.history.bases import base_values
 from ontolake.history.blame import blame
 from ontolake.history.conformance import VersioningAdapter
 from ontolake.history.conformance.oracle import Record, State
-from ontolake.history.contract import as_snapshot
+from ontolake.history.contract import as_snapshot, check_snapshots
 from ontolake.history.dag import is_ancestor, missing
 from ontolake.history.names import check_branch_name, check_tag_name
-from ontolake.history.operations import CommitNote, MergePlan, MergeRequest, Sides
+from ontolake.history.operations import CommitNote, MergePlan, MergeRequest, Sides, check_flag, check_texts
 from ontolake.history.refs import on_branch, resolve
 from ontolake.history.trees import Outcome, merge_trees, same_json, virtual_tree
 
@@ -104,12 +104,12 @@ class ReferenceStore:
         return next(iter(self.log[point.commit].parents), None)
 
     def resolve(self, ref: str | int) -> Point[int]:
-        return resolve(f"@{ref}" if isinstance(ref, int) else ref, _Heads(self))
+        return resolve(f"@{ref}" if type(ref) is int else ref, _Heads(self))  # type: ignore[arg-type]
 
     # reading
 
     def commits(self, *, since: Any = None, until: Any = None, branch: str = MAIN) -> Iterator[Commit[int]]:
-        since, until = (self.resolve(one).commit if isinstance(one, str) else one for one in (since, until))
+        since, until = (one if one is None else self.resolve(one).commit for one in (since, until))
         commit: int | None = until or self._branch(branch).head
         while commit is not None and commit != since:
             yield self.log[commit]
@@ -124,6 +124,8 @@ class ReferenceStore:
         if isinstance(commit, str | Ref):
             return self.at(on_branch(commit, branch))
         id = self._branch(branch or MAIN).head if commit is None else commit
+        if type(id) is not int or id not in self.states:
+            raise UnknownCommitError(id)
         return StateAt(branch or MAIN, id, self.states[id])
 
     def at(self, ref: Ref | str) -> StateAt:
@@ -132,6 +134,7 @@ class ReferenceStore:
 
     def diff(self, before: Any, after: Any) -> Iterator[Change[int]]:
         before, after = as_snapshot(self, before), as_snapshot(self, after)
+        check_snapshots(before, after)
         for key in sorted({*before.state, *after.state}):
             if before.state.get(key) != after.state.get(key):
                 yield Change.of(after.commit, TABLE, key, before.state.get(key), after.state.get(key))
@@ -140,14 +143,20 @@ class ReferenceStore:
         for commit in reversed(list(self.commits(since=since, until=until, branch=branch))):
             yield from self.diff(self.snapshot(commit.parents[0]), self.snapshot(commit.id))
 
+    def _check_table(self, table: str) -> None:
+        if table != TABLE:
+            raise NotFound(f"there is no table {table!r}")
+
     def history(self, table: str, key: str, *, ref: str | None = None) -> Iterator[RowVersion[int]]:
-        for id in missing(self, self.resolve(ref or MAIN).commit, []):
+        self._check_table(table)
+        for id in missing(self, self.resolve(MAIN if ref is None else ref).commit, []):
             before = [self.states[parent].get(key) for parent in self.log[id].parents] or [None]
             if self.states[id].get(key) not in before:
                 yield RowVersion(self.log[id], self.states[id].get(key))
 
     def blame(self, table: str, key: str, *, ref: str | None = None) -> dict[str, Commit[int]]:
-        head = self.resolve(ref or MAIN).commit
+        self._check_table(table)
+        head = self.resolve(MAIN if ref is None else ref).commit
         if key not in self.states[head]:
             raise NotFound(f"there is no {key!r}")
 
@@ -212,8 +221,8 @@ class ReferenceStore:
         return self._commit(sides.into, {key: row for key, row in state.items() if row is not None}, note,
                             *([sides.theirs] if sides.is_merge else []), **sides.metadata)  # fmt: skip
 
-    def _unprotected(self, branch: str) -> None:
-        if self._branch(branch).protected:
+    def _unprotected(self, branch: str, dry_run: bool) -> None:
+        if self._branch(branch).protected and not dry_run:
             raise ProtectedBranchError(branch)
 
     def merge(
@@ -224,15 +233,17 @@ class ReferenceStore:
                                 MergeRequest.of(strategy, resolutions, dry_run, message, author))
 
     def revert(self, commit: str | int, *, branch: str = MAIN, **request: Any) -> MergeResult[int]:
-        self._unprotected(branch)
+        self._unprotected(branch, request.get("dry_run", False))
         return operations.revert(lambda: self, commit, branch, MergeRequest.of(**request))
 
     def cherry_pick(self, commit: str | int, *, branch: str = MAIN, **request: Any) -> MergeResult[int]:
-        self._unprotected(branch)
+        self._unprotected(branch, request.get("dry_run", False))
         return operations.cherry_pick(lambda: self, commit, branch, MergeRequest.of(**request))
 
     def restore(self, to: str | int, tables: Any = None, *, branch: str = MAIN, **request: Any) -> MergeResult[int]:
-        self._unprotected(branch)
+        self._unprotected(branch, request.get("dry_run", False))
+        if tables is not None and (not isinstance(tables, list) or tables != [TABLE]):
+            raise NotFound(f"there is no table {tables!r}")
         return operations.restore(lambda: self, to, branch, tables, MergeRequest.of(**request))
 
     def erase(self, table: str, key: str, reason: str, *, dry_run: bool = True, author: str | None = None) -> Garbage:
@@ -299,6 +310,7 @@ class ReferenceBranches:
         return self._store.lines[new]
 
     def protect(self, name: str, protected: bool = True) -> Branch[int]:
+        check_flag("protected", protected)
         self._store.lines[name] = self._store._branch(name)._replace(protected=protected)
         return self._store.lines[name]
 
@@ -312,6 +324,7 @@ class ReferenceTags:
 
     def create(self, name: str, ref: str | int | None = None, *, message: str | None = None) -> Tag[int]:
         check_tag_name(name)
+        check_texts(message=message)
         if name in self._store.names or name in self._store.lines:
             raise TagExistsError(name, "is there already")
         branch, commit = self._store.resolve(MAIN if ref is None else ref)

@@ -29,7 +29,7 @@ from ontolake.documents.upkeep.snapshots import Snapshots
 from ontolake.documents.values.codec import Document
 from ontolake.documents.write.requests import NO_READS, prepare
 from ontolake.documents.write.transactions import SpaceWriter
-from ontolake.errors import NotFound
+from ontolake.errors import Invalid, NotFound
 from ontolake.history import (
     Change,
     Damage,
@@ -341,6 +341,8 @@ class Space:
         message: str | None = None, author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Bring an earlier state back as a new commit; nothing of history is lost. Documents are all in one table."""
+        if tables is not None and (isinstance(tables, str) or not isinstance(tables, Iterable)):
+            raise Invalid(f"tables must be several names, not {tables!r}", hint=f"write [{TABLE!r}], or leave it out")
         for table in tables or ():
             self._check_table(table)
         return self._merger.restore(to, branch, MergeRequest.of(None, (), dry_run, message, author))

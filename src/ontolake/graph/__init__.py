@@ -10,6 +10,7 @@ the suite.
 from ontolake.graph.errors import (
     BranchError,
     BranchExistsError,
+    ClosedGraphError,
     ConstraintError,
     DamagedGraphError,
     DuplicateKeyError,
@@ -35,9 +36,9 @@ from ontolake.graph.read.traversal import Hop
 from ontolake.graph.tables.types import Blob, Unique, Vector
 
 __all__ = [
-    "Blob", "BranchError", "BranchExistsError", "ConstraintError", "DamagedGraphError", "DuplicateKeyError",
-    "EndpointError", "ExpectedVersionMismatch", "Graph", "GraphError", "GraphExistsError", "GraphFormatError",
-    "GraphSchemaError", "Hop", "MergeConflictError", "NoGraphError", "PublishContendedError", "ReadOnlyGraphError",
-    "RecoveryBlockedError", "RemovedCommitError", "RowError", "Unique", "UnknownBranchError", "UnknownCommitError",
-    "UnknownTableError", "Vector",
+    "Blob", "BranchError", "BranchExistsError", "ClosedGraphError", "ConstraintError", "DamagedGraphError",
+    "DuplicateKeyError", "EndpointError", "ExpectedVersionMismatch", "Graph", "GraphError", "GraphExistsError",
+    "GraphFormatError", "GraphSchemaError", "Hop", "MergeConflictError", "NoGraphError", "PublishContendedError",
+    "ReadOnlyGraphError", "RecoveryBlockedError", "RemovedCommitError", "RowError", "Unique", "UnknownBranchError",
+    "UnknownCommitError", "UnknownTableError", "Vector",
 ]  # fmt: skip

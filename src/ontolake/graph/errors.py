@@ -214,6 +214,13 @@ class ReadOnlyGraphError(Invalid, GraphError):
         super().__init__(f"{url} was opened for reading only", hint="open it without read_only=True")
 
 
+class ClosedGraphError(Invalid, GraphError):
+    """Something was asked of a graph that was closed."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"the graph {url} is closed", hint="open it again")
+
+
 class MergeConflictError(history.MergeConflictError, GraphError):
     """Both branches changed the same things in ways that cannot be combined. `conflicts` has them all."""
 

@@ -31,7 +31,7 @@ from ontolake.graph.commit.recovery import Recovery
 from ontolake.graph.commit.retention import require, still_there
 from ontolake.graph.commit.transaction import GraphTransaction, Mode, begin_transaction
 from ontolake.graph.commit.ulid import is_ulid, new_ulid
-from ontolake.graph.errors import ErasureError, GraphExistsError, UnknownCommitError, graph_errors
+from ontolake.graph.errors import ClosedGraphError, ErasureError, GraphExistsError, UnknownCommitError, graph_errors
 from ontolake.graph.merge.differences import diff_tables
 from ontolake.graph.merge.model import GraphHistory, Strategies, stored_resolutions, strategy_by_table
 from ontolake.graph.parts import GraphParts
@@ -80,14 +80,13 @@ class Graph:
     def __init__(self, place: GraphPlace, *, read_only: bool) -> None:
         self.url = place.url
         self.read_only = read_only
-        self.parts = GraphParts.open(place, read_only=read_only)
-        """What the library's own modules share; it may change with any release."""
+        self._closed = False
+        self._parts = GraphParts.open(place, read_only=read_only)
+        self._branches, self._tags = GraphBranches(self._parts), GraphTags(self._parts)
         self.parts.recoverer.purging = partial(purge, self.parts)
         self._background: Background | None = None
         if not read_only:
             self._tend(Background(self.parts))
-        self.branches = GraphBranches(self.parts)
-        self.tags = GraphTags(self.parts)
         self.recovered: list[Recovery] = []
         """What opening the graph had to recover."""
         if not read_only:
@@ -127,6 +126,28 @@ class Graph:
         check_text(url=url)
         check_flag(read_only=read_only)
         return cls(GraphPlace(url), read_only=read_only)
+
+    @property
+    def parts(self) -> GraphParts:
+        """What the library's own modules share; it may change with any release. Raises `ClosedGraphError`."""
+        self._check_open()
+        return self._parts
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedGraphError(self.url)
+
+    @property
+    def branches(self) -> GraphBranches:
+        """The branches. Raises `ClosedGraphError`."""
+        self._check_open()
+        return self._branches
+
+    @property
+    def tags(self) -> GraphTags:
+        """The tags. Raises `ClosedGraphError`."""
+        self._check_open()
+        return self._tags
 
     # Reading
 
@@ -222,12 +243,12 @@ class Graph:
         A merge is told only if it gave the row a state that neither side had. Raises `UnknownTableError`.
         """
         check_optional_text(ref=ref)
-        return RowPast(self.parts, table, key, ref or MAIN).versions()
+        return RowPast(self.parts, table, key, MAIN if ref is None else ref).versions()
 
     def blame(self, table: Any, key: Any, *, ref: str | None = None) -> dict[str, Commit[str]]:
         """For each field of a row the commit that wrote its value. Raises `NotFound`, `UnknownTableError`."""
         check_optional_text(ref=ref)
-        return RowPast(self.parts, table, key, ref or MAIN).blame()
+        return RowPast(self.parts, table, key, MAIN if ref is None else ref).blame()
 
     def traverse(
         self, start: Any, roots: Any, hops: Sequence[Any], *, branch: str = MAIN, commit: str | None = None
@@ -467,6 +488,8 @@ class Graph:
     def gc(self, *, dry_run: bool = True) -> Garbage:
         """Remove what no commit shows."""
         check_flag(dry_run=dry_run)
+        if not dry_run:
+            self.parts.require_writable()
         return garbage(self.parts, dry_run)
 
     def repair(self, *, dry_run: bool = True) -> list[Finding]:
@@ -503,11 +526,12 @@ class Graph:
         return graph
 
     def close(self) -> None:
-        """Let go of everything, after what is being done in the background."""
+        """Let go of everything, after what is being done in the background. Closing twice does no harm."""
         if self._background is not None:
             self._background.stop()
-        self.parts.snapshots.clear()
-        self.parts.place.store.close()
+        self._closed = True
+        self._parts.snapshots.clear()
+        self._parts.place.store.close()
 
     def __enter__(self) -> Self:
         return self

@@ -49,7 +49,7 @@ class GraphTags:
         if ref is not None and branch is not None:
             state, record = find_commit(parts, ref, branch)
         else:
-            point = resolve_ref(parts, ref or branch or "main")
+            point = resolve_ref(parts, ref if ref is not None else "main" if branch is None else branch)
             state, record = find_commit(parts, point.commit, point.branch)
         require(parts, record, state)
         return self._stored.put(name, record.id, parts.names.name(state.branch), message)

@@ -105,11 +105,24 @@ def checked(resolution: Resolution) -> Resolution:
     """A resolution that is well formed. Raises `Invalid`."""
     if not isinstance(resolution, Resolution):
         raise Invalid(f"{resolution!r} is not a Resolution", hint="Resolution(table, key, field, take='ours')")
-    take = resolution.take
+    table, key, field, take = resolution
+    if not isinstance(table, str) or not (field is None or isinstance(field, str)) or not _is_hashable(frozen(key)):
+        raise Invalid(f"{resolution!r} names no row or field", hint="take table, key and field from a conflict")
     if not isinstance(take, Value) and take not in (*SIDES, "base"):
         raise Invalid(f"{resolution.table} {resolution.key!r}: {take!r} settles nothing",
                       hint="take 'ours', 'theirs', 'base' or Value(…)")
+    if isinstance(take, Value) and field is None and not (take.value is None or isinstance(take.value, Mapping)):
+        raise Invalid(f"{table} {key!r}: {take.value!r} is not a row",
+                      hint="give all fields as a dict, or None to delete it; for a field name the field")
     return resolution
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
 
 
 def frozen(key: Any) -> Key:

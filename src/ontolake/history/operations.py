@@ -114,14 +114,34 @@ class MergeRequest:
         message: str | None = None, author: str | None = None,
     ) -> MergeRequest:  # fmt: skip
         """A request that was checked. Raises `Invalid` for what is not text, a flag or a resolution."""
-        for name, text in (("message", message), ("author", author)):
-            if text is not None and not isinstance(text, str):
-                raise Invalid(f"{name} must be text, not {text!r}")
-        if not isinstance(dry_run, bool):
-            raise Invalid(f"dry_run must be True or False, not {dry_run!r}")
+        check_texts(message=message, author=author)
+        check_flag("dry_run", dry_run)
+        if not isinstance(resolutions, Iterable):
+            raise Invalid(f"resolutions must be a list, not {resolutions!r}", hint="write [Resolution(…)]")
         request = cls(strategy, tuple(resolutions), dry_run, message, author)
         Decisions(request.strategy, request.resolutions)
         return request
+
+
+def check_texts(**texts: Any) -> None:
+    """Raise `Invalid` for what is neither None nor text that can be stored: half a surrogate pair cannot."""
+    for name, text in texts.items():
+        if text is not None and not (isinstance(text, str) and _is_unicode(text)):
+            raise Invalid(f"{name} must be text, not {text!r}", hint=f"give {name} as text, or leave it out")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise `Invalid` for what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise Invalid(f"{name} must be True or False, not {value!r}")
 
 
 TRIES = 8

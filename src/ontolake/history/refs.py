@@ -70,11 +70,21 @@ class Ref(NamedTuple):
         return f"{text}~{self.back}" if self.back else text
 
 
+def parsed(ref: Ref | str) -> Ref:
+    """A reference that is well formed, as text or not. Raises `Invalid`."""
+    if not isinstance(ref, Ref):
+        return Ref.parse(ref)
+    if any(part is not None and not isinstance(part, str) for part in ref[:2]) or type(ref.back) is not int \
+            or ref.back < 0:
+        raise Invalid(f"{ref!r} is not a reference", hint=_HINT)
+    return ref
+
+
 def on_branch(ref: Ref | str, branch: str | None) -> Ref | str:
     """A reference that is looked at on a branch; as it is if `branch` is None. Raises `Invalid` if it names another."""
     if branch is None:
         return ref
-    found = Ref.parse(ref) if isinstance(ref, str) else ref
+    found = parsed(ref)
     if found.branch is None or found.branch == branch:
         return found._replace(branch=branch)
     if found.commit is not None:
@@ -127,7 +137,7 @@ def resolve(ref: Ref | str, refs: Refs[Id]) -> Point[Id]:
     Raises `Invalid` for text that cannot be a reference, `UnknownBranchError` if there is neither a branch nor a tag of
     the name, `UnknownCommitError`.
     """
-    ref = _checked(ref)
+    ref = parsed(ref)
     point = _start(ref, refs)
     for step in range(ref.back):
         parent = refs.parent(point)
@@ -136,16 +146,6 @@ def resolve(ref: Ref | str, refs: Refs[Id]) -> Point[Id]:
                                      f"{str(ref._replace(back=0))!r}")
         point = point._replace(commit=parent)
     return point
-
-
-def _checked(ref: Ref | str) -> Ref:
-    """A reference that is well formed. Raises `Invalid`."""
-    if not isinstance(ref, Ref):
-        return Ref.parse(ref)
-    if any(part is not None and not isinstance(part, str) for part in ref[:2]) or type(ref.back) is not int \
-            or ref.back < 0:
-        raise Invalid(f"{ref!r} is not a reference", hint=_HINT)
-    return ref
 
 
 def _start(ref: Ref, refs: Refs[Id]) -> Point[Id]:

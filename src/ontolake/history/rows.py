@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_keys import codes, contains
+from ontolake.errors import Invalid
 from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Value
 from ontolake.history.ids import Key
 from ontolake.history.results import Counts
@@ -179,11 +181,19 @@ class _Clashes:
                     whole[int(row)] = given.value
                 if column is None:
                     column = merged.column(name).to_pylist()
-                column[row] = take.value if isinstance(take, Value) else {"ours": own, "theirs": new, "base": old}[
-                    take][name]
+                column[row] = self._fitting(name, take.value) if isinstance(take, Value) else {
+                    "ours": own, "theirs": new, "base": old}[take][name]
             if column is not None:
                 merged = _replaced(merged, name, pa.array(column, self._sides.schema.field(name).type))
         return self._with_whole(merged, whole, ~open_rows, rows)
+
+    def _fitting(self, name: str, value: Any) -> Any:
+        """A value that a resolution gives a field. Raises `Invalid` if Arrow would cut it."""
+        if isinstance(value, float | Decimal) and pa.types.is_integer(self._sides.schema.field(name).type) \
+                and not _is_whole(value):
+            raise Invalid(f"{self._sides.table}: {value!r} is not a whole number, which {name} needs",
+                          hint="give values of the columns' types")
+        return value
 
     def _with_whole(self, merged: pa.Table, whole: dict[int, Any], kept: Mask, rows: Any) -> pa.Table:
         """Put rows that a resolution gives as a whole in place; None among them deletes."""
@@ -198,7 +208,15 @@ class _Clashes:
         if given is None:
             self.deletes.append(keys)
         else:
-            whole = {**given, **keys.to_pylist()[0]}
+            unknown = sorted(map(str, {*given} - {*self._sides.schema.names}))
+            if unknown:
+                raise Invalid(f"{self._sides.table} has no field {unknown[0]!r}, which a resolution gives",
+                              hint=f"its fields are {', '.join(self._sides.schema.names)}")
+            key = keys.to_pylist()[0]
+            if any(name in given and given[name] != value for name, value in key.items()):
+                raise Invalid(f"{self._sides.table}: a resolution gives the row {key!r} another key",
+                              hint="leave its key out; a row of another key is written after the merge")
+            whole = {**{name: self._fitting(name, value) for name, value in given.items()}, **key}
             self.puts.append(pa.Table.from_pylist([whole], self._sides.schema))
 
     def _conflict(self, row: int, name: str, old: Any, own: Any, new: Any) -> Conflict:
@@ -236,6 +254,13 @@ class _Clashes:
 
     def _row(self, side: _Located, row: int) -> Any:
         return side.rows.slice(int(side.at[row]), 1).to_pylist()[0] if side.at[row] >= 0 else None
+
+
+def _is_whole(value: float | Decimal) -> bool:
+    try:
+        return value == int(value)
+    except (ValueError, OverflowError):
+        return False
 
 
 def virtual_row(

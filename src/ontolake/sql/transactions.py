@@ -22,6 +22,7 @@ from ontolake import faults, urls
 from ontolake.engine.failures import translate
 from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, OntolakeError
 from ontolake.history import ProtectedBranchError, UnknownBranchError
+from ontolake.history.operations import check_texts
 from ontolake.sql.catalog.column_cache import ColumnCache
 from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
@@ -150,9 +151,7 @@ class SqlSession:
     @contextmanager
     def noted(self, message: str | None, author: str | None) -> Iterator[None]:
         """What is written in the block has this message and author. Raises `Invalid` for what is not text."""
-        for name, text in (("message", message), ("author", author)):
-            if text is not None and not isinstance(text, str):
-                raise Invalid(f"{name} must be text, not {text!r}")
+        check_texts(message=message, author=author)
         with self.lock:
             before, self._note = self._note, (message, author)
             try:
@@ -492,7 +491,7 @@ class SqlSession:
         version, _, floor = self.state()
         if self.transaction is not None and self.transaction.dirty:
             version += 1
-        if not isinstance(at, int) or not floor <= at <= version:
+        if type(at) is not int or not floor <= at <= version:
             raise UnknownNameError(f"there is no version {at!r}", sqlstate="22023",
                                    hint=f"versions from {floor} to {version} can be read")
         return at

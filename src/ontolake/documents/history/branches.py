@@ -30,7 +30,7 @@ from ontolake.faults import reach
 from ontolake.history import Branch, MergeResult, ProtectedBranchError, Ref
 from ontolake.history.errors import BranchError as HistoryBranchError
 from ontolake.history.names import MAIN, check_branch_name
-from ontolake.history.operations import MergeRequest
+from ontolake.history.operations import MergeRequest, check_flag
 from ontolake.history.refs import on_branch
 
 _COLUMNS = "name, head_seq, fork_seq, parent_branch, status"
@@ -142,6 +142,7 @@ class SpaceBranches:
     def protect(self, name: str, protected: bool = True) -> Branch[int]:
         """Let a branch change by merges alone, or end that. Takes no seq. Raises `UnknownBranchError`."""
         check_branch_text(name)
+        check_flag("protected", protected)
         with self._database.write as connection:
             line = self._database.line(name)
             check_active(line, _row(connection, line)[4], by_merge=True)

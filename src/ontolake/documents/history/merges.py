@@ -289,19 +289,19 @@ class Merger:
 
     def revert(self, commit: str | int, branch: str, request: MergeRequest) -> MergeResult[int]:
         """Undo one commit on a branch."""
-        name = self._name(branch)
+        name = self._name(branch, by_merge=request.dry_run)
         self._check_not_first(commit, "reverted")
         return self._run(lambda opened: operations.revert(opened, commit, name, request))
 
     def cherry_pick(self, commit: str | int, branch: str, request: MergeRequest) -> MergeResult[int]:
         """Do on a branch what one commit did elsewhere."""
-        name = self._name(branch)
+        name = self._name(branch, by_merge=request.dry_run)
         self._check_not_first(commit, "picked")
         return self._run(lambda opened: operations.cherry_pick(opened, commit, name, request))
 
     def restore(self, to: str | int, branch: str, request: MergeRequest) -> MergeResult[int]:
         """Bring an earlier state back on a branch."""
-        name = self._name(branch)
+        name = self._name(branch, by_merge=request.dry_run)
         return self._run(lambda opened: operations.restore(opened, to, name, None, request))
 
     def _check_not_first(self, commit: str | int, what: str) -> None:

@@ -16,7 +16,7 @@ from ontolake.graph.parts import GraphParts
 from ontolake.graph.read.snapshot import Snapshot
 from ontolake.history import Point, Ref
 from ontolake.history.names import is_name
-from ontolake.history.refs import resolve
+from ontolake.history.refs import parsed, resolve
 
 _KEPT = 16
 """Snapshots that an open graph keeps."""
@@ -61,7 +61,7 @@ def resolve_ref(parts: GraphParts, ref: Ref | str) -> Point[str]:
     Raises `Invalid`, `UnknownBranchError`, `UnknownCommitError`.
     """
     refs = GraphRefs(parts)
-    found = Ref.parse(ref) if isinstance(ref, str) else ref
+    found = parsed(ref)
     if found.commit is None and found.branch is not None and is_ulid(found.branch) and refs.head(found.branch) is None:
         found = found._replace(branch=None, commit=found.branch)
     with graph_errors():

@@ -8,9 +8,9 @@
             numbers = itertools.count()
             return lambda: f"{tmp_path}/{next(numbers)}.db"
 
-`adapter` is what a model fills in. Cases are in `linear`, `branches` (and tags), `merges`, `undo`, `processes` and
-`machine`, on `base`, all in one class of `suite`. `workload` has the steps of histories, played on a store and on
-`oracle`; `child` is a process that does so and is killed. `run` runs the suite from a program.
+`adapter` is what a model fills in. Cases are in `linear`, `branches` (and tags), `merges`, `undo`, `bad_input`,
+`processes` and `machine`, on `base`, all in one class of `suite`. `workload` has the steps of histories, played on a
+store and on `oracle`; `child` is a process that does so and is killed. `run` runs the suite from a program.
 
 pytest and Hypothesis are needed only where the suite itself is used, so they load with it.
 """

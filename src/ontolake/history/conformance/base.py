@@ -34,6 +34,9 @@ class VersioningBase:
     processes: ClassVar[bool] = True
     """False for a store that lives in the memory of one process."""
 
+    handles: ClassVar[bool] = True
+    """False for a store that is opened only once: nothing can be closed or only read."""
+
     @pytest.fixture
     def fresh(self) -> Fresh:
         """A function that returns a new place at every call, where no store has ever been."""

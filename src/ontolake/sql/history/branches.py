@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+from ontolake.errors import Invalid
 from ontolake.history import (
     Branch,
     BranchError,
@@ -15,6 +16,7 @@ from ontolake.history import (
     UnknownBranchError,
 )
 from ontolake.history.names import MAIN, check_branch_name
+from ontolake.history.operations import check_flag
 from ontolake.history.refs import on_branch
 from ontolake.sql.history.lines import BranchKeeper, BranchLines, LineRef, Node, is_hidden
 from ontolake.sql.keyspace.levels import DELETED
@@ -70,6 +72,8 @@ class SqlBranches:
             self._check_free(name)
             self._keeper.create(name, version, origin)
             return Branch(name, version, version, point.branch)
+        if at is not None and type(at) is not int:
+            raise Invalid(f"{at!r} is not a version", hint="give a number, or a reference such as 'main~1'")
         origin = MAIN if parent is None else parent
         self._find(origin)
         self._check_free(name)
@@ -97,6 +101,7 @@ class SqlBranches:
 
     def protect(self, name: str, protected: bool = True) -> Branch[int]:
         """Let a branch change by merges alone, or end that. Raises `UnknownBranchError`."""
+        check_flag("protected", protected)
         self._find(name)
         self._protect(name, protected)
         return next(branch for branch in self.list() if branch.name == name)

@@ -79,7 +79,7 @@ def _range(session: SqlSession, since: int | None, until: int | None) -> tuple[i
         version, _, floor = session.state()
     low, high = floor if since is None else since, version if until is None else until
     for given in (low, high):
-        if not isinstance(given, int) or not floor <= given <= version:
+        if type(given) is not int or not floor <= given <= version:
             raise NotFound(f"there is no version {given!r}", hint=f"versions from {floor} to {version} can be read")
     return low, high
 

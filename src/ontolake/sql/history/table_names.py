@@ -11,10 +11,10 @@ from ontolake.sql.errors import nearest
 
 def full_name(name: str, known: Collection[str]) -> str:
     """The full name of a table that `orders` or `public.orders` means. Raises `NotFound`, `Invalid` if it means two."""
-    if name in known:
-        return name
     if not isinstance(name, str):
         raise Invalid(f"a table is named by text, not {name!r}", hint="write orders, or main.public.orders")
+    if name in known:
+        return name
     found = sorted(one for one in known if name and one.endswith(f".{name}"))
     if not found:
         raise NotFound(f"there is no table {name!r}", hint=nearest(name, known) or "there are no tables")

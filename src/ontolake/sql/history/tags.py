@@ -15,6 +15,7 @@ from ontolake import faults
 from ontolake.errors import NotFound
 from ontolake.history import Point, Tag, TagExistsError, UnknownTagError
 from ontolake.history.names import check_tag_name
+from ontolake.history.operations import check_texts
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.lines import TAG, BranchKeeper, BranchLines, CommitNode, LineRef, Node
 from ontolake.sql.transactions import SqlSession
@@ -55,10 +56,12 @@ class SqlTags:
     def __init__(
         self, keeper: BranchKeeper, first: Callable[[bool], AbstractContextManager[SqlSession]],
         resolved: Callable[[str | int | None], AbstractContextManager[tuple[BranchLines, Point[Node]]]],
+        check_writable: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`first` gives a session on the first branch, for writing if True; `resolved` finds what a reference names."""
+        """`first` gives a session on the first branch, for writing if True; `resolved` finds what a reference names;
+        `check_writable` raises for a handle that only reads."""
         self._keeper = keeper
-        self._first, self._resolved = first, resolved
+        self._first, self._resolved, self._check_writable = first, resolved, check_writable
 
     def list(self) -> Sequence[Tag[int]]:
         """All tags, by name."""
@@ -73,6 +76,8 @@ class SqlTags:
         """Name a commit, else the head of the branch. Raises `TagExistsError`, `TagError`, `UnknownBranchError`,
         `UnknownCommitError`."""
         check_tag_name(name)
+        check_texts(message=message)
+        self._check_writable()
         with self._resolved(ref) as (lines, (branch, node)):
             if any(each.tag.name == name for each in self.stored()):
                 raise TagExistsError(name, "is there already", hint="delete it first, or use another name")

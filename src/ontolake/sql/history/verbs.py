@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from ontolake.errors import Invalid
 from ontolake.history import (
@@ -26,7 +26,7 @@ from ontolake.history.contract import as_snapshot
 from ontolake.history.errors import ProtectedBranchError
 from ontolake.history.names import MAIN
 from ontolake.history.operations import MergeRequest
-from ontolake.history.refs import on_branch
+from ontolake.history.refs import on_branch, parsed
 from ontolake.sql.errors import TransactionError
 from ontolake.sql.history import commits, differences, erasures
 from ontolake.sql.history.branches import SqlBranches
@@ -56,7 +56,7 @@ class VersionedTables:
         self._keeper: BranchKeeper = PageBranches(url)
         if session.is_native:
             self._keeper = FileBranches(url, lambda: self._session, lambda: self._first(True))
-        self.tags = SqlTags(self._keeper, self._first, self._resolved)
+        self.tags = SqlTags(self._keeper, self._first, self._resolved, self._check_writable)
         self.branches = SqlBranches(self._keeper, self._is_tagged, self._protect, self._check_writable,
                                     self._resolved)
 
@@ -152,8 +152,9 @@ class VersionedTables:
         All rules are checked on the result; definitions merge where they do not collide.
         """
         target = self.branch if into is None else into
-        request = self._request((target, source), strategy, resolutions, dry_run, message, author)
-        return self._run(target, lambda opened: operations.merge(opened, source, target, request))
+        named = _ref(source, target)
+        request = self._request((target, named), strategy, resolutions, dry_run, message, author)
+        return self._run(target, lambda opened: operations.merge(opened, named, target, request))
 
     def revert(
         self, commit: str | int, *, branch: str | None = None, strategy: Strategy = None,
@@ -161,7 +162,7 @@ class VersionedTables:
         author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Undo what one commit did, as a new commit. See `history.contract`."""
-        target = self._unprotected(branch)
+        target = self._unprotected(branch, dry_run)
         request = self._request((target, _ref(commit, target)), strategy, resolutions, dry_run, message, author)
         return self._run(target, lambda opened: operations.revert(opened, _ref(commit, target), target, request))
 
@@ -171,7 +172,7 @@ class VersionedTables:
         author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Do on a branch what one commit did elsewhere, as a new commit. See `history.contract`."""
-        target = self._unprotected(branch)
+        target = self._unprotected(branch, dry_run)
         request = self._request((target, _ref(commit, target)), strategy, resolutions, dry_run, message, author)
         return self._run(target, lambda opened: operations.cherry_pick(opened, _ref(commit, target), target, request))
 
@@ -180,7 +181,7 @@ class VersionedTables:
         message: str | None = None, author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Bring an earlier state back, of all tables or some, as a new commit. See `history.contract`."""
-        target = self._unprotected(branch)
+        target = self._unprotected(branch, dry_run)
         request = MergeRequest.of(None, (), dry_run, message, author)
         some = None if tables is None else self._full_names(tables, (target, _ref(to, target)))
         return self._run(target, lambda opened: operations.restore(opened, _ref(to, target), target, some, request))
@@ -251,13 +252,13 @@ class VersionedTables:
         return MergeResult(found.status, found.source, found.into, commit, found.tables, found.conflicts,
                            None if found.base is None else found.base[1])
 
-    def _unprotected(self, branch: str | None) -> str:
-        """The branch that is meant. Raises `ProtectedBranchError`, `UnknownBranchError`."""
+    def _unprotected(self, branch: str | None, dry_run: bool) -> str:
+        """The branch that is meant. Raises `ProtectedBranchError` unless it is a dry run, `UnknownBranchError`."""
         name = self.branch if branch is None else branch
         with self._references() as references:
             session = references.lines.on(references.line(name))
             with session.reading():
-                if session.is_protected():
+                if not dry_run and session.is_protected():
                     raise ProtectedBranchError(name)
         return name
 
@@ -327,6 +328,9 @@ class VersionedTables:
             return session.is_protected()
 
 
-def _ref(commit: str | int, branch: str) -> str:
+def _ref(commit: str | int | Ref, branch: str) -> str:
     """A reference as text; a number is a commit of the branch."""
-    return f"{branch}@{commit}" if isinstance(commit, int) else commit
+    if type(commit) is int:
+        return f"{branch}@{commit}"
+    found = parsed(cast("str | Ref", commit))
+    return str(found if found.branch else found._replace(branch=branch)) if isinstance(commit, Ref) else str(commit)
