@@ -69,7 +69,10 @@ class SpaceDatabase:
 
     def __init__(self, url: str, *, readonly: bool, takeover: bool, synchronous: str) -> None:
         self.url = url
-        self.native = urls.parse(url).place is urls.Place.SQLITE
+        location = urls.parse(url)
+        self.native = location.place is urls.Place.SQLITE
+        self.place = os.path.abspath(location.path) if self.native and location.path != ":memory:" else url
+        """What tells it from other spaces, however the URL is written."""
         try:
             self.connection = LAYOUT.open(url, readonly=readonly, takeover=takeover, synchronous=synchronous)
         except apsw.Error as error:

@@ -40,6 +40,7 @@ from ontolake.history import (
     RowVersion,
     Snapshot,
     Strategy,
+    UnrelatedError,
     check_snapshots,
 )
 from ontolake.history import Commit as HistoryCommit
@@ -291,7 +292,10 @@ class Space:
     def diff(
         self, before: Snapshot[int] | int | str | Ref, after: Snapshot[int] | int | str | Ref
     ) -> Iterator[Change[int]]:  # fmt: skip
-        """What turns one snapshot, reference or commit into another, by id, an entity at most once."""
+        """What turns one snapshot, reference or commit into another, by id, an entity at most once.
+
+        Raises `UnrelatedError` for a snapshot of another space.
+        """
         old, new = (as_snapshot(self, one) for one in (before, after))
         check_snapshots(old, new)
         return differences.changes(self._database, self._shown(new), self._shown(old), new.commit)
@@ -299,6 +303,8 @@ class Space:
     def _shown(self, snapshot: Snapshot[int]) -> View:
         if not isinstance(snapshot, SpaceMoment):
             snapshot = self.snapshot(snapshot.commit, branch=snapshot.branch)
+        elif not snapshot.is_of(self._database):
+            raise UnrelatedError(snapshot.url, self.url)
         with self._database.read:
             return self._database.view(snapshot.line, snapshot.commit)
 

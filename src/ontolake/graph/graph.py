@@ -65,6 +65,7 @@ from ontolake.history import (
     Ref,
     Resolution,
     RowVersion,
+    UnrelatedError,
     operations,
 )
 from ontolake.history.operations import MergeRequest
@@ -202,10 +203,14 @@ class Graph:
         """What turns one snapshot into another, on whichever branches they are; a row at most once.
 
         Takes snapshots, or text such as `try` or `main@01J…`. Costs what changed since the two had the same rows.
+        Raises `UnrelatedError` for a snapshot of another graph.
         """
         check_type((str, Ref, Snapshot), "a snapshot of a graph, or text such as 'try' or 'main@01J…'", before=before,
                    after=after)  # fmt: skip
         old, new = (one if isinstance(one, Snapshot) else self.at(one) for one in (before, after))
+        for state in (old, new):
+            if state.root != self.parts.place.root:
+                raise UnrelatedError(state.root, self.url)
         return self._changes(old, new)
 
     def _changes(self, old: Snapshot, new: Snapshot) -> Iterator[Change[str]]:

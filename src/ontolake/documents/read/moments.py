@@ -26,6 +26,14 @@ class SpaceMoment:
         self.commit = commit
         self._database = database
 
+    @property
+    def url(self) -> str:
+        return self._database.url
+
+    def is_of(self, database: SpaceDatabase) -> bool:
+        """Whether it shows the space of a database."""
+        return self._database is database or self._database.place == database.place
+
     def tables(self) -> Sequence[str]:
         """Documents are all in one."""
         return [TABLE]

@@ -123,6 +123,11 @@ class SnapshotTables:
         """Positions of nodes and edges by node, as walks need them; made when they are first needed."""
 
     @property
+    def root(self) -> str:
+        """Where the graph is."""
+        return self._tables.place.root
+
+    @property
     def commit(self) -> str:
         return self.record.id
 

@@ -21,6 +21,8 @@ class VersioningAdapter(ABC):
     """The table of the records, as `Snapshot.tables` and `Conflict.table` name it."""
     first: ClassVar[str] = "main"
     """The store's first branch."""
+    erases: ClassVar[bool] = True
+    """Whether random histories erase rows."""
 
     @classmethod
     def place(cls, base: str, name: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from ontolake.errors import OntolakeError
 from ontolake.history.conflicts import Resolution, Value
-from ontolake.history.conformance.base import VersioningBase, record
-from ontolake.history.errors import ProtectedBranchError
+from ontolake.history.conformance.base import Fresh, VersioningBase, record
+from ontolake.history.errors import ProtectedBranchError, UnrelatedError
 from ontolake.history.refs import Ref
 
 BAD_REFS: list[Any] = [
@@ -151,3 +151,24 @@ class BadInputCases(VersioningBase):
             self.refused(call, closed, name)
         with self.adapter.open(where) as store:
             assert self.facts(store) == before
+
+    def test_states_of_another_store_give_no_made_up_difference(self, where: str, fresh: Fresh) -> None:
+        """They have no history in common: rows are compared one by one, or not at all."""
+        with self.adapter.open(where) as store:
+            self.write(store, self.main, x=record(1))
+            store.tags.create("v1")
+            self.write(store, self.main, x=record(2))
+        elsewhere = fresh()
+        self.adapter.create(elsewhere)
+        with self.adapter.open(elsewhere) as other:
+            self.write(other, self.main, x=record(1), z=record(1))
+        head = Ref.parse(self.main)
+        with self.adapter.open(where) as store, self.adapter.open(elsewhere) as other:
+            for before, after in ((other, store), (store, other)):
+                try:
+                    changes = list(store.diff(before.at(head), after.at(head)))
+                except UnrelatedError:
+                    continue
+                assert {self.adapter.text(one.key) for one in changes} == {"x", "z"}
+        with self.adapter.open(where) as store, self.adapter.open(where, readonly=True) as same:
+            assert len(list(store.diff(same.at(Ref.parse("v1")), store.at(head)))) == 1

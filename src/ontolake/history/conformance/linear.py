@@ -50,6 +50,10 @@ class LinearCases(VersioningBase):
         assert all(commit.time is not None and commit.time.tzinfo is not None for commit in commits)
         later = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
         assert self.state(store, f"@{later}")["x"] == record(2)
+        states = {commit.id: self.state(store, f"@{commit.id}") for commit in commits[:2]}
+        for time in (commit.time for commit in commits[:2] if commit.time is not None):
+            newest = next(one for one in commits if one.time is not None and one.time <= time)  # two may have one time
+            assert self.state(store, f"{self.main}@{time.isoformat()}") == states[newest.id]
         with pytest.raises(NotFound):
             store.at(Ref.parse("@2001-01-01T00:00Z"))
         with pytest.raises(Invalid):

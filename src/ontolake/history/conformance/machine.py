@@ -1,4 +1,4 @@
-"""Random histories of five branches against the oracle, with upkeep and reopening in between."""
+"""Random histories of five branches and two tags against the oracle, with upkeep and reopening in between."""
 
 from __future__ import annotations
 
@@ -98,17 +98,79 @@ class HistoryMachine(RuleBasedStateMachine):
         self.do("write", second, "x", other)
         self.do("merge", second, first, None)
 
-    @rule(branch=branches, back=backs, side=sides)
-    def revert(self, branch: str, back: int, side: Any) -> None:
+    @rule(branch=branches, key=keys, row=records, back=backs, side=sides)
+    def revert(self, branch: str, key: str, row: Any, back: int, side: Any) -> None:
+        self.do("write", branch, key, row)
         self.do("revert", branch, back, side)
 
-    @rule(source=branches, into=branches, side=sides)
-    def pick(self, source: str, into: str, side: Any) -> None:
+    @rule(source=branches, into=branches, key=keys, row=records, side=sides)
+    def pick(self, source: str, into: str, key: str, row: Any, side: Any) -> None:
+        self.do("write", source, key, row)
         self.do("pick", source, into, side)
 
-    @rule(branch=branches, back=backs)
-    def restore(self, branch: str, back: int) -> None:
+    @rule(branch=branches, key=keys, row=records, back=backs)
+    def restore(self, branch: str, key: str, row: Any, back: int) -> None:
+        self.do("write", branch, key, row)
         self.do("restore", branch, back)
+
+    @rule(source=branches, into=branches, takes=st.lists(st.sampled_from(("ours", "theirs", "base", 7)), min_size=1,
+                                                         max_size=3))
+    def settle(self, source: str, into: str, takes: Any) -> None:
+        self.do("settle", source, into, takes)
+
+    @rule(first=branches, second=branches, key=keys, field=st.sampled_from(FIELDS), take=st.sampled_from(
+        ("ours", "theirs", "base", 7)))
+    def clash(self, first: str, second: str, key: str, field: str, take: Any) -> None:
+        """Two branches change one field, and the conflict is resolved."""
+        self.do("edit", first, key, field, 1)
+        self.do("edit", second, key, field, 2)
+        self.do("settle", first, second, [take])
+
+    @rule(source=branches, into=branches, key=keys, row=records, other=records, side=sides)
+    def merge_past(self, source: str, into: str, key: str, row: Any, other: Any, side: Any) -> None:
+        """A branch goes on, and what it was before is merged."""
+        self.do("write", source, key, row)
+        self.do("write", source, key, other)
+        self.do("merge_past", source, 1, into, side)
+
+    @rule(tag=tags, source=branches, into=branches, key=keys, row=records, other=records, side=sides)
+    def merge_tag(self, tag: str, source: str, into: str, key: str, row: Any, other: Any, side: Any) -> None:
+        self.do("write", source, key, row)
+        self.do("untag", tag)
+        self.do("tag", tag, source)
+        self.do("write", source, key, other)
+        self.do("merge_tag", tag, into, side)
+
+    @rule(name=names, parent=branches, back=backs)
+    def fork(self, name: str, parent: str, back: int) -> None:
+        self.do("fork", name, parent, back)
+
+    @rule(name=names, on=st.booleans())
+    def protect(self, name: str, on: bool) -> None:
+        """Protect a branch, and try everything that is refused then."""
+        self.do("protect", name, True)
+        self.do("write", name, "x", record(8, 8))
+        self.do("revert", name, 0, None)
+        self.do("restore", name, 1)
+        self.do("pick", "main", name, None)
+        self.do("rename", name, "e")
+        self.do("delete", name)
+        self.do("protect", name, on)
+
+    @rule(branch=branches, other=branches | tags, key=keys, row=records)
+    def look(self, branch: str, other: str, key: str, row: Any) -> None:
+        """Compare a branch with another one or a tag, both ways, and ask who wrote a record."""
+        self.do("write", branch, key, row)
+        self.do("compared", other, branch)
+        self.do("compared", branch, other)
+        self.do("blame", branch, key)
+
+    @rule(branch=branches, tag=tags, key=keys, row=records)
+    def erase(self, branch: str, tag: str, key: str, row: Any) -> None:
+        """Erase a record that a tag may have, and that was changed since."""
+        self.do("tag", tag, branch)
+        self.do("write", branch, key, row)
+        self.do("erase", key)
 
     @rule()
     def upkeep(self) -> None:
@@ -125,6 +187,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.player.check_past()
+            self.player.check_times()
         finally:
             self.player.close()
 

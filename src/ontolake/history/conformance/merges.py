@@ -211,3 +211,65 @@ class MergeCases(VersioningBase):
         assert self.state(forked)["x"] == record(2, 1)
         assert forked.merge("try", self.main).status in ("merged", "fast_forward")
         assert self.state(forked)["x"] == record(3, 1)
+
+    def test_merges_to_and_fro_bring_each_change_once(self, forked: Any) -> None:
+        for number in range(2, 6):
+            self.write(forked, "try", x=record(number, 1))
+            forked.merge("try", self.main)
+            self.write(forked, self.main, y=record(1, number))
+            forked.merge(self.main, "try")
+            assert self.state(forked) == self.state(forked, "try") == {"x": record(number, 1), "y": record(1, number)}
+        assert forked.merge(self.main, "try").status == "up_to_date"
+
+    def test_a_deleted_row_that_comes_back_is_a_change(self, forked: Any) -> None:
+        self.write(forked, "try", x=None)
+        self.write(forked, "try", x=record(1, 1))
+        self.write(forked, self.main, x=record(1, 9))
+        forked.merge("try", self.main)
+        assert self.state(forked)["x"] == record(1, 9), "as it was before: there is nothing to bring"
+        self.write(forked, "try", x=None)
+        assert self.conflicts(forked, "try", self.main) in (set(), {("x", None, "delete_update")})
+        forked.merge("try", self.main, strategy="theirs")
+        assert "x" not in self.state(forked)
+        self.write(forked, "try", x=record(4, 4))
+        forked.merge("try", self.main)
+        assert self.state(forked)["x"] == record(4, 4)
+
+    def test_a_resolution_can_go_back_to_the_base(self, forked: Any) -> None:
+        self.adapter.write(forked, "try", {"x": record(2, 1), "y": None})
+        self.adapter.write(forked, self.main, {"x": record(3, 1), "y": record(9, 1)})
+        table, key = self.adapter.table, self.adapter.key
+        forked.merge("try", self.main, resolutions=[
+            Resolution(table, key("x"), self.adapter.field("f"), "base"), Resolution(table, key("y"), None, "base")])
+        assert self.state(forked) == {"x": record(1, 1), "y": record(1, 1)}
+
+    def test_branches_of_branches_merge_past_their_parents(self, forked: Any) -> None:
+        self.write(forked, "try", x=record(2, 1))
+        forked.branches.create("deep", parent="try")
+        forked.branches.create("deeper", parent="deep")
+        self.write(forked, "deeper", y=record(1, 7))
+        forked.merge("deeper", self.main)
+        assert self.state(forked) == {"x": record(2, 1), "y": record(1, 7)}
+        assert forked.merge("try", self.main).status == "up_to_date"
+        forked.merge(self.main, "deep")
+        assert self.state(forked, "deep") == self.state(forked)
+
+    def test_a_branch_that_is_made_again_has_none_of_the_old_history(self, forked: Any) -> None:
+        self.write(forked, "try", x=record(2, 1))
+        forked.merge("try", self.main)
+        forked.branches.delete("try")
+        self.write(forked, self.main, x=record(3, 1))
+        forked.branches.create("try")
+        self.write(forked, "try", x=record(2, 1))
+        assert forked.merge("try", self.main).status == "fast_forward"
+        assert self.state(forked)["x"] == record(2, 1)
+
+    def test_a_renamed_branch_merges_as_before(self, forked: Any) -> None:
+        self.write(forked, "try", x=record(2, 1))
+        forked.merge("try", self.main)
+        forked.branches.rename("try", "better")
+        assert forked.merge("better", self.main).status == "up_to_date"
+        self.write(forked, "better", x=record(3, 1))
+        self.write(forked, self.main, y=record(1, 3))
+        forked.merge("better", self.main)
+        assert self.state(forked) == {"x": record(3, 1), "y": record(1, 3)}

@@ -158,6 +158,32 @@ class GitOfDictionaries:
             self.add(into, answer.state, theirs)
         return answer
 
+    def plan(self, theirs: int, into: str) -> tuple[Mapping[str, Any], Answer]:
+        """What merging a commit into a branch would give without decisions, and the base of that."""
+        ours = self.branches[into]
+        base = self.base_state(ours, theirs)
+        return base, three_way(base, self.state(ours), self.state(theirs), None)
+
+    def erase(self, key: str) -> None:
+        """Take a record out of every commit."""
+        self.nodes = [Node(node.parents, {one: row for one, row in node.state.items() if one != key})
+                      for node in self.nodes]  # fmt: skip
+
+    def is_idle(self, theirs: int, ours: int) -> bool:
+        """Whether the commits that one has and the other has not all leave everything as it was."""
+        new = self.ancestors([theirs]) - self.ancestors([ours])
+        return all(self.state(parent) == self.state(one) for one in new for parent in self.nodes[one].parents)
+
+    def authors(self, commit: int, key: str, field: str) -> set[int]:
+        """The commits that may have written the value that a field has at a commit: no parent of theirs has it."""
+
+        def value(one: int) -> Any:
+            row = self.state(one).get(key)
+            return ("gone",) if row is None else row[field]
+
+        return {one for one in self.ancestors([commit]) if value(one) == value(commit)
+                and all(value(parent) != value(commit) for parent in self.nodes[one].parents)}  # fmt: skip
+
     def revert(self, commit: int, branch: str, side: str | None = None) -> Answer:
         """Undo a commit: what turns it into its first parent, brought to a branch."""
         before = self.state(self.nodes[commit].parents[0])

@@ -48,6 +48,40 @@ class UndoCases(VersioningBase):
         store.revert(merged.id)
         assert self.state(store) == {"x": record(1), "z": record(3)}
 
+    def test_a_merge_that_was_reverted_is_not_merged_again(self, store: Any) -> None:
+        """As with git: the branch has these commits. The revert of the revert brings them back."""
+        self.write(store, self.main, x=record(1))
+        store.branches.create("try")
+        self.write(store, "try", x=record(2))
+        self.write(store, self.main, z=record(3))
+        undone = store.revert(store.merge("try", self.main).commit.id).commit
+        assert store.merge("try", self.main).status == "up_to_date"
+        self.write(store, "try", y=record(4))
+        store.merge("try", self.main)
+        assert self.state(store) == {"x": record(1), "y": record(4), "z": record(3)}
+        store.revert(undone.id)
+        assert self.state(store) == {"x": record(2), "y": record(4), "z": record(3)}
+
+    def test_work_goes_on_after_an_erasure(self, where: str) -> None:
+        """Merges, tags and other rows are what they were without the row; the key can be used again."""
+        with self.adapter.open(where) as store:
+            self.adapter.write(store, self.main, {"x": record(1), "y": record(1, 1)})
+            store.branches.create("try")
+            self.adapter.write(store, "try", {"x": record(2), "y": record(2, 1)})
+            self.adapter.write(store, self.main, {"x": record(3), "y": record(1, 5)})
+            store.tags.create("v1")
+            if not self.adapter.erases:
+                return
+            store.erase(self.adapter.table, self.adapter.key("x"), reason="asked for", dry_run=False)
+            self.adapter.upkeep(store)
+            store.merge("try", self.main)
+            assert self.state(store) == {"y": record(2, 5)}
+            assert self.state(store, "v1") == {"y": record(1, 5)}
+            self.write(store, "try", x=record(7))
+            store.merge("try", self.main)
+            assert self.state(store) == {"x": record(7), "y": record(2, 5)}
+            assert not list(store.verify())
+
     def test_a_revert_that_changes_nothing_makes_no_commit(self, store: Any) -> None:
         self.write(store, self.main, x=record(1))
         bad = self.write(store, self.main, x=record(2))
