@@ -113,7 +113,7 @@ def test_verify_and_gc(onto, native, space: str, pages: str) -> None:
 def test_branches(onto, native, space: str, pages: str) -> None:
     assert [one["head"] for one in onto("branch", space, "--json").document["branches"]] == [3]
     assert onto("branch", space, "create", "try", "--at", "1").code == 0
-    assert [one["name"] for one in onto("branch", "list", space, "--json").document["branches"]] == ["", "try"]
+    assert [one["name"] for one in onto("branch", "list", space, "--json").document["branches"]] == ["main", "try"]
     seen = [one["id"] for one in onto("log", space, "--branch", "try", "--json").document["commits"]]
     assert (seen[-1], {2, 3} & set(seen)) == (1, set())
     assert len(onto("diff", space, "try", "--json").document["changes"]) == 2

@@ -24,6 +24,12 @@ _COLUMNS = (Heading("name"), Heading("parent"), Heading("base", right=True), Hea
             Heading("protected"))
 
 
+def _facts(branch: Any) -> dict[str, Any]:
+    """A branch under the names that `--json` prints: the first one is main, also where a model calls it otherwise."""
+    parent = "main" if branch.parent == "" else branch.parent
+    return {**branch._asdict(), "name": branch.name or "main", "parent": parent}
+
+
 def _pages(store: Store) -> bool:
     """Whether the pages below have the branches, because the model has none of its own."""
     return store.site.on_pages and not store.offers("branch")
@@ -49,12 +55,12 @@ def list_branches(url: Url, json: Json = False) -> None:
         storage_branch.list_branches(url, json)
         return
     with store.opened() as versioned:
-        found = [branch._asdict() for branch in _branches(store, versioned).list()]
+        found = [_facts(branch) for branch in _branches(store, versioned).list()]
     if json:
         out.document({"url": url, "branches": found})
     else:
-        out.table(_COLUMNS, [(one["name"] or "main", "main" if one["parent"] == "" else one["parent"],
-                              one["base"], one["head"], "yes" if one["protected"] else None) for one in found])
+        out.table(_COLUMNS, [(one["name"], one["parent"], one["base"], one["head"],
+                              "yes" if one["protected"] else None) for one in found])
 
 
 @app.command("create")
@@ -73,7 +79,7 @@ def create_branch(
     store, out = find(url), Out(json)
     if store.offers("tag") and at is not None:
         created = _created_at(store, name, at, parent)
-        out.document({"url": url, "created": created._asdict()}) if json else \
+        out.document({"url": url, "created": _facts(created)}) if json else \
             out.say(f"created branch {name} at commit {created.base}")
         return
     where = commit_in(store, at, "--at")
@@ -85,7 +91,7 @@ def create_branch(
     with store.opened(write=True) as versioned:
         created = _branches(store, versioned).create(name, at=where, **({} if parent is None else {"parent": parent}))
     if json:
-        out.document({"url": url, "created": created._asdict()})
+        out.document({"url": url, "created": _facts(created)})
     else:
         out.say(f"created branch {name} at commit {created.base}")
 
@@ -111,7 +117,7 @@ def rename_branch(
     with controlled(url, "tag", write=True) as (_, versioned):
         branch = versioned.branches.rename(name, new)
     if json:
-        out.document({"url": url, "renamed": branch._asdict(), "from": name})
+        out.document({"url": url, "renamed": _facts(branch), "from": name})
     else:
         out.say(f"branch {name} is now called {branch.name}")
 
@@ -126,7 +132,7 @@ def protect_branch(
     with controlled(url, "tag", write=True) as (_, versioned):
         branch = versioned.branches.protect(name, not off)
     if json:
-        out.document({"url": url, "branch": branch._asdict()})
+        out.document({"url": url, "branch": _facts(branch)})
     else:
         out.say(f"branch {name} is no longer protected" if off else f"branch {name} is protected: it changes by merges")
 
@@ -155,9 +161,9 @@ def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False)
             check_token(token, expected)
             branches.delete(name)
     if token is not None:
-        out.document({"url": url, "deleted": branch._asdict()}) if json else out.say(f"deleted branch {name}")
+        out.document({"url": url, "deleted": _facts(branch)}) if json else out.say(f"deleted branch {name}")
     elif json:
-        out.document({"url": url, "would_delete": branch._asdict(), "token": expected})
+        out.document({"url": url, "would_delete": _facts(branch), "token": expected})
     else:
         out.say(f"would give up branch {name}, whose head is commit {branch.head}")
         out.preview(f"onto branch delete {quote(url)} {quote(name)} --token {expected}")

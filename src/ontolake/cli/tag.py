@@ -19,7 +19,7 @@ _COLUMNS = (Heading("name"), Heading("commit", right=True), Heading("branch"), H
 
 
 def _facts(tag: Any) -> dict[str, Any]:
-    return {**tag._asdict(), "time": tag.time.isoformat() if tag.time else None}
+    return {**tag._asdict(), "branch": tag.branch or "main", "time": tag.time.isoformat() if tag.time else None}
 
 
 @app.command("list")
