@@ -80,7 +80,7 @@ DOCUMENTS = Model(
     "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY | {"copy"},
     tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
 GRAPH = Model(
-    "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY - {"erase"} | {"copy"},
+    "graph", "a graph", "ontolake.graph.store", _ALL | HISTORY | {"copy"},
     stamps=("graph",), numbered=False)  # fmt: skip
 SQL = Model(
     "sql", "SQL tables", "ontolake.sql.store", _ALL | HISTORY | {"copy"},

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ontolake.graph.conformance import GraphAdapter
-from ontolake.graph.errors import ErasureError
 from ontolake.history.conformance import VersioningConformance
 
 _numbers = itertools.count()
@@ -17,14 +16,6 @@ _numbers = itertools.count()
 
 class _Suite(VersioningConformance):
     adapter = GraphAdapter
-
-    def test_an_erased_row_is_gone_from_every_commit_and_file(self, where: str) -> None:
-        """Not yet: a graph says so, and changes nothing."""
-        with self.adapter.open(where) as store:
-            self.adapter.write(store, "main", {"x": {"f": 1, "g": 1}})
-            with pytest.raises(ErasureError, match="cannot erase"):
-                store.erase(self.adapter.table, "x", reason="asked for by its owner", dry_run=False)
-            assert self.state(store) == {"x": {"f": 1, "g": 1}}
 
 
 @pytest.mark.slow

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_scenarios import RECOVERIES, SCENARIOS, SECRET, Scenario, Stop, drop_for_good, fresh, with_secrets
+from graph_scenarios import ERASURES, RECOVERIES, SCENARIOS, SECRET, Scenario, Stop, drop_for_good, fresh, with_secrets
 from graph_support import TYPES, Customer, Order, Placed, customers, held, start
 from marking import slow_after
 
 from ontolake import faults
+from ontolake.errors import NotFound
 from ontolake.graph import Graph, RecoveryBlockedError, RemovedCommitError
 from ontolake.graph.commit.sidecars import Sidecar, TableMove
 from ontolake.graph.tables.datasets import GraphTables
+from ontolake.graph.tables.row_files import TableFiles
 
 Ready = tuple[Path, Any, Any, list[str]]
 
@@ -158,6 +160,71 @@ def test_recovery_itself_can_be_stopped_at_any_step(name: str, way: str, tmp_pat
             newest = next(again.commits())
             assert (newest.author, newest.id) == ("omnigraph:recovery", audit.commit), step
             assert not list(Path(url, "__recovery").glob("*.json"))
+
+
+def rows_without(key: str, described: Any) -> Any:
+    """What a graph shows, but for one customer."""
+    return {branch: {table: {id: row for id, row in rows.items() if id != key} for table, rows in tables.items()}
+            for branch, tables in described.items()}  # fmt: skip
+
+
+def shown_by_all(graph: Graph) -> dict[str, Any]:
+    """The customers that every commit shows, but for the one that is erased."""
+    return {commit.id: {id: row for id, row in graph.snapshot(commit.id).rows("Customer") if id != SECRET}
+            for branch in graph.branches.list() for commit in graph.commits(branch=branch.name)}  # fmt: skip
+
+
+def check_erased_again(scenario: Scenario, url: str, step: str, commits: dict[str, Any], after: Any) -> None:
+    """That all but one row is shown after an erasure was stopped, and that it is finished by calling it again."""
+    with Graph.open(url) as again:
+        assert rows_without(SECRET, scenario.seen(again)[0]) == after[0], step
+        found = shown_by_all(again)
+        assert {id: found[id] for id in commits} == commits, step
+        scenario.act(again)
+        assert scenario.seen(again) == after, f"{step}: called again"
+        files = TableFiles(again.parts.place, again.types()["node:Customer"].location)
+        assert files.left_indexes() == set(), step
+        with pytest.raises(NotFound):
+            again.erase(Customer, SECRET, reason="once more")
+        assert again.tags.get("first") in found
+        authors = [one.author for one in again.commits() if one.metadata["kind"] == "erasure"]
+        assert authors[-1] in ("tester", "omnigraph:recovery"), step
+    with Graph.open(url) as again:
+        assert again.recovered == []
+        found = shown_by_all(again)
+        assert {id: found[id] for id in commits} == commits, step
+        assert list(again.verify()) == [], step
+
+
+@pytest.fixture(scope="module")
+def erasing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ready, dict[str, Any]]:
+    """A graph with a row to erase, and what its commits show beside it."""
+    found = prepared(ERASURES["erase"], tmp_path_factory.mktemp("erasing"))
+    template, before, after, steps = found
+    assert (before[1], after[1]) == (True, False)
+    assert {"graph: heads cleared", "graph: version rewritten", "graph: erased files removed"} <= set(steps)
+    with Graph.open(f"{template}/", read_only=True) as graph:
+        return found, shown_by_all(graph)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(5))
+def test_an_erasure_that_raised_at_any_step_is_finished_by_calling_it_again(
+    first: int, tmp_path: Path, erasing: tuple[Ready, dict[str, Any]]
+) -> None:
+    (template, _, after, steps), commits = erasing
+    for n, url in stopped(ERASURES["erase"], template, steps, tmp_path, first, every=5):
+        check_erased_again(ERASURES["erase"], url, steps[n], commits, after)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_erasure_that_was_killed_at_any_step_is_finished_by_calling_it_again(
+    tmp_path: Path, erasing: tuple[Ready, dict[str, Any]]
+) -> None:
+    (template, _, after, steps), commits = erasing
+    for n, url in killed("erase", template, steps, tmp_path):
+        check_erased_again(ERASURES["erase"], url, steps[n], commits, after)
 
 
 def test_the_same_handle_goes_on_after_an_error(graph: Graph) -> None:

@@ -31,7 +31,7 @@ from ontolake.graph.commit.recovery import Recovery
 from ontolake.graph.commit.retention import require, still_there
 from ontolake.graph.commit.transaction import GraphTransaction, Mode, begin_transaction
 from ontolake.graph.commit.ulid import is_ulid, new_ulid
-from ontolake.graph.errors import ClosedGraphError, ErasureError, GraphExistsError, UnknownCommitError, graph_errors
+from ontolake.graph.errors import ClosedGraphError, GraphExistsError, UnknownCommitError, graph_errors
 from ontolake.graph.merge.differences import diff_tables
 from ontolake.graph.merge.model import GraphHistory, Strategies, stored_resolutions, strategy_by_table
 from ontolake.graph.parts import GraphParts
@@ -44,6 +44,7 @@ from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType, check_types, graph_type, resolve_table
 from ontolake.graph.tags import GraphTags
 from ontolake.graph.upkeep.background import EVERY, Background
+from ontolake.graph.upkeep.erasure import erase
 from ontolake.graph.upkeep.maintenance import (
     TRIES,
     Optimized,
@@ -394,10 +395,23 @@ class Graph:
                                    message, author)  # fmt: skip
         return MergeRequest.of(strategy, (), dry_run, message, author)
 
-    def erase(self, table: Any, key: Any, *, reason: str, dry_run: bool = True, author: str | None = None) -> Garbage:
-        """Remove every stored version of a row. Raises `ErasureError`: graphs cannot do that yet."""
-        raise ErasureError("graphs cannot erase a row from every commit yet",
-                           hint="delete it, and remove older commits with cleanup(keep_commits=1)")
+    def erase(self, table: Any, key: Any, reason: str, *, dry_run: bool = True, author: str | None = None) -> Garbage:
+        """Remove every stored version of a row, from every commit, branch and file. A dry run counts what would go.
+
+        Commits stay, and show all but the row; indexes of the table are made anew for heads, and gone from older
+        commits. A commit on each branch whose files change, and in any case on main, has the reason as its message, and
+        a salted hash of the key. Interrupted, it can be called again. Raises `NotFound` if nothing is stored of the
+        row, `ErasureError` if edges have its key, `Invalid` without a reason, `PublishContendedError` if others leave
+        no time for it.
+        """
+        check_text(reason=reason)
+        check_flag(dry_run=dry_run)
+        check_optional_text(author=author)
+        if not dry_run:
+            self.parts.require_writable()
+            if self._background is not None:
+                self._background.drain()
+        return erase(self.parts, table, key, reason=reason, dry_run=dry_run, author=author)
 
     def recover(self) -> list[Recovery]:
         """Recover now what others left behind, as opening does."""

@@ -199,6 +199,11 @@ class GraphPlace:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self.root, key))
 
+    def settle_files(self, keys: Iterable[str]) -> None:
+        """Make files below the root durable that Lance wrote, and that no commit of it brings."""
+        if self.local:
+            self._sync([os.path.join(self.root, key) for key in keys])
+
     def settle_reference(
         self, path: str, name: str | None, made: LanceDataset | None, kind: str = "branches"
     ) -> None:  # fmt: skip
@@ -245,6 +250,12 @@ UNFINISHED = ".unfinished"
 _YOUNG = 60.0
 _settled: dict[str, int] = {}
 """Directories whose own names are durable, by the number that tells them from others of their name."""
+
+
+def version_number(name: str) -> int | None:
+    """The version that a file of Lance describes, by the name of the file; None if it is another one."""
+    number, _, ending = name.partition(".")
+    return _TOP - int(number) if ending == "manifest" and number.isdigit() and len(number) == 20 else None
 
 
 def _folder(dataset: LanceDataset, line: str | None) -> str:

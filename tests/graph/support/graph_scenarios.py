@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from graph_support import TYPES, Customer, Order, Placed, customers, described
 
 from ontolake import faults
+from ontolake.errors import NotFound
 from ontolake.graph import Graph, Unique
 from ontolake.graph.errors import UnknownBranchError
 from ontolake.model import Entity, Field, Relation
@@ -198,6 +199,27 @@ RECOVERIES: dict[str, Scenario] = {
     "roll back": Scenario(_abandoned(2), lambda graph: None),
 }
 """What is done by opening alone."""
+
+
+
+def _live_shortly(graph: Graph) -> None:
+    """A row in two states on main, in another one on a branch, behind a tag, and in an index on text."""
+    graph.load(Customer, [*customers("a", "b"), {"id": SECRET, "name": SECRET}])
+    graph.index(Customer, "name", kind="text")
+    graph.tags.create("first")
+    graph.branches.create("try")
+    graph.load(Customer, [{"id": SECRET, "name": "changed"}], branch="try")
+    graph.load(Customer, [*customers("c"), {"id": SECRET, "name": "again"}])
+    graph.delete(Customer, [SECRET])
+
+
+def _erase(graph: Graph) -> None:
+    with suppress(NotFound):
+        graph.erase(Customer, SECRET, reason="on request", dry_run=False, author="tester")
+
+
+ERASURES: dict[str, Scenario] = {"erase": Scenario(_live_shortly, _erase, with_secrets)}
+"""What takes several commits, and is called again if it was stopped between them."""
 
 
 def fresh(url: str) -> Graph:

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import graph_forking  # noqa: F401
-from graph_scenarios import RECOVERIES, SCENARIOS
+from graph_scenarios import ERASURES, RECOVERIES, SCENARIOS
 
 from ontolake import faults
 from ontolake.graph import Graph
@@ -33,7 +33,7 @@ class At:
 
 
 def main() -> None:
-    scenario, urls = {**SCENARIOS, **RECOVERIES}[sys.argv[1]], sys.argv[2:]
+    scenario, urls = {**SCENARIOS, **RECOVERIES, **ERASURES}[sys.argv[1]], sys.argv[2:]
     assert "lance" not in sys.modules
     for n, url in enumerate(urls):
         child = os.fork()

@@ -15,12 +15,15 @@ import apsw
 from ontolake.documents import blobs, commits
 from ontolake.documents.database import SpaceDatabase, row, rows
 from ontolake.documents.history.references import FIRST
+from ontolake.documents.read.feed import TABLE
 from ontolake.documents.values import codec
 from ontolake.documents.write.recent import ERASE
 from ontolake.engine.past import drop_past
-from ontolake.errors import Contended, Invalid, NotFound
+from ontolake.errors import Contended, NotFound
 from ontolake.faults import reach
 from ontolake.history import Garbage
+from ontolake.history.erasures import KeyHash, check_reason
+from ontolake.history.metadata import ERASED
 
 _LINES = "SELECT name FROM branch"
 _COUNTS = """\
@@ -115,10 +118,7 @@ def erase(
     database: SpaceDatabase, id: str, request: tuple[str, int], *, reason: str, dry_run: bool, author: str | None
 ) -> Garbage:
     """Erase a document, or count what would go. See `Space.erase`."""
-    if not isinstance(reason, str) or not reason.strip() or not codec.is_unicode(reason):
-        raise Invalid("an erasure needs a reason", hint="say why, without naming the document")
-    if id in reason:
-        raise Invalid("the reason names the document, and stays for ever", hint="say why without the id")
+    check_reason(reason, id)
     said = commits.remarks(reason, author)
     if dry_run:
         with database.read as connection:
@@ -131,7 +131,8 @@ def erase(
         counted = erasure.count()
         erasure.remove()
         seq = database.last_seq() + 1
-        payload = {"localSeq": request[1], "command": ERASE, "items": counted.items, "bytes": counted.bytes}
+        noted = KeyHash.of(TABLE, id).metadata(TABLE, counted)[ERASED]
+        payload = {"localSeq": request[1], "command": ERASE, **noted}
         connection.execute(commits.INSERT, (seq, FIRST, *request, codec.encode(payload),
                                             commits.resolution(seq, (), None, said), None))  # fmt: skip
         connection.execute("UPDATE branch SET head_seq = ? WHERE name = ?", (seq, FIRST))

@@ -57,6 +57,8 @@ def still_there(parts: GraphParts, *shown: tuple[str, CommitRecord]) -> Iterator
     try:
         yield
     except DamagedGraphError as error:
+        parts.tables.renew()  # an erasure may have written versions anew that were read before
+        parts.snapshots.clear()
         for branch, record in shown:
             try:
                 require(parts, record, parts.state(branch))

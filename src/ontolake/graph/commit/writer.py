@@ -22,12 +22,13 @@ from ontolake.graph.errors import RecoveryBlockedError, RowError, UnknownBranchE
 from ontolake.graph.tables.changes import TableChange
 from ontolake.graph.tables.datasets import GraphTables
 from ontolake.history import ProtectedBranchError
+from ontolake.history.erasures import ERASURE
 from ontolake.history.metadata import TRACES
 
 _DEFINITE = (Conflict, RowError, UnknownBranchError)
 """Errors after which it is certain that nothing was published."""
 
-_ALLOWED = PASSIVE | {"merge", "repair"}
+_ALLOWED = PASSIVE | {"merge", "repair", ERASURE}
 """Kinds of commits that a protected branch takes."""
 
 

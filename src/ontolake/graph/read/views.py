@@ -43,7 +43,7 @@ class TableView:
             return self._tables.at(self.kind, self.pin)
 
     def __len__(self) -> int:
-        return self.pin.rows
+        return self.count()
 
     def _columns(self, columns: Sequence[str] | None) -> list[str]:
         check_names(columns=columns)
@@ -70,7 +70,7 @@ class TableView:
 
     def count(self, filter: Any = None) -> int:
         with self._guard(), filtering(self.kind, filter):
-            return self.pin.rows if filter is None else int(self.dataset.count_rows(to_sql(filter)))
+            return int(self.dataset.count_rows(to_sql(filter)))
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row with a key (a tuple for an edge), or None."""

@@ -102,6 +102,13 @@ class GraphTables:
         self.traces.forget(branch)
         self._finder.forget(branch)
 
+    def renew(self) -> None:
+        """Let go of everything that was read: versions may have been written anew."""
+        with self._lock:
+            self._open.clear()
+            self._session = None
+            self._known, self._finder = KnownKeys(), Finder()
+
     def create(self, kind: GraphType) -> LanceDataset:
         """An empty dataset. One that is there without a manifest that knows it is a leftover, and is written over."""
         import pyarrow as pa

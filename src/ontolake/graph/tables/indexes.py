@@ -78,6 +78,11 @@ def make_index(dataset: LanceDataset, column: str, index: str, name: str | None 
         dataset.create_scalar_index(column, INDEX_KINDS[index], name=name, replace=True)  # type: ignore[arg-type]
 
 
+def index_kind(index: Any) -> str | None:
+    """The kind of an index, as `make_index` takes it; None for one that is not ours."""
+    return _kind(index, _DETAILS)
+
+
 def _kind(index: Any, details: Mapping[str, str]) -> str | None:
     return next((kind for sign, kind in details.items() if sign in index.type_url), None)
 

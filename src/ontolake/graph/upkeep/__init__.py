@@ -1,5 +1,5 @@
 """Keeping a graph quick and small.
 
 `background` works beside writers by `table_upkeep`; `maintenance` has optimize, cleanup and repair, `repairs` finds
-what is wrong, and `purge` removes for good what was dropped.
+what is wrong, `purge` removes for good what was dropped, and `erasure` a row from every commit.
 """
