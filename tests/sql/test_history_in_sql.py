@@ -13,10 +13,10 @@ from ontolake.history import MergeConflictError, UnknownBranchError
 from ontolake.sql import Database, SqlError, TransactionError
 
 
-@pytest.fixture
-def db(open_here: Any) -> Database:
-    """A table with two rows, one of them changed, on pages."""
-    db: Database = open_here(f"memory://{secrets.token_hex(6)}")
+@pytest.fixture(params=["pages", "native"])
+def db(request: pytest.FixtureRequest, open_here: Any, native_place: str) -> Database:
+    """A table with two rows, one of them changed."""
+    db: Database = open_here(f"memory://{secrets.token_hex(6)}" if request.param == "pages" else native_place)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, note TEXT)")
     db.execute("INSERT INTO t VALUES (1, 1, 'one'), (2, 2, 'two')", message="two rows", author="ada")
     db.execute("UPDATE t SET a = 20 WHERE id = 2", message="a change", author="bob")

@@ -1,7 +1,8 @@
 """Databases of older layouts are read as they are, and have the newest layout with the first commit.
 
 `golden/layout-2.db.gz` and, on pages with a branch `try`, `golden/layout-2-pages.db.gz` were written when metadata of
-commits stood in the text of a statement.
+commits stood in the text of a statement; `golden/layout-3.db.gz` when a native file had a tag but no branches, and
+`golden/layout-4.db.gz` with the branches `try` and `deeper`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from ontolake import engine, faults
-from ontolake.errors import Corruption
+from ontolake.errors import Corruption, NotFound
 from ontolake.parallel import open_parallel, stage
 from ontolake.sql import Database, open_database
 
@@ -205,3 +206,52 @@ def test_metadata_that_json_cannot_have_are_refused_before_anything_is_written(
     with open_database(native_place) as db:
         assert db.version() == 3
         assert db.execute(f"SELECT * FROM {ORDERS}").fetchall() == []
+
+
+def golden(name: str, folder: Path) -> str:
+    (folder / name).write_bytes(gzip.decompress((GOLDEN / f"{name}.gz").read_bytes()))
+    return f"{folder}/{name}"
+
+
+def test_a_file_from_before_branches_is_as_it_was_until_it_has_one(tmp_path: Path) -> None:
+    url = golden("layout-3.db", tmp_path)
+    tables = ("latest", "past", "gone", "past_node", "state", "range", '"commit"')
+
+    def stored() -> dict[str, list[Any]]:
+        connection = apsw.Connection(url)
+        try:
+            return {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+        finally:
+            connection.close()
+
+    before = stored()
+    with open_database(url) as db:
+        assert [list(db.at(ref).rows(ORDERS))[1][1]["total"] for ref in ("early", "main")] == [20, 21]
+        with pytest.raises(NotFound, match="early"):
+            db.retain(db.version())  # the tag is from before there was anything that keeps its commit
+        db.gc(dry_run=False)
+        assert stored() == before
+        assert layout_of(url) == NEW
+        db.branches.create("try", at=5)
+        assert stored() == before
+        assert layout_of(url) == (4, NEW[1])
+        with open_database(url, branch="try") as branch:
+            branch.execute(f"UPDATE {ORDERS} SET total = 0")
+        assert stored() == before
+        db.merge("try", strategy="theirs")
+        assert dict(db.execute(f"SELECT id, total FROM {ORDERS}").fetchall()) == {1: 0, 2: 0, 3: 0}
+        db.tags.delete("early")
+        db.retain(db.version())
+
+
+def test_a_file_with_branches_reads_as_it_was_written(tmp_path: Path) -> None:
+    with open_database(golden("layout-4.db", tmp_path)) as db:
+        assert [(each.name, each.head, each.base, each.parent, each.protected) for each in db.branches.list()] == [
+            ("main", 7, None, None, False), ("try", 9, 6, "main", True), ("deeper", 10, 9, "try", False)]
+        found = {ref: {key: row["total"] for key, row in db.at(ref).rows(ORDERS)}
+                 for ref in ("main", "try", "deeper", "early", "try@7", "deeper~2")}  # fmt: skip
+        assert found == {"main": {1: 10, 2: 21}, "try": {2: 21, 3: 31, 4: 40}, "deeper": {2: 21, 3: 31, 4: 41},
+                         "early": {1: 10, 2: 20, 3: 30}, "try@7": {1: 10, 2: 21, 3: 31},
+                         "deeper~2": {1: 10, 2: 21, 3: 31, 4: 40}}  # fmt: skip
+        assert [commit.author for commit in db.commits(branch="try", since=5)] == [None, None, "eve", None]
+        assert not list(db.verify())
