@@ -180,6 +180,24 @@ def test_a_key_of_the_parent_is_taken_on_a_branch_too(filled: Database, native_p
         assert not list(branch.verify())
 
 
+def test_a_key_is_looked_up_at_the_level_that_has_it(filled: Database, native_place: str) -> None:
+    filled.branches.create("try")
+    filled.execute("UPDATE t SET a = -1 WHERE id = 4")
+    with open_database(native_place, branch="try") as branch:
+        branch.execute("UPDATE t SET a = 33 WHERE id = 3; DELETE FROM t WHERE id = 5; INSERT INTO t VALUES (1001, 7)")
+        for _ in range(3):  # the first time plans, the others look the key up
+            found = [branch.execute("SELECT a FROM t WHERE id = ?", (id,)).fetchall()
+                     for id in (2, 3, 4, 5, 1001, 1002)]  # fmt: skip
+            assert found == [[(2,)], [(33,)], [(4,)], [], [(7,)], []]
+        with branch.transaction():
+            branch.execute("UPDATE t SET a = 22 WHERE id = 2")
+            assert branch.execute("SELECT a FROM t WHERE id = ?", (2,)).fetchall() == [(22,)]
+        sql = "SELECT id FROM t ORDER BY id LIMIT 3 OFFSET 3"
+        assert "answered by keys alone" in branch.explain(sql)
+        assert branch.execute(sql).fetchall() == [(3,), (4,), (6,)]
+        assert branch.execute("SELECT id FROM t ORDER BY id LIMIT 0").fetchall() == []
+
+
 def test_what_needs_the_order_of_keys_has_it_on_a_branch(native_place: str, open_here: Any) -> None:
     db = open_here(native_place)
     size = 25_000

@@ -451,16 +451,29 @@ class SqlSession:
     def get(self, key: bytes, catalog: SqlCatalog) -> tuple[bytes | None] | None:
         """The newest value of a key, if there is one; None if the catalog is not this one any more."""
         with self.lock:
-            if self.closed or self.parts or self.keyspace.is_branch:
-                return None
-            if self.transaction is not None and self.transaction.ddl:
+            if self.closed or self.parts or (self.transaction is not None and self.transaction.ddl):
                 return None
             try:
-                row: Any = self.connection.execute(_POINT, (key,)).fetchone()
+                row: Any = self._point(key) if self.keyspace.is_branch else \
+                    self.connection.execute(_POINT, (key,)).fetchone()
             except apsw.Error:
                 return None  # the long way tells what is wrong
+            if row is None:
+                return None
             known = row[2] == 1 and row[0] == catalog.version and catalog is self._catalogs.get((row[0], None))
             return (row[1],) if known else None
+
+    def _point(self, key: bytes) -> tuple[int, bytes | None, int] | None:
+        """What `get` needs to know on a branch, in one state of the file."""
+        begins = not self.connection.in_transaction
+        if begins:
+            self.connection.execute("BEGIN")
+        try:
+            found: Any = self.connection.execute(self._begun).fetchone()
+            return None if found is None else (found[0], self.keyspace.get(key), found[1])
+        finally:
+            if begins:
+                self.connection.execute("ROLLBACK")
 
     def catalog(self, at: int | None = None) -> SqlCatalog:
         """The catalog as the open transaction sees it, or as it was at a version. Inside a transaction."""

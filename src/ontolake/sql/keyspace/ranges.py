@@ -166,8 +166,8 @@ class Routed(Keyspace):
         return [version for home, piece in self.pieces(span)
                 for version in (super(Routed, self).versions_in if home is None else home.versions_in)(piece)]
 
-    def is_ordered(self) -> bool:
-        return super().is_ordered() and all(part.limit is None for part in self.parts)
+    def is_ordered(self, *, limited: bool = False) -> bool:
+        return super().is_ordered(limited=limited) and all(part.limit is None for part in self.parts)
 
     def steps(self, span: KeySpan, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[KeySpan]:
         pieces = list(self.pieces(span)) if self.parts else [(None, span)]

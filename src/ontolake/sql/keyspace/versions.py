@@ -156,6 +156,8 @@ class Keyspace:
             return dict(self._rows(f"SELECT key, value FROM {latest} WHERE {own}key IN ({marks})", padded))
         sql = f"SELECT key, value FROM {latest} WHERE {own}version <= ? AND key IN ({marks})"
         found: dict[bytes, bytes] = dict(self._rows(sql, [at, *padded]))
+        if len(found) == len(chunk):
+            return found
         past, own = table_of("past", line)
         parts = {nodes.part(key) for key in chunk}
         for node in sorted({node for part in parts for node in self._nodes(part, at, line)}):
@@ -183,10 +185,10 @@ class Keyspace:
     ) -> Iterator[Batch]:
         """What lives in a span now, or lived at a version. By key within latest, and within each node of the past.
 
-        What lives now comes by key as a whole, but on a branch only with keys and a limit. With `ahead` the next batch
-        is fetched while the caller works on one; it must not use the connection then.
+        What lives now comes by key as a whole, but on a branch only with a limit; then its keys come along. With
+        `ahead` the next batch is fetched while the caller works on one; it must not use the connection then.
         """
-        if self.is_branch and at is None and keys and limit is not None:
+        if self.is_branch and at is None and limit is not None:
             return self._scan_by_key(span, limit)
         batches = self._scan(span, at, keys, limit)
         return _ahead(batches) if ahead else batches
@@ -253,9 +255,9 @@ class Keyspace:
         """Whether what can be read now was committed for good."""
         return self.connection.txn_state("main") == apsw.SQLITE_TXN_READ
 
-    def is_ordered(self) -> bool:
-        """Whether a scan of what is there now gives values in the order of their keys."""
-        return not self.is_branch
+    def is_ordered(self, *, limited: bool = False) -> bool:
+        """Whether a scan of what is there now, or one with a limit, gives values in the order of their keys."""
+        return limited or not self.is_branch
 
     def steps(self, span: KeySpan, at: int | None, size: int | None, *, descending: bool = False) -> Iterator[KeySpan]:
         """The parts of a span from its first key on, or with `descending` from its last.

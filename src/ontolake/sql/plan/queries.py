@@ -120,7 +120,7 @@ class QueryPlan:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         if self._window is not None:
             limit, offset = self._window.rows(parameters)
-            if self._is_direct(chosen[0], session.keyspace):
+            if self._is_direct(chosen[0], session.keyspace, limit):
                 return self._run_direct(session, chosen[0], limit, offset)
             if limit is not None:
                 return _named(self._run_window(session, chosen[0], limit, offset, parameters), self.names)
@@ -155,19 +155,20 @@ class QueryPlan:
         table = pa.concat_tables(found)
         return execution.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
 
-    def _is_direct(self, chosen: AccessPath, keyspace: Keyspace) -> bool:
-        """Whether the rows that an access finds are the answer, in the order in which it finds them."""
+    def _is_direct(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
+        """Whether the rows that an access finds, or the first of them, are the answer in the order that it has."""
         direct, window = self._direct, self._window
         if direct is None or window is None or not chosen.answered >= direct.parts:
             return False
-        return not window.ordered or self._in_key_order(chosen, keyspace)
+        return not window.ordered or self._in_key_order(chosen, keyspace, limit)
 
-    def _in_key_order(self, chosen: AccessPath, keyspace: Keyspace) -> bool:
+    def _in_key_order(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
         """Whether an access finds rows in the order of their keys, which is the one that is wanted."""
         window = self._window
         assert window is not None
         return self._is_by_key(chosen) and (chosen.keys is not None or (
-            not window.descending and self.sources[0].at is None and keyspace.is_ordered()))  # fmt: skip
+            not window.descending and self.sources[0].at is None
+            and keyspace.is_ordered(limited=limit is not None)))  # fmt: skip
 
     def _is_by_key(self, chosen: AccessPath) -> bool:
         """Whether an access reads ranges of the primary key, or one key, so that it can go by the order of keys."""
@@ -269,7 +270,7 @@ class QueryPlan:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
                  for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
-        if self._window is not None and self._is_direct(chosen[0], session.keyspace):
+        if self._window is not None and self._is_direct(chosen[0], session.keyspace, self._window.rows(parameters)[0]):
             return [*lines, "answered by keys alone"]
         if few := self._described(chosen[0]) if chosen else None:
             lines.append(few)
