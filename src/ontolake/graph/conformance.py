@@ -26,7 +26,6 @@ class GraphAdapter(VersioningAdapter):
     """A graph in a directory or, by the URL, in a bucket."""
 
     table = "node/SuiteRecord"
-    erases = False
 
     @classmethod
     def create(cls, where: str) -> None:
