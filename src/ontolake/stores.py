@@ -76,6 +76,8 @@ TYPED = Model(
     "typed", "a typed store", "ontolake.ontology.store", _ALL,
     tables=(frozenset({"storage_meta", "schema_versions", "commits"}), frozenset({"commits", "entity_history"})),
     stamps=("typed",), opens_branch=True)  # fmt: skip
+_BRANCHED = frozenset({"branches", "tags"})
+"""The tables of typed stores whose engine has branches."""
 DOCUMENTS = Model(
     "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY | {"copy"},
     tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
@@ -132,6 +134,8 @@ class Store(NamedTuple):
     url: str
     site: Site
     model: Model | None
+    more: frozenset[Verb] = frozenset()
+    """What it offers beyond what every store of its model does."""
 
     @property
     def described(self) -> str:
@@ -141,7 +145,7 @@ class Store(NamedTuple):
         return f"{self.model.described} in {self.site.described}" if self.site.in_sqlite else self.model.described
 
     def offers(self, verb: Verb) -> bool:
-        return self.model is not None and verb in self.model.verbs
+        return self.model is not None and (verb in self.model.verbs or verb in self.more)
 
     def open(self, *, write: bool = False, branch: str | None = None) -> TypedStore | Space | Graph | Database:
         """Open it. Raises `Invalid` if no model of ours is there, or if a branch is named where all are opened."""
@@ -197,7 +201,8 @@ def find(url: str) -> Store:
     if not site.in_sqlite:
         return Store(url, site, next((one for one in MODELS if site.stamp.kind in one.stamps), None))
     tables = _tables(site.url)
-    return Store(url, site, next((one for one in MODELS if any(some <= tables for some in one.tables)), None))
+    model = next((one for one in MODELS if any(some <= tables for some in one.tables)), None)
+    return Store(url, site, model, HISTORY if model is TYPED and tables >= _BRANCHED else frozenset())
 
 
 def find_shared(url: str) -> Store:

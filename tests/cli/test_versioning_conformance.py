@@ -10,7 +10,8 @@ import pytest
 from ontolake.errors import Invalid
 from ontolake.history.conformance.run import adapter_named, run
 
-JOINED = [model for model in ("documents", "graph", "sql") if find_spec(f"ontolake.{model}.conformance")]
+JOINED = [model for model, package in (("documents", "documents"), ("graph", "graph"), ("sql", "sql"),
+                                       ("typed", "ontology")) if find_spec(f"ontolake.{package}.conformance")]
 
 
 def test_the_smallest_model_passes_in_memory() -> None:
@@ -29,8 +30,6 @@ def test_an_adapter_is_named_by_its_module() -> None:
 def test_wrong_arguments(onto, tmp_path: Path) -> None:
     assert onto("versioning", "conformance", f"{tmp_path}/").code == 2
     assert onto("versioning", "conformance", f"{tmp_path}/", "--model", "spreadsheet").code == 2
-    done = onto("versioning", "conformance", f"{tmp_path}/", "--model", "typed", "--json")
-    assert (done.code, done.out) == (2, "")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -55,13 +55,10 @@ def examine(
     branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """What a commit did, by type and key: which rows are new, and which fields changed."""
-    from ontolake.ontology.errors import UnknownCommitError
 
     url, out = place(db, storage_uri), Out(json)
     with open_typed(url, branch=branch) as store, store.repository.reading():
-        commit = next(iter(store.repository.commits(since=id - 1, until=id)), None)
-        if commit is None:
-            raise UnknownCommitError(id)
+        commit = store.repository.commit(id)
         types = [store.find(name) for name in type] if type else store.types
         changes = _changes(store, id, types)
         if json:
@@ -80,7 +77,8 @@ def _changes(store: TypedStore, commit: int, types: Any) -> Any:
     from ontolake.ontology.moving.json_values import plain_key, record
     from ontolake.ontology.versioned import table_of
 
-    before, after = store.snapshot(commit - 1), store.snapshot(commit)
+    parents = store.repository.commit(commit).parents
+    before, after = store.snapshot(parents[0] if parents else 0), store.snapshot(commit)
     for known in types:
         if not before.same_schema(after, table_of(known)):
             for change in store.commit_changes(commit, [known]):

@@ -2,7 +2,8 @@
 
 `session` gathers `intents`, `commit` writes what is new of them; `config`, `sizes` and `errors` are theirs. `query/`
 asks, `migration/` changes schemas, `events/` is the queue, `moving/` imports, exports and converts, `arrow/` takes and
-gives tables. `repository/` has the backends. `typed_store` opens a store as it is, `versioned` in the words of history;
+gives tables. `repository/` has the backends. `typed_store` opens a store as it is, `versioned` in the words of history,
+to which `history/` adds branches and merges; `keys` are those of rows, `conformance` is for the suite of history.
 `verification` reads everything, `renewal` keeps a hold alive. `store` and `parallel/` are for `ontolake.stores` and
 workers.
 """

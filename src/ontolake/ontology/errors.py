@@ -53,8 +53,11 @@ class LiveRelationsError(SchemaValidationError):
         self.relations = tuple(relations)
 
 
-class LayoutLacksError(UsageFailure, OntologyError):
-    """The engine of a store has no place for something: deletions, branches. `engine` is its version."""
+class LayoutLacksError(UsageFailure, OntologyError, AttributeError):
+    """The engine of a store has no place for something: deletions, branches. `engine` is its version.
+
+    An `AttributeError` too, so that a session on such an engine is none with `branches`.
+    """
 
     def __init__(self, what: str, uri: str, engine: str) -> None:
         super().__init__(f"{uri!r} has the engine {engine}, which keeps no {what}",

@@ -21,7 +21,6 @@ from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import (
     LayoutLacksError,
-    QueryError,
     SchemaOutdatedError,
     SchemaValidationError,
     UnknownCommitError,
@@ -32,14 +31,14 @@ from ontolake.ontology.events.records import QueueChange
 from ontolake.ontology.events.runner import Runner, RunReport
 from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.events.store import EventStore
+from ontolake.ontology.history.verbs import VersionedTypes
 from ontolake.ontology.intents import Intents, Row
+from ontolake.ontology.keys import encoded_key
 from ontolake.ontology.migration.rewrite import Migration, MigrationPreview, MigrationResult
 from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.bounds import check_commits, natural
 from ontolake.ontology.query.builder import QueryStart
-from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.repository import Repository, open_repository
-from ontolake.ontology.versioned import TypedHistory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Session(TypedHistory):
+class Session(VersionedTypes):
     """Work with a typed store. Leaving a `with` block without an exception commits what was declared in it."""
 
     def __init__(
@@ -319,8 +318,7 @@ class Session(TypedHistory):
     def get_commit(self, commit_id: int) -> Commit[int]:
         """One commit. Raises `UnknownCommitError`."""
         if isinstance(commit_id, int) and not isinstance(commit_id, bool) and 0 < commit_id < 2**63:
-            for commit in self.repository.commits(since=commit_id - 1, until=commit_id):
-                return commit
+            return self.repository.commit(commit_id)
         raise UnknownCommitError(commit_id)
 
     def list_commit_changes(self, commit_id: int) -> list[Change[int]]:
@@ -341,13 +339,15 @@ class Session(TypedHistory):
                     found.append(Change.of(commit_id, f"{info.kind}/{info.name}", key, before, after))
         return found
 
-    def changes(self, since: int = 0, until: int | None = None, *, branch: str | None = None) -> Changes:
+    def changes(self, since: Any = 0, until: Any = None, *, branch: str | None = None) -> Changes:
         """What the commits in `(since, until]` did to rows of the types, oldest first, one by one.
 
         `.to_batches()` of it gives the same as Arrow, type by type. Typed reads bound it: of a type that was migrated
         since, it tells from the migration on.
         """
-        return Changes(super().changes(since, until, branch=branch), self.repository, self.types, since, until)
+        one_by_one = super().changes(since, until, branch=branch)
+        since, until = self._commit_or(since, 0), self._commit_or(until, None, branch)
+        return Changes(one_by_one, self._on(branch), self.types, since, until)
 
     def storage_info(self) -> dict[str, Any]:
         """Backend, engine version, place, and with v2 the layout of every type."""
@@ -396,18 +396,6 @@ def _note(message: Any, author: Any) -> dict[str, str]:
         if text is not None and not isinstance(text, str):
             raise Invalid(f"{name} must be text, not {text!r}")
     return {name: text for name, text in ((MESSAGE, message), (AUTHOR, author)) if text is not None}
-
-
-def encoded_key(info: TypeInfo, key: Any) -> Row:
-    """A key as rows have it. Raises `SchemaValidationError` if it cannot be the key of a type."""
-    given = (key,) if info.kind == "entity" else key
-    if not isinstance(given, tuple) or len(given) != len(info.keys):
-        what = ", ".join(column.name for column in info.keys)
-        raise SchemaValidationError(f"{key!r} is not a key: it has {what}", type_name=info.name)
-    try:
-        return tuple(comparand(column)(value) for column, value in zip(info.keys, given, strict=True))
-    except QueryError as error:
-        raise SchemaValidationError(f"{key!r} is not a key: {error.message}", type_name=info.name) from error
 
 
 def _fields(info: TypeInfo, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from ontolake.model.schema import diff, is_schema, schema_of
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import QueryError, SchemaOutdatedError, StorageBackendError
+from ontolake.ontology.history.verbs import VersionedTypes
 from ontolake.ontology.query.builder import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
-from ontolake.ontology.versioned import TypedHistory
 
 
-class TypedStore(TypedHistory):
+class TypedStore(VersionedTypes):
     """An open typed store and its types: the classes that were given, and restored ones for all others."""
 
     def __init__(
@@ -106,6 +106,8 @@ class TypedStore(TypedHistory):
         """Read everything that is stored and yield what cannot be right."""
         from ontolake.ontology.verification import verify
 
+        if self.repository.keeps_branches:
+            self.repository.state()  # raises once closed
         return verify(self.repository)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:

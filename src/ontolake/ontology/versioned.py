@@ -55,21 +55,18 @@ class TypedHistory(ABC):
         """The types whose rows are told."""
 
     def commits(
-        self, *, since: int | None = None, until: int | None = None, branch: str | None = None
+        self, *, since: Any = None, until: Any = None, branch: str | None = None
     ) -> Iterator[Commit[int]]:  # fmt: skip
         """The commits in `(since, until]`, newest first. Raises `NotFound` for a commit or branch that is not there."""
-        self._check_branch(branch)
-        return self.repository.commits(since=self._commit_or(since, 0), until=self._commit_or(until, None))
+        there = self._on(branch)
+        return there.commits(since=self._commit_or(since, 0), until=self._commit_or(until, None, branch))
 
-    def changes(self, since: int, until: int | None = None, *, branch: str | None = None) -> Iterator[Change[int]]:
+    def changes(self, since: Any, until: Any = None, *, branch: str | None = None) -> Iterator[Change[int]]:
         """What the commits in `(since, until]` did to rows of the types, oldest first. Raises what `commits` does."""
-        self._check_branch(branch)
+        there = self._on(branch)
         since = self._commit_or(since, 0)
-        end = self.repository.head() if until is None else self._commit_or(until, 0)
-        return self._changes(since, end)
-
-    def _changes(self, since: int, end: int) -> Iterator[Change[int]]:
-        return changes_of(self.repository, self.types, since, end)
+        end = there.head() if until is None else self._commit_or(until, 0, branch)
+        return changes_of(there, self.types, since, end)
 
     def types_at(self, commit: int) -> Sequence[TypeInfo]:
         """The types as the schemas of a commit have them, in the order of `types`. Raises what `commits` does.
@@ -83,9 +80,9 @@ class TypedHistory(ABC):
 
     def snapshot(self, commit: int | None = None, *, branch: str | None = None) -> TypedSnapshot:
         """The rows as they were at a commit, by the schemas of its time, or are now. Raises what `commits` does."""
-        self._check_branch(branch)
-        at = self.repository.head() if commit is None else self._commit_or(commit, 0)
-        return TypedSnapshot(self.repository, self.types, self.config.branch, at)
+        there = self._on(branch)
+        at = there.head() if commit is None else self._commit_or(commit, 0, branch)
+        return TypedSnapshot(self.repository, self.types, self.config.branch if branch is None else branch, at)
 
     def commit_changes(self, commit: int, types: Sequence[TypeInfo] | None = None) -> Iterator[Change[int]]:
         """What one commit did to rows, by the schemas of its time: of a migration, how rows were and what they became.
@@ -95,7 +92,8 @@ class TypedHistory(ABC):
         if not self._commit_or(commit, 0):
             return
         chosen = [table_of(info) for info in types or self.types]
-        before, after = self.snapshot(commit - 1), self.snapshot(commit)
+        parents = self.repository.commit(commit).parents
+        before, after = self.snapshot(parents[0] if parents else 0), self.snapshot(commit)
         for table in chosen:
             if before.same_schema(after, table):
                 yield from _of(self.repository, commit, after.type_of(table))
@@ -131,17 +129,18 @@ class TypedHistory(ABC):
                 yield Change.of(after.commit, change.table, change.key, change.after, change.before)
         yield from compare(before, after, [table for table in before.tables() if table not in kept])
 
-    def _check_branch(self, branch: str | None) -> None:
-        if branch is not None and branch != self.config.branch:
-            raise NotFound(f"the store is open on the branch {self.config.branch!r}, not on {branch!r}",
-                           hint="open it with Config(branch=…)")
+    def _on(self, branch: str | None) -> Repository:
+        """The store on a branch. Raises `NotFound`."""
+        return self.repository if branch is None else self.repository.on_branch(branch)
 
-    def _commit_or(self, commit: int | None, otherwise: Any) -> Any:
+    def _commit_or(self, commit: int | None, otherwise: Any, branch: str | None = None) -> Any:
         if commit is None:
             return otherwise
         if isinstance(commit, bool) or not isinstance(commit, int) or commit < 0:
             raise UnknownCommitError(commit)
         check_commits(self.repository, commit)
+        if branch is not None and (there := self._on(branch)).holding(commit) is not there:
+            raise UnknownCommitError(commit)
         return commit
 
 

@@ -43,7 +43,8 @@ def eras(repository: Repository, kind: Kind, name: str) -> list[Era]:
 
 def era_at(repository: Repository, kind: Kind, name: str, commit: int) -> Era | None:
     """The version of a type that was current at a commit; None of a type that is not known (any more)."""
-    return next((era for era in reversed(eras(repository, kind, name)) if era.since <= commit), None)
+    there = repository.holding(commit)
+    return next((era for era in reversed(eras(there, kind, name)) if era.since <= commit), None)
 
 
 def types_at(
@@ -54,6 +55,7 @@ def types_at(
     Where that is the current schema, and the class has it, it is the class itself. Others are restored from schemas.
     With `apart` the class itself stands for a type only if it has no other version, whose rows it could show too.
     """
+    repository = repository.holding(commit)
     known = repository.schemas()
     wanted: dict[Name, tuple[int, str]] = {}
     given: dict[Name, Any] = {}

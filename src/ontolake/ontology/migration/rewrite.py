@@ -124,6 +124,7 @@ class Migration:
         Raises `MigrationTokenError` unless `token` is that of a preview of just this (or `force` is set),
         `MissingUpgraderError`, or `MigrationError` if an upgrader raises or returns rows that do not fit.
         """
+        self._repository.check_migratable()
         with self._repository.transaction(owner) as transaction:
             preview = self.preview()
             if not preview.types:

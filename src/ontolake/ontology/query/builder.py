@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from ontolake.model.entity import Entity, Relation
@@ -155,15 +156,21 @@ class Query(Generic[T]):
 
     # when
     def as_of(
-        self, commit_id: int, *, schema: Literal["stored", "current"] | None = None, upgraders: UpgraderOption = None
+        self, commit_id: int | str | datetime, *, schema: Literal["stored", "current"] | None = None,
+        upgraders: UpgraderOption = None,
     ) -> Self:  # fmt: skip
         """As it was after this commit. Answers raise `UnknownCommitError` if it is not there by then.
+
+        Where there are branches, a commit of another one is read as that has it, and a tag, a time or any other
+        reference says which commit is meant.
 
         Rows from before a migration are left out, and diagnostics say so, unless `schema` says how to read them:
         `"stored"` by the schema of their time, as objects of a class that has its fields; `"current"` as objects of
         today's class, led through the upgraders: those that are given, else those declared with `@upgrader`. Answers
         then raise `MissingUpgraderError` where one is needed that is not there, and `MigrationError` if one fails.
         """
+        if isinstance(commit_id, str | datetime) and self._repository.keeps_branches:
+            commit_id = self._repository.resolve(commit_id)
         at = commit_number(commit_id, "as_of")
         found = self._with(self._plan._replace(as_of=True), self._values._replace(as_of=at))
         found._past = reading_of(schema, upgraders) if schema is not None or upgraders is not None else (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,7 @@ from ontolake import urls
 from ontolake.engine import connect
 from ontolake.engine.connection import write_ahead
 from ontolake.errors import Invalid, NotFound, OntolakeError
+from ontolake.history.names import MAIN
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
 from ontolake.ontology.repository.protocol import Repository
@@ -65,8 +67,9 @@ def _open_objects(uri: str, engine_version: str | None, config: Config) -> Repos
 
 def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, config: Config) -> Repository:
     readonly = config.readonly or not config.create
+    seam = _seam(uri, location, config)
     try:
-        db = connect(uri, readonly=readonly, **_connecting(location, config))
+        db = connect(uri, readonly=readonly, **_connecting(location, seam))
     except NotFound:
         if readonly and (config.branch == "main" or urls.detect(uri) is None):
             raise UninitializedStorageError(uri) from None
@@ -86,7 +89,7 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
         refuse_strangers(db, uri, found, _tables(db))
         if readonly and not config.readonly:
             db.close()
-            db = connect(uri, **_connecting(location, config))
+            db = connect(uri, **_connecting(location, seam))
         if location.place is urls.Place.SQLITE and not config.readonly:
             write_ahead(db)
             db.execute("PRAGMA synchronous = FULL")
@@ -96,6 +99,22 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
             db.close()
         with ours(uri):
             raise
+
+
+def _seam(uri: str, location: urls.Location, config: Config) -> Config:
+    """The configuration with the branch of the pages below a store: engines with branches have them in their tables."""
+    if config.branch == MAIN or urls.detect(uri) is None:
+        return config
+    options = {name: value for name, value in config.connect.items() if name != "takeover"}
+    try:
+        db = connect(uri, readonly=True, **_connecting(location, replace(config, branch=MAIN, connect=options)))
+    except (NotFound, Invalid):
+        return config
+    try:
+        tables = _tables(db)
+        return replace(config, branch=MAIN) if {"storage_meta", "branches", "tags"} <= tables else config
+    finally:
+        db.close()
 
 
 def _connecting(location: urls.Location, config: Config) -> dict[str, Any]:

@@ -142,6 +142,8 @@ class Repository(Protocol):
     """Whether rows are best handed over as Arrow columns (`ArrowRows`)."""
     keeps_deletions: bool
     """Whether rows can be deleted, and histories tell that they were."""
+    keeps_branches: bool
+    """Whether there are branches, tags and merges."""
 
     def storage_info(self) -> dict[str, Any]:
         """Backend, engine version, place, and with v2 the layout of every type."""
@@ -161,6 +163,18 @@ class Repository(Protocol):
 
     def state(self) -> object:
         """Something that differs once another connection has committed; cheap to ask."""
+        ...
+
+    def check_migratable(self) -> None:
+        """Raise `Invalid` if types cannot be migrated on the branch that is read."""
+        ...
+
+    def on_branch(self, name: str) -> Repository:
+        """The same store on another branch. Raises `NotFound`."""
+        ...
+
+    def resolve(self, ref: str | datetime) -> int:
+        """The commit that a reference or a time names. Raises `LayoutLacksError`, and what `history.refs` raises."""
         ...
 
     # schemas
@@ -244,6 +258,10 @@ class Repository(Protocol):
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
         """Commits in `(since, until]`, newest first."""
+        ...
+
+    def commit(self, id: int) -> Commit[int]:
+        """One commit, on whichever branch. Raises `UnknownCommitError`."""
         ...
 
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:

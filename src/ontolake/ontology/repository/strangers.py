@@ -34,6 +34,7 @@ _OF_ENGINE: dict[str, dict[str, tuple[str, ...]]] = {
                                 "is_current", "branch_id"),
         "branches": ("id", "name", "parent_id", "base_commit_id", "head_commit_id", "protected", "deleted_at"),
         "tags": ("name", "commit_id"),
+        "erasures": ("erased_at", "reason", "key_hash"),
     },
 }  # fmt: skip
 _LOOKED_AT = 20

@@ -10,6 +10,7 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,14 +18,14 @@ import msgspec
 import pyarrow as pa
 
 from ontolake import faults
-from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
+from ontolake.errors import DurabilityUnconfirmed, NotFound, OntolakeError, PreconditionFailed
 from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
 from ontolake.ontology.arrow.physical import Type, declared_table, public_table, rows_of
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, StorageBackendError, UnknownCommitError
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.access import StoreObjects
@@ -69,6 +70,7 @@ class S3Repository(SingleRows, ABC):
     engine_version: str
     takes_columns = True
     keeps_deletions = False
+    keeps_branches = False
     seen_head = 0
     versions_apart: bool
     """Whether every version of a type has files of its own, and reads see the current one only."""
@@ -154,6 +156,18 @@ class S3Repository(SingleRows, ABC):
 
     def holding(self, commit: int) -> S3Repository:
         return self
+
+    def check_migratable(self) -> None:
+        return
+
+    def on_branch(self, name: str) -> S3Repository:
+        if name != self.config.branch:
+            raise NotFound(f"the store is open on the branch {self.config.branch!r}, not on {name!r}",
+                           hint="open it with Config(branch=…)")
+        return self
+
+    def resolve(self, ref: str | datetime) -> int:
+        raise LayoutLacksError("tags and times to ask for", self.uri, self.engine_version)
 
     def state(self) -> object:
         return self.moment().tag
@@ -369,6 +383,11 @@ class S3Repository(SingleRows, ABC):
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
         return self.moment().commits(since, until, limit)
+
+    def commit(self, id: int) -> Commit[int]:
+        for found in self.commits(since=id - 1, until=id):
+            return found
+        raise UnknownCommitError(id)
 
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         with self.reading():

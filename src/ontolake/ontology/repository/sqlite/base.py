@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from ontolake import urls
+from ontolake.errors import NotFound
 from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, StorageBackendError, UnknownCommitError
 from ontolake.ontology.query.compiler.failures import query_failure
 from ontolake.ontology.query.compiler.functions import install
 from ontolake.ontology.query.compiler.latest import newest_of
@@ -61,6 +62,7 @@ class SqliteRepository(ABC):
     backend = "sqlite"
     takes_columns = False
     keeps_deletions = False
+    keeps_branches = False
     seen_head = 0
     engine_version: str
 
@@ -78,13 +80,18 @@ class SqliteRepository(ABC):
         self.last_commit: int | None = None
         """The newest commit, if it was ours and nobody has written since."""
         self.staged: set[str] = set()
-        self.lock = WriteLock(db, uri, config)
+        self.lock = WriteLock(db, uri, config, self.seam_branch)
         self._transaction: SqliteTransaction | None = None
         install(db)
         # Otherwise SQLite plans a statement anew whenever other values are bound to it.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.set_busy_timeout(int(config.lock_timeout * 1000))
         db.execute("PRAGMA temp_store = MEMORY")
+
+    @property
+    def seam_branch(self) -> str:
+        """The branch of the pages below the store, if it is on pages."""
+        return self.config.branch
 
     # the engine's part
     @classmethod
@@ -291,6 +298,18 @@ class SqliteRepository(ABC):
     def holding(self, commit: int) -> SqliteRepository:
         return self
 
+    def check_migratable(self) -> None:
+        return
+
+    def on_branch(self, name: str) -> SqliteRepository:
+        if name != self.config.branch:
+            raise NotFound(f"the store is open on the branch {self.config.branch!r}, not on {name!r}",
+                           hint="open it with Config(branch=…)")
+        return self
+
+    def resolve(self, ref: str | datetime) -> int:
+        raise LayoutLacksError("tags and times to ask for", self.uri, self.engine_version)
+
     def new_version(self, info: TypeInfo, reason: str, commit_id: int) -> int:
         """Make a type known that is not, inside a transaction. Returns its schema version."""
         control.put_schema(self.db, schema_of(info.cls), 1, reason, self.runtime_id)
@@ -367,6 +386,11 @@ class SqliteRepository(ABC):
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
         return control.commits(self.db, since, until, limit)
+
+    def commit(self, id: int) -> Commit[int]:
+        for found in self.commits(since=id - 1, until=id):
+            return found
+        raise UnknownCommitError(id)
 
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         self.refresh()

@@ -26,9 +26,10 @@ def is_private(uri: str) -> bool:
 class Beside:
     """Opens the connection when it is first needed. To be used from one thread at a time."""
 
-    def __init__(self, uri: str, config: Config) -> None:
+    def __init__(self, uri: str, config: Config, branch: str) -> None:
         self._uri = uri
         self._config = config
+        self._branch = branch
         self._db: apsw.Connection | None = None
 
     @contextlib.contextmanager
@@ -46,7 +47,7 @@ class Beside:
             db.execute("PRAGMA synchronous = NORMAL")
         else:
             options = {name: value for name, value in self._config.connect.items() if name != "takeover"}
-            db = connect(self._uri, branch=self._config.branch, **options)
+            db = connect(self._uri, branch=self._branch, **options)
         db.set_busy_timeout(_PATIENCE_MS)
         return db
 

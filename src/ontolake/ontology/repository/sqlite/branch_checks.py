@@ -41,7 +41,7 @@ def check_branches(repository: SqliteRepositoryV3) -> Iterator[Damage]:
     for kind, name in sorted({*repository.schemas(), *repository.dropped()}):
         for version in repository.every_version(kind, name):
             table: Any = db.execute("SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? "
-                                    "AND schema_version_id = ?", (kind, name, version.schema_version_id)).get
+                                    "AND schema_version_id = ? LIMIT 1", (kind, name, version.schema_version_id)).get
             if table is not None:
                 yield from _rows(repository, str(table), StoredType(version.schema))
 

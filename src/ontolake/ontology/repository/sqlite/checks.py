@@ -216,8 +216,8 @@ def _source(repository: SqliteRepository, version: SchemaVersion) -> str | None:
     if repository.engine_version == "v1":
         return _v1_source(StoredType(version.schema), version)
     table = repository.db.execute(
-        "SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? AND schema_version_id = ?",
-        (version.type_kind, version.type_name, version.schema_version_id)).get
+        "SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? AND schema_version_id = ? "
+        "LIMIT 1", (version.type_kind, version.type_name, version.schema_version_id)).get
     if table is None:
         return None
     if zeros.is_marked(repository.db, str(table)):

@@ -127,7 +127,8 @@ class SqliteEventStore:
         if not self._ready():
             with self._writing("queue made"):
                 pass
-        return SqliteKeeper(None if self._private else Beside(self._uri, self._config), self._config.event_lease)
+        beside = None if self._private else Beside(self._uri, self._config, self._repository.seam_branch)
+        return SqliteKeeper(beside, self._config.event_lease)
 
     def release(self, claim: Claim, *, delay: float = 0.0, counted: bool = True) -> None:
         with self._writing("claim released"):

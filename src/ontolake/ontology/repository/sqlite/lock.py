@@ -29,10 +29,12 @@ _PAUSE = 0.005
 class WriteLock:
     """The write lock of a store as one connection sees it."""
 
-    def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
+    def __init__(self, db: apsw.Connection, uri: str, config: Config, seam_branch: str) -> None:
+        """`seam_branch` is the branch of the pages below the store."""
         self._db = db
         self._uri = uri
         self._config = config
+        self._seam_branch = seam_branch
         self._owner: str | None = None
         self._depth = 0
         self._renewal: Renewal | None = None
@@ -83,7 +85,7 @@ class WriteLock:
                 self._db.execute("ROLLBACK")
         self._owner, self._depth = owner, 1
         if not self._private:
-            beside = Beside(self._uri, self._config)
+            beside = Beside(self._uri, self._config, self._seam_branch)
             self._renewal = Renewal("ontolake-write-lock", self._ttl / 3, lambda: self._beat(beside, owner),
                                     beside.close)
         return lease

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from ontolake.history import Commit, Damage
-from ontolake.history.errors import ProtectedBranchError, UnknownBranchError
+from ontolake.history import Commit, Damage, Garbage
+from ontolake.history.errors import BranchError, ProtectedBranchError, UnknownBranchError
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.history.names import MAIN as MAIN_NAME
+from ontolake.history.names import is_name
 from ontolake.model.codecs import encode_datetime
 from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
@@ -56,6 +57,10 @@ LAYOUT = (
     "CREATE UNIQUE INDEX branches_by_name ON branches (name) WHERE deleted_at IS NULL",
     """CREATE TABLE tags (
     name TEXT PRIMARY KEY, commit_id INTEGER NOT NULL, message TEXT, created_at TEXT NOT NULL)""",
+    """CREATE TABLE erasures (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, erased_at TEXT NOT NULL, author TEXT, reason TEXT NOT NULL,
+    type_kind TEXT NOT NULL, type_name TEXT NOT NULL, rows INTEGER NOT NULL, salt TEXT NOT NULL,
+    key_hash TEXT NOT NULL)""",
 )
 _REMEMBERED = 100_000
 """So many commits are remembered with their branch before they are looked up anew."""
@@ -83,6 +88,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     engine_version = "v3"
     keeps_deletions = True
+    keeps_branches = True
     row_columns = (BRANCH, DELETED)
     lineage: BranchLineage
 
@@ -99,6 +105,10 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             self.branch_id, self.lineage = row.id, self._lineage(row)
             self._views = {row.id: self}
 
+    @property
+    def seam_branch(self) -> str:
+        return MAIN_NAME
+
     @classmethod
     def create_layout(cls, db: apsw.Connection) -> None:
         for statement in LAYOUT:
@@ -113,6 +123,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     def branch_named(self, name: str) -> BranchRow | None:
         """A branch that lives."""
+        if not is_name(name):
+            return None
         row = self.db.execute(f"{_BRANCH} WHERE name = ? AND deleted_at IS NULL", (name,)).fetchone()
         return None if row is None else _branch(row)
 
@@ -170,6 +182,22 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             raise UnknownCommitError(commit)
         return self.on(branch)
 
+    def check_migratable(self) -> None:
+        if self.branch_id:
+            raise BranchError(self.branch_row(self.branch_id).name, "cannot be migrated by itself",
+                              hint="migrate the first branch, and make the branch anew from it")
+
+    def on_branch(self, name: str) -> SqliteRepositoryV3:
+        row = self.branch_named(name)
+        if row is None:
+            raise UnknownBranchError(name)
+        return self.on(row.id)
+
+    def resolve(self, ref: str | datetime) -> int:
+        from ontolake.ontology.history.references import TypedRefs
+
+        return TypedRefs(self).resolve(ref).commit
+
     # commits
     def head(self) -> int:
         return int(self.db.execute("SELECT head_commit_id FROM branches WHERE id = ?", (self.branch_id,)).get or 0)
@@ -191,8 +219,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         self.db.execute("UPDATE branches SET head_commit_id = ? WHERE id = ?", (commit_id, self.branch_id))
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
-        there = self if until is None or until > self.highest() else self.holding(until)
-        seen = there.lineage.sees("branch_id", "id")
+        seen = self.lineage.sees("branch_id", "id")
         rows: list[Any] = self.db.execute(
             f"SELECT id, created_at, metadata_json, parent_id, second_parent_id FROM commits WHERE id > ?1 AND "
             f"(?2 IS NULL OR id <= ?2) AND {seen} ORDER BY id DESC LIMIT ?3",
@@ -263,6 +290,11 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         yield from super().check()
         yield from check_branches(self)
 
+    def gc(self, *, dry_run: bool = True) -> Garbage:
+        from ontolake.ontology.repository.sqlite.branch_garbage import collect
+
+        return collect(self, dry_run=dry_run)
+
     def new_version(self, info: TypeInfo, reason: str, commit_id: int) -> int:
         """The type may be known on other branches: one schema has one version, however many branches have it."""
         known = control.schema_versions(self.db, info.kind, info.name)
@@ -276,7 +308,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     def activate(self, info: TypeInfo, version: int, commit_id: int) -> Layout:
         name: Any = self.db.execute(
             "SELECT table_name FROM type_layout_catalog WHERE type_kind = ? AND type_name = ? AND "
-            "schema_version_id = ?", (info.kind, info.name, version)).get  # fmt: skip
+            "schema_version_id = ? LIMIT 1", (info.kind, info.name, version)).get  # fmt: skip
         if name is None:
             name = table_name(self.db, info.kind, info.name, version)
             create_table(self.db, name, info, branched=True)

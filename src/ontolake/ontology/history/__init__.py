@@ -1,0 +1,6 @@
+"""The one history of all models on typed stores with branches, engine v3: `verbs` is what sessions offer of it.
+
+`branches` and `tags` name lines and commits, `references` finds commits by what users write, `states` reads rows as
+commits had them, `merges` works out merges, reverts and restores over `row_tables`, `row_history` has the versions of
+one row, `erasure` removes a row for good.
+"""

@@ -1,0 +1,32 @@
+"""Typed stores with engine v3 pass the conformance suite of history, on native files and on pages."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ontolake.history.conformance import VersioningConformance
+from ontolake.ontology.conformance import TypedVersioning
+
+
+class TypedConformance(VersioningConformance):
+    adapter = TypedVersioning
+    machine_runs, machine_steps, crash_runs = 6, 20, 8
+
+
+class TestNativeFile(TypedConformance):
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Callable[[], str]:
+        return lambda: str(tmp_path / f"{secrets.token_hex(6)}.db")
+
+
+@pytest.mark.slow
+class TestPageFile(TypedConformance):
+    machine_runs, machine_steps, crash_runs = 3, 15, 6
+
+    @pytest.fixture
+    def fresh(self, tmp_path: Path) -> Callable[[], str]:
+        return lambda: f"file://{tmp_path}/{secrets.token_hex(6)}.db"
