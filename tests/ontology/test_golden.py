@@ -10,20 +10,31 @@ from typing import Any
 import apsw
 import pytest
 
-from ontolake.ontology import Session, TypeDroppedError, left, right
+from ontolake.ontology import Session, StorageBackendError, TypeDroppedError, left, open_repository, right
+from ontolake.ontology.moving.conversion import convert
 
 from .golden.types import Everything, Gone, Links, Numbered, Rates, join, people, split, things
 
 HERE = Path(__file__).parent / "golden"
-FULL = ["v1", "v1_unstamped", "v2"]
+FULL = ["v1", "v1_unstamped", "v2", "v3", "v3_from_v1", "v3_from_v1_unstamped", "v3_from_v2"]
+MIGRATED = ["v1_migrated", "v2_migrated", "v3_migrated", "v3_from_v1_migrated", "v3_from_v2_migrated"]
 TYPES: list[Any] = [Everything, Numbered, Links, Rates]
 
 
 @pytest.fixture
 def golden(tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """A copy, since even opening may leave something behind."""
-    shutil.copy(HERE / f"{request.param}.db", tmp_path)
-    return str(tmp_path / f"{request.param}.db")
+    """A copy, since even opening may leave something behind; or what converting an older one to v3 gives."""
+    _, converted, older = request.param.rpartition("_from_")
+    if not converted:
+        shutil.copy(HERE / f"{request.param}.db", tmp_path)
+        return str(tmp_path / f"{request.param}.db")
+    shutil.copy(HERE / f"{older}.db", tmp_path)
+    found = str(tmp_path / f"{request.param}.db")
+    source, target = open_repository(str(tmp_path / f"{older}.db")), open_repository(found, engine_version="v3")
+    convert(source, target)
+    source.close()
+    target.close()
+    return found
 
 
 def opened(url: str, **options: Any) -> Session:
@@ -122,7 +133,7 @@ def test_they_are_written_to_as_if_made_today(golden: str) -> None:
     session.close()
 
 
-@pytest.mark.parametrize("golden", ["v1_migrated", "v2_migrated"], indirect=True)
+@pytest.mark.parametrize("golden", MIGRATED, indirect=True)
 def test_a_store_that_was_migrated_twice_reads_and_goes_on(golden: str) -> None:
     person, knows = people(3)
     session = Session(golden, entity_types=[person, Gone], relation_types=[knows])
@@ -146,7 +157,7 @@ def test_a_store_that_was_migrated_twice_reads_and_goes_on(golden: str) -> None:
     assert rewritten == [{"type_kind": "entity", "type_name": "Person", "from_schema_version_id": 2,
                           "to_schema_version_id": 3, "rows_rewritten": 2}]  # fmt: skip
     early = query.as_of(3)
-    if session.storage_info()["engine_version"] == "v2":
+    if session.storage_info()["engine_version"] != "v1":
         assert early.collect().diagnostics == {"reason": "commit_before_activation", "activation_commit_id": 4}
         assert query.with_history().count() == 3
         assert session.storage_info()["type_layouts"]["Person"]["historical_versions"] == [1, 2]
@@ -161,7 +172,7 @@ def test_a_store_that_was_migrated_twice_reads_and_goes_on(golden: str) -> None:
     session.close()
 
 
-@pytest.mark.parametrize("golden", ["v1_migrated", "v2_migrated"], indirect=True)
+@pytest.mark.parametrize("golden", MIGRATED, indirect=True)
 def test_the_past_of_a_store_that_was_migrated_twice_is_read(golden: str) -> None:
     person, knows = people(3)
     rows = [
@@ -182,3 +193,29 @@ def test_the_past_of_a_store_that_was_migrated_twice_is_read(golden: str) -> Non
             assert stored.via(knows, direction="forward").count() == len(expected)
             lifted = query.as_of(at, schema="current", upgraders={("Person", 1): split, ("Person", 2): join})
             assert {one.id: one.names for one in lifted.collect()} == {key: rows[5][key]["names"] for key in expected}
+
+
+@pytest.mark.parametrize("golden", ["v3_branched"], indirect=True)
+def test_branches_of_a_store_are_there(golden: str, tmp_path: Path) -> None:
+    session = Session(golden, entity_types=[Numbered])
+
+    def ids(at: Any = None) -> list[int]:
+        query = session.query().entities(Numbered)
+        return sorted(one.id for one in (query if at is None else query.as_of(at)).collect())
+
+    assert [(one.name, one.head, one.protected) for one in session.branches.list()] == [
+        ("main", 5, False), ("side", 2, True)]  # fmt: skip
+    assert (ids(), ids("first"), ids("side"), ids(3), ids(4)) == (
+        [2, 3, 4, 6], [1, 2, 3], [2, 3, 4], [1, 2, 3, 5], [1, 2, 3, 6])  # fmt: skip
+    merged = session.list_commits(limit=1)[0]
+    assert (merged.id, merged.parents, merged.message) == (5, (4, 2), "side comes in")
+    assert session.tags.list()[0].message == "the first commit"
+    assert not list(session.repository.check())
+    session.ensure(Numbered(id=1))
+    assert session.commit() == 6
+    older = open_repository(str(tmp_path / "older.db"), engine_version="v2")
+    with pytest.raises(StorageBackendError, match="branches, tags, deleted rows of Numbered"):
+        convert(session.repository, older)
+    assert older.head() == 0
+    older.close()
+    session.close()

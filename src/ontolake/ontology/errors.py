@@ -61,7 +61,7 @@ class LayoutLacksError(UsageFailure, OntologyError, AttributeError):
 
     def __init__(self, what: str, uri: str, engine: str) -> None:
         super().__init__(f"{uri!r} has the engine {engine}, which keeps no {what}",
-                         hint="onto convert --engine v3 makes a copy that does")
+                         hint="onto convert --engine-version v3 makes a copy that does, in SQLite")
         self.what = what
         self.engine = engine
 

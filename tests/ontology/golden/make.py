@@ -81,6 +81,29 @@ def unstamped(url: str) -> None:
     source.close()
 
 
+def branched(url: str) -> None:
+    """A store with branches, a tag, a merge, a deletion, a deleted branch and an erasure."""
+    def numbered(branch: str, *ids: int, gone: int | None = None) -> None:
+        with Session(url, entity_types=[Numbered], engine_version="v3", branch=branch) as session:
+            session.ensure(Numbered(id=id) for id in ids)
+            if gone is not None:
+                session.delete(Numbered, gone)
+
+    numbered("main", 1, 2, 3)
+    with Session(url, entity_types=[Numbered]) as session:
+        session.branches.create("side")
+        session.branches.create("lost")
+        session.tags.create("first", message="the first commit")
+    numbered("side", 4, gone=1)
+    numbered("lost", 5)
+    numbered("main", 6, 7)
+    with Session(url, entity_types=[Numbered]) as session:
+        session.merge("side", message="side comes in")
+        session.branches.delete("lost")
+        session.branches.protect("side")
+        session.erase(Numbered, 7, "asked for", dry_run=False)
+
+
 def compacted(path: Path) -> None:
     """One small file, without a log beside it."""
     with sqlite3.connect(path, isolation_level=None) as db:
@@ -90,16 +113,17 @@ def compacted(path: Path) -> None:
 
 
 def main() -> None:
-    for engine in ("v1", "v2"):
+    for engine in ("v1", "v2", "v3"):
         for make, name in ((everything, engine), (twice_migrated, f"{engine}_migrated")):
             path = HERE / f"{name}.db"
             if not path.exists():
                 make(str(path), engine)
                 compacted(path)
-    path = HERE / "v1_unstamped.db"
-    if not path.exists():
-        unstamped(str(path))
-        compacted(path)
+    for name, make_one in (("v1_unstamped", unstamped), ("v3_branched", branched)):
+        path = HERE / f"{name}.db"
+        if not path.exists():
+            make_one(str(path))
+            compacted(path)
 
 
 if __name__ == "__main__":

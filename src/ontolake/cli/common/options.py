@@ -36,6 +36,7 @@ class Engine(StrEnum):
 
     V1 = "v1"
     V2 = "v2"
+    V3 = "v3"
 
 
 def place(db: str | None, storage_uri: str | None, url: str | None = None) -> str:

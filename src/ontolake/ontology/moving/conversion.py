@@ -72,9 +72,14 @@ def convert(
 ) -> Conversion:  # fmt: skip
     """Copy every commit that `target` does not have yet, then compare all rows of both.
 
-    Raises `StorageBackendError` if the target holds something else than a part of the source, and if rows, times of
-    commits or events differ in the end; `HeadMismatchError` if runners keep changing the queue of the source.
+    Raises `StorageBackendError` if the target holds something else than a part of the source, if the source has
+    branches, tags or deletions, which it names, and if rows, times of commits or events differ in the end;
+    `HeadMismatchError` if runners keep changing the queue of the source.
     """
+    beyond = source.beyond_lines()
+    if beyond:
+        raise StorageBackendError(f"{source.uri!r} has {', '.join(beyond)}, which a copy commit by commit cannot have",
+                                  hint="onto export writes the state of a branch, which onto import loads")
     with reading_with_queue(source) as queue:
         return _convert(source, target, queue, progress, history or History(source, target))
 

@@ -165,6 +165,10 @@ class Repository(Protocol):
         """Something that differs once another connection has committed; cheap to ask."""
         ...
 
+    def beyond_lines(self) -> Sequence[str]:
+        """What a store has that one line of commits without deletions cannot say, in words; nothing for most."""
+        ...
+
     def check_migratable(self) -> None:
         """Raise `Invalid` if types cannot be migrated on the branch that is read."""
         ...

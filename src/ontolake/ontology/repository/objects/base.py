@@ -157,6 +157,9 @@ class S3Repository(SingleRows, ABC):
     def holding(self, commit: int) -> S3Repository:
         return self
 
+    def beyond_lines(self) -> Sequence[str]:
+        return ()
+
     def check_migratable(self) -> None:
         return
 

@@ -298,6 +298,9 @@ class SqliteRepository(ABC):
     def holding(self, commit: int) -> SqliteRepository:
         return self
 
+    def beyond_lines(self) -> Sequence[str]:
+        return ()
+
     def check_migratable(self) -> None:
         return
 

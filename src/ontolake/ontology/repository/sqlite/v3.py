@@ -32,6 +32,7 @@ from ontolake.ontology.query.compiler.latest import (
     Segment,
     newest_of,
     not_superseded_on,
+    quoted,
 )
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.metadata import metadata_text
@@ -181,6 +182,18 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         if row.is_collected:
             raise UnknownCommitError(commit)
         return self.on(branch)
+
+    def beyond_lines(self) -> Sequence[str]:
+        db = self.db
+        found = []
+        if db.execute("SELECT count(*) FROM branches").get != 1:
+            found.append("branches")
+        if db.execute("SELECT count(*) FROM tags").get:
+            found.append("tags")
+        tables: Any = db.execute("SELECT type_name, table_name FROM type_layout_catalog ORDER BY 1").fetchall()
+        gone = [name for name, table in tables
+                if db.execute(f"SELECT 1 FROM main.{quoted(table)} WHERE {DELETED} LIMIT 1").get]
+        return [*found, *(f"deleted rows of {name}" for name in dict.fromkeys(gone))]
 
     def check_migratable(self) -> None:
         if self.branch_id:
