@@ -58,6 +58,14 @@ def test_branches_are_renamed_and_protected(onto, place: VersionedPlace) -> None
     assert onto("branch", "create", url, "a..b").code in (2, 4)
 
 
+def test_a_tag_of_another_branch_is_made_again_there(onto, place: VersionedPlace) -> None:
+    forked(onto, place)
+    assert onto("tag", "create", place.url, "v1", "try").code == 0
+    again = onto("tag", "delete", place.url, "v1").out.splitlines()[1].split()[1:]
+    assert onto(*again).code == 0
+    assert row(onto, place, "a", "v1") == {"f": 7, "g": 1}
+
+
 def test_tags_name_commits(onto, place: VersionedPlace) -> None:
     url = place.url
     created = onto("tag", url, "create", "v1", "-m", "the first", "--json").document["created"]

@@ -20,7 +20,7 @@ app = typer.Typer(cls=ListByDefault, no_args_is_help=True, rich_markup_mode="ric
                   help="List, create, rename, protect and delete branches of any store.",
                   subcommand_metavar="[list|create|rename|protect|delete] URL [ARGS]…")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The branch.")]
-_COLUMNS = (Heading("name"), Heading("parent"), Heading("base", right=True), Heading("head", right=True),
+_COLUMNS = (Heading("name", whole=True), Heading("parent"), Heading("base", right=True), Heading("head", right=True),
             Heading("protected"))
 
 
@@ -59,8 +59,8 @@ def list_branches(url: Url, json: Json = False) -> None:
     if json:
         out.document({"url": url, "branches": found})
     else:
-        out.table(_COLUMNS, [(one["name"], one["parent"], one["base"], one["head"],
-                              "yes" if one["protected"] else None) for one in found])
+        out.stream(_COLUMNS, [(one["name"], one["parent"], one["base"], one["head"],
+                               "yes" if one["protected"] else None) for one in found])
 
 
 @app.command("create")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ontolake.history import Change, Snapshot
     from ontolake.stores import Store
 
-_FIELDS = (Heading("kind", 6), Heading("table", 20), Heading("key", 20), Heading("changes"))
-_ROWS = (Heading("kind", 6), Heading("table", 20), Heading("key", 20), Heading("before"), Heading("after"))
+_FIELDS = (Heading("kind", 6, whole=True), Heading("table", 20), Heading("key", 20), Heading("changes"))
+_ROWS = (Heading("kind", 6, whole=True), Heading("table", 20), Heading("key", 20), Heading("before"), Heading("after"))
 _STAT = (Heading("table"), Heading("inserted", right=True), Heading("updated", right=True),
          Heading("deleted", right=True))
 

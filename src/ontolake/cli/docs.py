@@ -195,7 +195,8 @@ def log(
         if json:
             out.records({"branch": branch}, "commits", map(_commit, commits))
         else:
-            columns = (Heading("seq", 8, right=True), Heading("time", 20), Heading("branch", 12), Heading("session"))
+            columns = (Heading("seq", 8, right=True), Heading("time", 20, whole=True), Heading("branch", 12),
+                       Heading("session"))
             out.stream(columns, ((each.seq, f"{each.time:%Y-%m-%d %H:%M:%S}", _shown_branch(each.branch),
                                   each.session_id) for each in commits))  # fmt: skip
 

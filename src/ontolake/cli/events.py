@@ -30,10 +30,10 @@ OfType = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after so many.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The event.")]
 
-_EVENTS = (Heading("id", 32), Heading("type", 16), Heading("status", 8), Heading("attempts", 8, right=True),
-           Heading("created", 20), Heading("payload"))
-_LETTERS = (Heading("id", 32), Heading("type", 16), Heading("failed", 20), Heading("attempts", 8, right=True),
-            Heading("error"))
+_EVENTS = (Heading("id", 32, whole=True), Heading("type", 16), Heading("status", 8),
+           Heading("attempts", 8, right=True), Heading("created", 20, whole=True), Heading("payload"))
+_LETTERS = (Heading("id", 32, whole=True), Heading("type", 16), Heading("failed", 20, whole=True),
+            Heading("attempts", 8, right=True), Heading("error"))
 
 
 @app.command("list")

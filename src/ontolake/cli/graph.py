@@ -251,7 +251,8 @@ def log(url: Url, branch: OnBranch = "main", limit: Limit = None, json: Json = F
                 {"id": one.id, "parents": list(one.parents), "time": one.time.isoformat() if one.time else None,
                  "actor": one.author, "metadata": dict(one.metadata)} for one in commits))  # fmt: skip
         else:
-            columns = (Heading("commit", 26), Heading("time", 19), Heading("kind", 10), Heading("actor"))
+            columns = (Heading("commit", 26, whole=True), Heading("time", 19, whole=True), Heading("kind", 10),
+                       Heading("actor"))
             out.stream(columns, ((one.id, f"{one.time:%Y-%m-%d %H:%M:%S}", one.metadata[KIND], one.author)
                                  for one in commits))  # fmt: skip
 
@@ -321,7 +322,8 @@ def branch_list(url: Url, json: Json = False) -> None:
     if json:
         out.document({"branches": found})
     else:
-        out.table([Heading(name) for name in ("name", "head", "base", "parent")], [list(one.values()) for one in found])
+        out.table([Heading(name, whole=True) for name in ("name", "head", "base", "parent")],
+                  [list(one.values()) for one in found])
 
 
 @branch_app.command("create")

@@ -13,7 +13,7 @@ import typer
 
 from ontolake.cli.commits import commit_facts
 from ontolake.cli.common.options import AnyUrl, Db, StorageUri, place
-from ontolake.cli.common.output import Heading, Json, Out
+from ontolake.cli.common.output import Heading, Json, Out, cut
 from ontolake.cli.common.stored_commits import Limit, OnBranch, Since, Until, branch_argument, commit_in
 from ontolake.cli.common.values import cell, plain
 from ontolake.cli.common.versions import counts_text, moment, title
@@ -27,8 +27,8 @@ COUNTED = 1000
 BUDGET = 2.0
 """Seconds that counting may take in all: a store may have to read a whole commit before it tells its first change."""
 
-_COLUMNS = (Heading("commit", 8, right=True), Heading("time", 19), Heading("author", 16), Heading("message", 40),
-            Heading("changes"))
+_COLUMNS = (Heading("commit", 8, right=True), Heading("time", 19, whole=True),
+            Heading("author", 16, most=16), Heading("message", 40), Heading("changes"))
 
 
 def log(
@@ -65,7 +65,8 @@ def log(
         columns = (*_COLUMNS[:4], Heading("metadata")) if long else _COLUMNS
         counting = _Counting(versioned, counts)
         out.stream(columns, ((commit.id, moment(commit), commit.author, title(commit),
-                              _metadata(commit) if long else counting.text(commit, branch)) for commit in commits))
+                              _metadata(commit) if long else counting.text(commit, branch)) for commit in commits),
+                   below=long)
 
 
 class _Counting:
@@ -135,9 +136,9 @@ def _show_graph(store: Store, out: Out, limit: int | None, long: bool, counts: b
                 continue
             commit, branch = nodes.commits[node]
             refs = f"({', '.join(nodes.names[node])})" if node in nodes.names else None
-            facts = (str(commit.id), refs, moment(commit), commit.author, title(commit),
-                     _metadata(commit) if long else counting.text(commit, branch))
-            out.say(f"{drawing}  {'  '.join(fact for fact in facts if fact)}")
+            author = cut(commit.author, _COLUMNS[2].most) if commit.author and out.terminal else commit.author
+            out.line((drawing, str(commit.id), refs, moment(commit), author, title(commit),
+                      _metadata(commit) if long else counting.text(commit, branch)), gives_way=5)
 
 
 class _Node(NamedTuple):

@@ -17,6 +17,7 @@ from ontolake.cli.common.conflict_files import (
     decided,
     read_entries,
     resolutions,
+    rule_text,
     write_conflicts,
 )
 from ontolake.cli.common.output import Heading, Json, Out, Url
@@ -190,7 +191,9 @@ def _three_way(url: str, verb: Verb, wishes: Wishes, out: Out, operation: Operat
         out.document({"url": url, "status": "conflicts", "source": error.source, "into": error.into, "commit": None,
                       "conflicts": [conflict_facts(one) for one in error.conflicts]})  # fmt: skip
     else:
-        out.table(COLUMNS, [conflict_row(one) for one in error.conflicts])
+        out.stream(COLUMNS, [conflict_row(one) for one in error.conflicts])
+        for rule in filter(None, map(rule_text, error.conflicts)) if out.terminal else ():
+            out.say(rule)
     error.hint = (f"nothing was changed; fill in every \"take\" in {wishes.conflicts}, and run it with --resolve "
                   f"{wishes.conflicts}" if wishes.conflicts is not None else
                   "nothing was changed; --strategy ours or theirs settles all, --conflicts FILE writes them, to decide "

@@ -56,7 +56,8 @@ def plan(file: File, json: Json = False) -> None:
                       "expectations": expectations})
         return
     out.heading(pipeline.name)
-    out.table([Heading("table"), Heading("source"), Heading("format"), Heading("path"), Heading("checks", right=True)],
+    out.table([Heading("table"), Heading("source"), Heading("format"), Heading("path", whole=True),
+               Heading("checks", right=True)],
               [[one["table"], one["source"], one["format"], one["path"], len(one["checks"])]  # type: ignore[arg-type]
                for one in targets])
     for name in expectations:

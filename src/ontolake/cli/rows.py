@@ -14,10 +14,10 @@ from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.common.values import cell, parse_key, plain
 from ontolake.cli.common.versions import Author, Controlled, Key, Table, controlled, moment, title
 
-_BLAME = (Heading("field"), Heading("value"), Heading("commit", right=True), Heading("time"), Heading("author"),
-          Heading("message"))
-_VERSIONS = (Heading("commit", 8, right=True), Heading("time", 19), Heading("author", 16), Heading("message", 40),
-             Heading("row"))
+_BLAME = (Heading("field"), Heading("value"), Heading("commit", right=True), Heading("time", whole=True),
+          Heading("author", most=16), Heading("message"))
+_VERSIONS = (Heading("commit", 8, right=True), Heading("time", 19, whole=True),
+             Heading("author", 16, most=16), Heading("message", 40), Heading("row"))
 
 
 def blame(
@@ -47,8 +47,8 @@ def blame(
         out.document({"url": url, "table": table, "key": plain(name),
                       "fields": {field: plain(commit_facts(commit)) for field, commit in fields.items()}})
         return
-    out.table(_BLAME, [(field or "(all)", _value(states.get(commit.id), field), commit.id, moment(commit),
-                        commit.author, title(commit)) for field, commit in fields.items()])  # fmt: skip
+    out.stream(_BLAME, [(field or "(all)", _value(states.get(commit.id), field), commit.id, moment(commit),
+                         commit.author, title(commit)) for field, commit in fields.items()])  # fmt: skip
 
 
 def _key(opened: Controlled, table: str, text: str, ref: str | None = None) -> Any:
@@ -91,7 +91,7 @@ def erase(
             check_token(token, expected)
             garbage = store.erase(table, name, reason=reason, dry_run=False, author=author)
     facts = {"url": url, "table": table, "key": plain(name), "reason": reason}
-    what = f"{garbage.items} stored versions of {table} {key}, {size(garbage.bytes)}"
+    what = f"{garbage.items} stored version{'' if garbage.items == 1 else 's'} of {table} {key}, {size(garbage.bytes)}"
     if token is not None:
         out.document({**facts, "erased": garbage._asdict()}) if json else out.say(f"erased {what}")
     elif json:

@@ -71,7 +71,7 @@ def _ranges(url: str, out: Out) -> None:
         out.document([{"start": each.start.hex(), "end": each.end.hex(), "url": place, "begins_in": begins}
                       for each, begins, place in found])  # fmt: skip
     else:
-        out.table([Heading("start"), Heading("end"), Heading("begins in"), Heading("database")],
+        out.table([Heading("start"), Heading("end"), Heading("begins in"), Heading("database", whole=True)],
                   [(each.start.hex() or None, each.end.hex() or None, begins, place)
                    for each, begins, place in found])  # fmt: skip
 

@@ -15,7 +15,8 @@ from ontolake.cli.common.versions import controlled
 app = typer.Typer(cls=ListByDefault, no_args_is_help=True, help="List, create and delete tags of any store.",
                   rich_markup_mode="rich", subcommand_metavar="[list|create|delete] URL [ARGS]…")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tag.")]
-_COLUMNS = (Heading("name"), Heading("commit", right=True), Heading("branch"), Heading("time"), Heading("message"))
+_COLUMNS = (Heading("name", whole=True), Heading("commit", right=True), Heading("branch"), Heading("time", whole=True),
+            Heading("message"))
 
 
 def _facts(tag: Any) -> dict[str, Any]:
@@ -31,8 +32,8 @@ def list_tags(url: Url, json: Json = False) -> None:
     if json:
         out.document({"url": url, "tags": [plain(_facts(tag)) for tag in tags]})
     else:
-        out.table(_COLUMNS, [(tag.name, tag.commit, tag.branch or "main",
-                              f"{tag.time:%Y-%m-%d %H:%M:%S}" if tag.time else None, tag.message) for tag in tags])
+        out.stream(_COLUMNS, [(tag.name, tag.commit, tag.branch or "main",
+                               f"{tag.time:%Y-%m-%d %H:%M:%S}" if tag.time else None, tag.message) for tag in tags])
 
 
 @app.command("create")
@@ -55,16 +56,18 @@ def create_tag(
 @app.command("delete")
 def delete_tag(url: Url, name: Name, json: Json = False) -> None:
     """Take a name away. The commit stays, unless a cleanup removes it later."""
-    from ontolake.history import UnknownTagError
+    from ontolake.history import Ref, UnknownTagError
 
     out = Out(json)
     with controlled(url, "tag", write=True) as (_, store):
         tag = next((one for one in store.tags.list() if one.name == name), None)
         if tag is None:
             raise UnknownTagError(name)
+        there = any(one.name == tag.branch for one in store.branches.list())
+        again = Ref(tag.branch if there else None, str(tag.commit))
         store.tags.delete(name)
     if json:
         out.document({"url": url, "deleted": plain(_facts(tag))})
     else:
         out.say(f"deleted tag {name}; to make it again, run")
-        out.say(f"  onto tag create {quote(url)} {quote(name)} @{tag.commit}")
+        out.say(f"  onto tag create {quote(url)} {quote(name)} {quote(str(again))}")

@@ -94,7 +94,7 @@ def _told(url: str, found: list[Any], json: bool) -> None:
     if json:
         out.document({"url": url, "objects": [one._asdict() for one in found]})
     elif found:
-        out.table([Heading("object"), Heading("state")], [tuple(one) for one in found])
+        out.table([Heading("object", whole=True), Heading("state")], [tuple(one) for one in found])
     else:
         out.say("nothing had to be repaired")
 

@@ -18,8 +18,8 @@ from ontolake.errors import Invalid, NotFound, OntolakeError
 if TYPE_CHECKING:
     from ontolake.history import Conflict, Resolution, Snapshot
 
-COLUMNS = (Heading("table"), Heading("key"), Heading("field"), Heading("kind"), Heading("base"), Heading("ours"),
-           Heading("theirs"))
+COLUMNS = (Heading("table", whole=True), Heading("key"), Heading("field"), Heading("kind", whole=True), Heading("base"),
+           Heading("ours"), Heading("theirs"))
 _HINT = 'an entry is {"table": …, "key": …, "field": …, "take": "ours", "theirs", "base" or {"value": …}}'
 
 
@@ -28,6 +28,17 @@ def conflict_row(conflict: Conflict) -> Sequence[Any]:
     return (conflict.table, None if conflict.key is None else key_cell(conflict.key), conflict.field,
             conflict.kind.value, *(None if value is None else cell(value)
                                    for value in (conflict.base, conflict.ours, conflict.theirs)))  # fmt: skip
+
+
+def rule_text(conflict: Conflict) -> str | None:
+    """Which rule a row breaks, and with which other rows; None for a conflict that its values explain."""
+    from ontolake.history import ConflictKind
+
+    if conflict.kind in (ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE, ConflictKind.DELETE_UPDATE):
+        return None
+    where = conflict.table if conflict.key is None else f"{conflict.table} {key_cell(conflict.key)}"
+    others = ", ".join(f"{table} {key_cell(key)}" for table, key in conflict.rows)
+    return f"{where}: {conflict.detail}" + (f" (with {others})" if others else "")
 
 
 def conflict_facts(conflict: Conflict) -> dict[str, Any]:
@@ -81,9 +92,9 @@ def resolutions(path: str, entries: Sequence[Any], snapshot: Callable[[], Snapsh
                 raise Invalid(f"{entry!r} is not an object", hint=_HINT)
             if entry.get("take", "") is None:
                 continue
+            if not isinstance(entry.get("field"), str | None):
+                raise Invalid(f"the field {entry['field']!r} is not text", hint=_HINT)
             one = Resolution.parse(entry)
-            if not isinstance(one.field, str | None):
-                raise Invalid(f"the field {one.field!r} is not text", hint=_HINT)
             if one.table not in examples:
                 examples[one.table] = _example(snapshot(), one.table)
             if examples[one.table] is not None and one.key is not None:

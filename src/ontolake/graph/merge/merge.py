@@ -316,7 +316,7 @@ class MergeStep:
             their_missing=[name for name, own in sides.theirs.columns.items() if own is None]),
             self.decisions)  # fmt: skip
         self.counts[kind.table] = merged.counts
-        self.conflicts += merged.conflicts
+        self.conflicts += sorted(merged.conflicts, key=lambda conflict: conflict.key)
         self.rows[key] = merged.changes
 
     def _keys(self, key: str, theirs: TableState, ours: TableState) -> pa.Table:

@@ -151,7 +151,7 @@ class UndoCases(VersioningBase):
             self.adapter.write(store, self.main, {secret: record(3), "z": record(1)})
             store.tags.create("v1")
             self.adapter.write(store, self.main, {secret: None})
-            counted = store.erase(self.adapter.table, self.adapter.key(secret), reason="asked for by its owner")
+            counted = store.erase(self.adapter.table, self.adapter.key(secret), "asked for by its owner")
             assert counted.items > 0
             assert secret in self.state(store, "v1")
             store.erase(self.adapter.table, self.adapter.key(secret), reason="asked for by its owner", dry_run=False)

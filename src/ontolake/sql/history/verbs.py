@@ -187,7 +187,7 @@ class VersionedTables:
         return self._run(target, lambda opened: operations.restore(opened, _ref(to, target), target, some, request))
 
     def erase(
-        self, table: str, key: Any, *, reason: str, dry_run: bool = True, author: str | None = None
+        self, table: str, key: Any, reason: str, *, dry_run: bool = True, author: str | None = None
     ) -> Garbage:  # fmt: skip
         """Remove a row from every commit, branch and tag, with its index entries, from what commits say of
         themselves, and from the bytes that are stored. Returns how much was found. Cannot be undone.
