@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def bare(path: Path) -> sqlite3.Connection:
     return db
 
 
-def opened(path: Path) -> Session:
-    return Session(str(path), entity_types=[Item, Box], relation_types=[Holds])
+def opened(path: Path, engine: str | None = None, branch: str | None = None) -> Session:
+    return Session(str(path), entity_types=[Item, Box], relation_types=[Holds], engine_version=engine, branch=branch)
 
 
 class Places:
@@ -252,6 +253,84 @@ def small_commits(report: Report, places: Places, size: int, commits: int) -> No
     db.close()
 
 
+def filled(path: Path, size: int, engine: str) -> Session:
+    """A store whose rows were written at once, and a tenth of them again."""
+    session = opened(path, engine)
+    for given in (rows(size), [(*row[:2], row[2] + 1, *row[3:]) for row in rows(size)[:: 10]]):
+        session.ensure_arrow(Item, pa.table({name: [row[n] for row in given]
+                                             for n, name in enumerate(Item.model_fields)}))
+        session.commit()
+    return session
+
+
+def engines(report: Report, places: Places, size: int) -> None:
+    """v3 against v2 on the first branch, and on a branch three deep against the first."""
+    older, newer = filled(places.next(), size, "v2"), filled(path := places.next(), size, "v3")
+    for depth in range(3):
+        newer.branches.create(f"b{depth}", parent=f"b{depth - 1}" if depth else "main")
+        with opened(path, branch=f"b{depth}") as work:
+            work.ensure(Item(id=f"new{depth}", name="n", number=0, price=0.0, tier="gold", active=True))
+    deep = opened(path, branch="b2")
+    key, number = rows(size)[size // 2][0], iter(range(1, 1_000_000))
+
+    def commit(session: Session) -> None:
+        at = next(number)
+        session.ensure(Item(id=row[0], name=row[1], number=-at, price=row[3], tier=row[4], active=row[5])
+                       for row in rows(1000))
+        session.commit()
+
+    def lookups(session: Session) -> None:
+        for _ in range(500):
+            session.query().entities(Item).where(Item.id == key).first()
+
+    works: dict[str, Callable[[Session], object]] = {
+        "commit of 1,000 rows": commit, "500 lookups": lookups,
+        "scan to Arrow": lambda session: session.query().entities(Item).to_arrow(),
+        "filter": lambda session: session.query().entities(Item).where(Item.tier == "silver").count(),
+        "groups": lambda session: session.query().entities(Item).group_by(Item.tier).agg(n=count(), t=sum_(Item.price)),
+        "as_of": lambda session: session.query().entities(Item).as_of(1).count(),
+    }  # fmt: skip
+    for name, job in works.items():
+        one, two, three = in_turns(partial(job, older), partial(job, newer), partial(job, deep))
+        report.at_most(f"v3: {name} against v2", two / one, 1.05, f"{two * 1000:.1f} ms against {one * 1000:.1f}")
+        report.at_most(f"v3: {name} three branches deep", three / two, 1.3, f"{three * 1000:.1f} ms")
+    for session in (older, newer, deep):
+        session.close()
+
+
+def branching(report: Report, places: Places, size: int) -> None:
+    """Branches, merges and deletions, whose cost is that of what changed."""
+    taken: dict[int, float] = {}
+    for stored in (size // 10, size):
+        session = filled(path := places.next(), stored, "v3")
+        creating = [seconds(partial(session.branches.create, f"t{n}")) for n in range(5)]
+        report.at_most(f"branches.create at {stored:,} rows, ms", sorted(creating)[2] * 1000, 5)
+        changed = [(*row[:2], -1, *row[3:]) for row in rows(stored)[:1000]]
+        merges, commits = [], []
+        for round in range(3):
+            session.branches.create(f"m{round}")
+            with opened(path, branch=f"m{round}") as work:
+                work.ensure(Item(**dict(zip(Item.model_fields, (*row[:2], -2 - round, *row[3:]), strict=True)))
+                            for row in changed)
+                commits.append(seconds(work.commit))
+            merges.append(seconds(partial(session.merge, f"m{round}")))
+        taken[stored] = sorted(merges)[1]
+        direct = sorted(commits)[1]
+        report.at_most(f"merge of 1,000 rows in {stored:,} against committing them", taken[stored] / direct, 3,
+                       f"{taken[stored] * 1000:.0f} ms against {direct * 1000:.0f}")
+        session.close()
+    report.at_most(f"merge in {size:,} against {size // 10:,} rows", taken[size] / taken[size // 10], 1.3)
+    session = filled(places.next(), size, "v3")
+    some = rows(size)[: min(10_000, size // 4)]
+    session.ensure(Item(**dict(zip(Item.model_fields, (*row[:2], -1, *row[3:]), strict=True))) for row in some)
+    updating = seconds(session.commit)
+    session.delete(Item, [row[0] for row in some])
+    deleting = seconds(session.commit)
+    report.at_most(f"deleting {len(some):,} rows against updating them", deleting / updating, 1.3,
+                   f"{deleting * 1000:.0f} ms against {updating * 1000:.0f}")
+    session.close()
+
+
 def main() -> None:
     """All parts use typed stores as they are: there is nothing to set, and no upkeep to call."""
     report = Report("typed data")
@@ -264,9 +343,12 @@ def main() -> None:
             growing(report, places, 1000 if small else 3_000)
             small_commits(report, places, 20_000 if small else 100_000, 100 if small else 300)
             reading(report, places, 20_000 if small else 30_000, 50_000 if small else 150_000)
+            engines(report, places, 20_000 if small else 100_000)
+            branching(report, places, 20_000 if small else 100_000)
         if report.tuned:  # more of the same
             growing(report, places, 1000 if small else 10_000)
             reading(report, places, 20_000 if small else 100_000, 100_000 if small else 1_000_000)
+            branching(report, places, 50_000 if small else 1_000_000)
     report.finish()
 
 

@@ -384,3 +384,28 @@ def test_making_a_branch_writes_no_rows(shop: Session) -> None:
     before = db.total_changes()
     shop.branches.create("try")
     assert db.total_changes() - before == 1
+
+
+def test_a_merge_costs_what_changed_and_not_what_is_stored(tmp_path: Path) -> None:
+    steps: dict[int, int] = {}
+    for size in (500, 5000):
+        url = str(tmp_path / f"{size}.db")
+        session = opened(url)
+        session.ensure([Customer(id=f"n{number:06d}", name="N") for number in range(size)])
+        session.commit()
+        session.branches.create("try")
+        change(url, "try", *(Customer(id=f"n{number:06d}", name="T") for number in range(50)))
+        change(url, "main", Customer(id="n000100", name="M"))
+        db = session.repository.db  # type: ignore[attr-defined]
+        counted = [0]
+
+        def step(counted: list[int] = counted) -> bool:
+            counted[0] += 1
+            return False
+
+        db.set_progress_handler(step, 10)
+        assert session.merge("try").tables["entity/Customer"] == (0, 50, 0)
+        db.set_progress_handler(None)
+        steps[size] = counted[0]
+        session.close()
+    assert steps[5000] < 1.3 * steps[500], steps

@@ -36,7 +36,7 @@ class RowTables:
     def table(self, rows: Collection[Row]) -> pa.Table:
         """Encoded rows, keys first."""
         parts: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(self.columns)
-        return pa.table([pa.array([_held(column, value) for value in part], field.type)
+        return pa.table([pa.array(_held(column, part), field.type)
                          for column, part, field in zip(self.columns, parts, self.schema, strict=True)],
                         schema=self.schema)
 
@@ -50,8 +50,7 @@ class RowTables:
     def rows(self, table: pa.Table) -> list[Row]:
         """The rows of a table, or only their keys if it has no more."""
         columns = [self._by_name[name] for name in table.column_names]
-        parts = [[_encoded(column, value) for value in table.column(number).to_pylist()]
-                 for number, column in enumerate(columns)]
+        parts = [_encoded(column, table.column(number).to_pylist()) for number, column in enumerate(columns)]
         return list(zip(*parts, strict=True))
 
     def key_of(self, row: Mapping[str, Any]) -> Any:
@@ -60,7 +59,8 @@ class RowTables:
 
     def plain(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A row, or some of its values, as users see them."""
-        return {name: self._by_name[name].decode(_encoded(self._by_name[name], value)) for name, value in row.items()}
+        return {name: self._by_name[name].decode(_encoded(self._by_name[name], [value])[0])
+                for name, value in row.items()}
 
 
 def base_table(
@@ -91,9 +91,15 @@ def base_table(
             {name: mask for name, mask in fields.items() if mask.any()})
 
 
-def _held(column: Column, value: Any) -> Any:
-    return math.nan if column.sqlite_type == "REAL" and value == NAN else value
+def _held(column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    """Encoded values as Arrow holds them."""
+    if column.sqlite_type != "REAL":
+        return values
+    return [math.nan if value == NAN else value for value in values]
 
 
-def _encoded(column: Column, value: Any) -> Any:
-    return NAN if column.sqlite_type == "REAL" and value is not None and value != value else value
+def _encoded(column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    """The same the other way."""
+    if column.sqlite_type != "REAL":
+        return values
+    return [NAN if value is not None and value != value else value for value in values]

@@ -23,13 +23,9 @@ def delete_keys(
 ) -> int:  # fmt: skip
     """End keys as far as they are there, and return how many were."""
     layout = repository.enforce(info.kind, info.name, version)
-    padding = ("",) * (len(key_columns(info)) - len(info.keys))
-    newest = repository.newest(info, [f"?{n}" for n in range(1, len(key_columns(info)) + 1)])
     table = f"main.{quoted(layout.table_name)}"
-    find = f"SELECT t.row_id FROM {table} AS t WHERE t.row_id = {newest} AND NOT t.{DELETED}"
     execute = repository.db.execute
-    found: Any = (execute(find, (*key, *padding)).get for key in keys)
-    places = [place for place in found if place is not None]
+    places = _places(repository, info, table, keys)
     if not places:
         return 0
     columns = [*key_columns(info), "schema_version_id", *(quoted(column.column) for column in info.columns)]
@@ -43,6 +39,24 @@ def delete_keys(
             f"(SELECT value FROM {VALUES}(?2)) ORDER BY row_id", (commit_id, some))
     faults.reach("ontology: rows deleted")
     return len(places)
+
+
+def _places(
+    repository: SqliteRepositoryV3, info: TypeInfo | StoredType, table: str, keys: Collection[Row]
+) -> list[int]:  # fmt: skip
+    """The latest rows of these keys, as far as they are there."""
+    found: Any
+    if info.kind == "entity":
+        newest = repository.newest(info, ["wanted.value"])
+        found = repository.db.execute(
+            f"SELECT DISTINCT t.row_id FROM {VALUES}(?1) AS wanted JOIN {table} AS t ON t.row_id = {newest} "
+            f"WHERE NOT t.{DELETED}", (given_list(key[0] for key in keys),))  # fmt: skip
+        return [place for (place,) in found]
+    newest = repository.newest(info, [f"?{n}" for n in range(1, len(key_columns(info)) + 1)])
+    find = f"SELECT t.row_id FROM {table} AS t WHERE t.row_id = {newest} AND NOT t.{DELETED}"
+    padding = ("",) * (len(key_columns(info)) - len(info.keys))
+    found = (repository.db.execute(find, (*key, *padding)).get for key in dict.fromkeys(keys))
+    return [place for place in found if place is not None]
 
 
 def keys_besides(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collection[Row]) -> list[Row]:
