@@ -178,7 +178,7 @@ def test_a_place_that_cannot_be_listed_is_reported(tmp_path: Path) -> None:
 
 def test_what_is_compared_must_be_a_snapshot(place: tuple[str, str, type, Callable[[Any], None]]) -> None:
     with ontolake.open(place[1]) as store:
-        for wrong in (1, None):
+        for wrong in (1.5, True, None):
             with pytest.raises(Invalid, match="before must be a snapshot"):
                 list(store.diff(wrong, store.snapshot()))  # type: ignore[arg-type]
         with pytest.raises(OntolakeError):

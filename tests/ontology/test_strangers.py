@@ -7,11 +7,13 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ontolake.cli import main
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session, StorageBackendError
+from ontolake.ontology.repository.strangers import refuse_strangers
 from ontolake.ontology.typed_store import TypedStore
 
 
@@ -102,3 +104,20 @@ def test_a_database_of_another_program_is_refused_in_words(
         told = "".join(capsys.readouterr())
         assert words in told or "holds a native SQLite database" in told
     assert Path(url).read_bytes() == before
+
+
+@pytest.mark.parametrize("engine", ["v2", "v3"])
+def test_a_store_is_not_a_stranger_while_another_writes_its_first_rows(tmp_path: Path, engine: str) -> None:
+    path = f"{tmp_path}/shop.db"
+    Session(path, engine_version=engine).close()
+    db = apsw.Connection(path)
+
+    def write_meanwhile(_: object, sql: str, __: object) -> bool:
+        if "pragma_table_info" in sql:
+            with Session(path, entity_types=[Customer]) as session:
+                session.ensure(Customer(id="c1", name="Ada"))
+        return True
+
+    db.exec_trace = write_meanwhile
+    refuse_strangers(db, path, engine)
+    db.close()

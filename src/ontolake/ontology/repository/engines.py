@@ -24,7 +24,7 @@ from ontolake.ontology.repository.sqlite.failures import ours
 from ontolake.ontology.repository.sqlite.v1 import SqliteRepositoryV1
 from ontolake.ontology.repository.sqlite.v2 import SqliteRepositoryV2
 from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
-from ontolake.ontology.repository.strangers import refuse_strangers
+from ontolake.ontology.repository.strangers import refuse_strangers, table_names
 from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"
@@ -86,7 +86,7 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
                 raise UninitializedStorageError(uri)
             found = _initialize(db, uri, engine_version or LATEST_ENGINE)
         check_engine(uri, found, engine_version)
-        refuse_strangers(db, uri, found, _tables(db))
+        refuse_strangers(db, uri, found)
         if readonly and not config.readonly:
             db.close()
             db = connect(uri, **_connecting(location, seam))
@@ -111,7 +111,7 @@ def _seam(uri: str, location: urls.Location, config: Config) -> Config:
     except (NotFound, Invalid):
         return config
     try:
-        tables = _tables(db)
+        tables = table_names(db)
         return replace(config, branch=MAIN) if {"storage_meta", "branches", "tags"} <= tables else config
     finally:
         db.close()
@@ -124,7 +124,7 @@ def _connecting(location: urls.Location, config: Config) -> dict[str, Any]:
 
 def _stamp(db: apsw.Connection, uri: str) -> str | None:
     """The engine version of what is there; None if nothing is. A database without a stamp is v1, if it is ours."""
-    tables = _tables(db)
+    tables = table_names(db)
     if not tables:
         return None
     if "storage_meta" not in tables:
@@ -139,11 +139,6 @@ def _stamp(db: apsw.Connection, uri: str) -> str | None:
             f"{uri!r} says that its engine is {backend}/{version}, which this version of Ontolake does not know",
             hint=f"it knows {', '.join(f'sqlite/{one}' for one in SQLITE_ENGINES)}; use a newer version")
     return str(version)
-
-
-def _tables(db: apsw.Connection) -> set[str]:
-    names = {str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    return {name for name in names if not name.startswith("sqlite_")}
 
 
 def _initialize(db: apsw.Connection, uri: str, version: str) -> str:

@@ -48,8 +48,19 @@ def stranger(uri: str, what: str) -> StorageBackendError:
         hint="export its rows with the program that wrote it, and load them with onto import; nothing was changed")
 
 
-def refuse_strangers(db: apsw.Connection, uri: str, engine_version: str, tables: Collection[str]) -> None:
-    """Raise `StorageBackendError`, naming what is missing, if a database with these tables is not one of ours."""
+def refuse_strangers(db: apsw.Connection, uri: str, engine_version: str) -> None:
+    """Raise `StorageBackendError`, naming what is missing, if a database is not one of ours."""
+    with db:  # one snapshot: another process may be creating the first tables of a type
+        _refuse_strangers(db, uri, engine_version, table_names(db))
+
+
+def table_names(db: apsw.Connection) -> set[str]:
+    """The tables of a database, without those of SQLite itself."""
+    names = {str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return {name for name in names if not name.startswith("sqlite_")}
+
+
+def _refuse_strangers(db: apsw.Connection, uri: str, engine_version: str, tables: Collection[str]) -> None:
     wanted = {**_CONTROL, **_OF_ENGINE[engine_version]}
     for table in wanted:
         if table not in tables:
