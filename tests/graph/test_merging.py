@@ -10,6 +10,7 @@ from graph_support import Customer, Order, Placed, customers, described, entity,
 
 from ontolake.errors import Invalid
 from ontolake.graph import BranchError, Graph, MergeConflictError, Unique, UnknownBranchError
+from ontolake.history import Resolution
 
 VALUES = {"absent": None, "same": "base", "changed": "one", "other": "two"}
 
@@ -126,6 +127,9 @@ def test_what_neither_did_wrong_alone_is_found(graph: Graph) -> None:
         before = described(graph)
         with pytest.raises(MergeConflictError) as caught:
             graph.merge(name)
+        for side in ("ours", "theirs"):
+            named = [Resolution(*conflict.rows[0], take=side) for conflict in caught.value.conflicts]
+            assert graph.merge(name, resolutions=named, dry_run=True).status == "merged", "any row may be named"
         assert described(graph) == before
         found = {(conflict.kind, conflict.key) for conflict in caught.value.conflicts}
         assert any(one == key for _, one in found)

@@ -73,6 +73,18 @@ def test_a_rule_is_settled_by_a_side() -> None:
         Decisions(None, [Resolution("t", "a", None, Value({}))]).side(RULE)
 
 
+def test_a_rule_is_settled_by_naming_any_of_its_rows() -> None:
+    other = Decisions("theirs", [Resolution("t", "b", take="ours")])
+    assert [other.side(RULE), other.side(RULE)] == ["ours", "ours"], "asked again it says the same"
+    other.check_used()
+    both = Decisions(None, [Resolution("t", "a", take="theirs"), Resolution("t", "b", take="ours")])
+    assert both.side(RULE) == "theirs", "that of the row itself comes first"
+    elsewhere = Decisions(None, [Resolution("t", "b", take="ours")])
+    assert elsewhere.take(Conflict("t", "b", ConflictKind.DELETE_UPDATE)) == "ours"
+    assert elsewhere.side(RULE) is None, "that decided another conflict of the row"
+    assert Decisions(None, [Resolution("t", "b", take=Value({}))]).side(RULE) is None
+
+
 def test_the_error_names_the_first_conflict_and_counts_the_others() -> None:
     error = MergeConflictError("try", "main", [FIELD, RULE])
     assert "divergent update of t ('a', 1), field 'f', and 1 more" in str(error)

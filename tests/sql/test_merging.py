@@ -55,6 +55,9 @@ def test_a_unique_value_that_both_sides_gave_is_a_conflict_with_both_rows(forked
     assert [row["id"] for row in rows(db)] == [1, 3]
     db.merge("try", "other", resolutions=[Resolution("main.public.t", 2, take="theirs")])
     assert [key for key, _ in db.at("other").rows("main.public.t")] == [2, 3]
+    db.branches.create("named", at="main~1")
+    db.merge("try", "named", resolutions=[Resolution("main.public.t", 1, take="ours")])
+    assert [key for key, _ in db.at("named").rows("main.public.t")] == [1, 3], "the row that stays may be named"
     assert not list(db.verify())
 
 

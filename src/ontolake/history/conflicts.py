@@ -78,7 +78,7 @@ conflict by conflict, and leaves those open for which it returns None. A rule th
 class Resolution(NamedTuple):
     """Settles a conflict of one row, or with `field` of one field: for a side, for the base, or by a `Value`.
 
-    For a rule that rows break together, the side says whose rows stay.
+    For a rule that rows break together, the side says whose rows stay; any of these rows may be named.
     """
 
     table: str
@@ -153,6 +153,7 @@ class Decisions:
             self._resolutions[where] = one
             self._tables.add(one.table)
         self._used: set[tuple[str, Key, str | None]] = set()
+        self._naming: set[tuple[str, Key, str | None]] = set()
 
     def strategy(self, table: str) -> Side | None:
         """The side that wins in a table, for conflicts that no resolution names. None if a function decides."""
@@ -164,13 +165,33 @@ class Decisions:
 
     def take(self, conflict: Conflict) -> Take | None:
         """How a conflict is settled; None if it is not."""
+        found = self._resolved(conflict)
+        if found is not None:
+            return found
+        return self.strategy(conflict.table) if self._decide is None else self._decided(conflict)
+
+    def _resolved(self, conflict: Conflict) -> Take | None:
         for field in dict.fromkeys((conflict.field, None)):
             where = (conflict.table, frozen(conflict.key), field)
             found = self._resolutions.get(where)
             if found is not None:
                 self._used.add(where)
                 return self._part(found, conflict)
-        return self.strategy(conflict.table) if self._decide is None else self._decided(conflict)
+        return None
+
+    def _named(self, conflict: Conflict) -> Side | None:
+        """The side that a resolution takes for one of the other rows with which a row breaks a rule.
+
+        A resolution that settles a conflict of that row alone says nothing of the rule.
+        """
+        for table, key in conflict.rows:
+            where = (table, frozen(key), None)
+            found = self._resolutions.get(where)
+            if found is not None and found.take in SIDES and (where in self._naming or where not in self._used):
+                self._naming.add(where)
+                self._used.add(where)
+                return found.take
+        return None
 
     def _decided(self, conflict: Conflict) -> Take | None:
         """What the function of the caller says. Raises `Invalid` if that settles nothing."""
@@ -199,7 +220,7 @@ class Decisions:
 
         Raises `Invalid` if a resolution gives a value there: a rule is settled by whose rows stay.
         """
-        take = self.take(conflict)
+        take = self._resolved(conflict) or self._named(conflict) or self.take(conflict)
         if isinstance(take, Value) or take == "base":
             raise Invalid(f"{conflict.table} {conflict.key!r}: a conflict of kind {conflict.kind.value} is settled by "
                           "a side", hint="take 'ours' or 'theirs': whose rows stay")
