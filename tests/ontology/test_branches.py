@@ -409,3 +409,22 @@ def test_a_merge_costs_what_changed_and_not_what_is_stored(tmp_path: Path) -> No
         steps[size] = counted[0]
         session.close()
     assert steps[5000] < 1.3 * steps[500], steps
+
+
+def test_statements_from_before_the_first_branch_do_not_show_its_rows(shop: Session, url: str) -> None:
+    def forms() -> tuple[Any, ...]:
+        query = shop.query().entities(Customer)
+        return (names(shop), query.where(Customer.id == "a").first(), query.where(Customer.id == "new").first(),
+                query.with_history().count(), query.as_of(1).count(), query.via(Placed).count(),
+                query.group_by(Customer.name).agg())  # fmt: skip
+
+    change(url, "main", Customer(id="b", name="Bo"))
+    assert names(shop)["b"] == "Bo", "what others commit has been looked at"
+    before = forms()
+    other = opened(url)
+    other.branches.create("try")
+    other.close()
+    change(url, "try", Customer(id="a", name="Ada"), Customer(id="new", name="N"))
+    assert forms() == before
+    shop.ensure(Customer(id="a", name="A"))
+    assert shop.commit() is None, "the latest row is that of main"

@@ -35,6 +35,8 @@ class BranchLineage(NamedTuple):
 
     def sees(self, branch: str, commit: str) -> str:
         """A condition on the branch and the commit of something, both SQL."""
+        if not self.segments:
+            return "1"
         parts = [f"{branch} = {one.branch}" + ("" if one.until is None else f" AND {commit} <= {one.until}")
                  for one in self.segments]
         return parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
@@ -51,6 +53,8 @@ class BranchLineage(NamedTuple):
 
 MAIN = BranchLineage((Segment(0, None),))
 """What the first branch sees."""
+ALONE = BranchLineage(())
+"""The same while there has never been another: nothing has to be asked of a row."""
 
 
 def raw(key: str) -> str:
@@ -93,8 +97,9 @@ def not_superseded_on(
     `superseded` has the successors on the first branch, `elsewhere` those on others.
     """
     bound = f" AND over.superseded_by <= {as_of}" if as_of else ""
-    found = [*([f"{alias}.commit_id <= {as_of}"] if as_of else []), lineage.sees_row(alias), f"NOT {alias}.{DELETED}"]
-    first = next((one for one in lineage.segments if not one.branch), None)
+    found = [f"NOT {alias}.{DELETED}", *([f"{alias}.commit_id <= {as_of}"] if as_of else [])]
+    found += [lineage.sees_row(alias)] if lineage.segments else []
+    first = next((one for one in lineage.segments or MAIN.segments if not one.branch), None)
     if first is not None:
         until = "" if first.until is None else f" AND over.superseded_by <= {first.until}"
         found.append(f"NOT EXISTS (SELECT 1 FROM {superseded} AS over WHERE over.row_id = {alias}.rowid{until}{bound})")

@@ -38,7 +38,8 @@ def create_table(db: apsw.Connection, name: str, info: TypeInfo, *, branched: bo
         db.execute(f"CREATE TABLE {elsewhere(name)} (row_id INTEGER NOT NULL, superseded_by INTEGER NOT NULL, "
                    "branch_id INTEGER NOT NULL, PRIMARY KEY (row_id, branch_id)) WITHOUT ROWID")
     db.execute(f"CREATE TABLE {superseded(name)} (row_id INTEGER PRIMARY KEY, superseded_by INTEGER NOT NULL)")
-    db.execute(f"CREATE INDEX {quoted(name + '_commit')} ON {quoted(name)} (commit_id)")
+    by_commit = f"commit_id, {BRANCH}, {DELETED}" if branched else "commit_id"
+    db.execute(f"CREATE INDEX {quoted(name + '_commit')} ON {quoted(name)} ({by_commit})")
     if info.kind == "relation":
         db.execute(f"CREATE INDEX {quoted(name + '_reverse')} ON {quoted(name)} "
                    "(right_key, left_key, instance_key, commit_id)")

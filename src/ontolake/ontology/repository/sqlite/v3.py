@@ -25,6 +25,7 @@ from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import UnknownCommitError
 from ontolake.ontology.query.compiler.latest import (
+    ALONE,
     BRANCH,
     DELETED,
     MAIN,
@@ -96,6 +97,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         self.lineage = MAIN
         self.branch_id = 0
+        self._alone: bool | None = None
         self._branch_of: dict[int, int] = {}
         self._views: dict[int, SqliteRepositoryV3] = {0: self}
         super().__init__(db, uri, config)
@@ -116,6 +118,19 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             db.execute(statement)
         db.execute("INSERT INTO branches (id, name, base_commit_id, head_commit_id, created_at) VALUES (0, ?, 0, 0, ?)",
                    (MAIN_NAME, now_text()))
+
+    @property
+    def rows_seen(self) -> BranchLineage:
+        """The lineage as conditions on rows have it. It is part of what is remembered of the layout."""
+        if self.branch_id:
+            return self.lineage
+        if self._alone is None:
+            self._alone = self.db.execute("SELECT max(id) FROM branches").get == 0
+        return ALONE if self._alone else self.lineage
+
+    def forget_layout(self) -> None:
+        super().forget_layout()
+        self._alone = None
 
     # branches
     def branch_rows(self) -> list[BranchRow]:
@@ -168,7 +183,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             found._statements, found._one_by_one, found.staged = {}, {}, set()
             found._schemas, found._dropped, found._shape, found._seen = None, set(), None, None
             found._layouts, found._every, found._indexed, found._marked = None, [], set(), {}
-            found.last_commit, found._transaction = None, None
+            found.last_commit, found._transaction, found._alone = None, None, None
             self._views[branch_id] = found
         return found
 
@@ -254,7 +269,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     # schemas, which are those of the lineage
     def shape_now(self) -> object:
         return (control.shape(self.db), self.db.execute(
-            "SELECT count(*), max(activation_commit_id) FROM type_layout_catalog").fetchone())
+            "SELECT count(*), max(activation_commit_id), (SELECT max(id) > 0 FROM branches) FROM type_layout_catalog"
+        ).fetchone())  # fmt: skip
 
     def current_layouts(self) -> Mapping[tuple[Kind, str], Layout]:
         self.refresh()
@@ -346,13 +362,14 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         found = self.layout_of(info)
         if found is None:
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
-        return not_superseded_on(alias, self.lineage, superseded(found.table_name), elsewhere(found.table_name), as_of)
+        table = found.table_name
+        return not_superseded_on(alias, self.rows_seen, superseded(table), elsewhere(table), as_of)
 
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
-        return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.lineage)
+        return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.rows_seen)
 
     def visible(self, info: TypeInfo, alias: str) -> str | None:
-        return self.lineage.sees_row(alias)
+        return self.rows_seen.sees_row(alias) if self.rows_seen.segments else None
 
     def deleted(self, info: TypeInfo | StoredType, alias: str) -> str | None:
         return f"{alias}.{DELETED}"
