@@ -14,7 +14,7 @@ ENGINES = {"ontology/query/compiler/conditions.py", "ontology/repository/objects
            "graph/tables/filters.py"}
 ADDED = [  # module, what is there, what is added to it, the type it adds, who has to handle it
     ("model/filters.py", "Leaf = Compare |",
-     "class Between(NamedTuple):\n    ref: ValueRef\n\n\nLeaf = Between | Compare |", "Between",
+     "class MadeUpFilter(NamedTuple):\n    ref: ValueRef\n\n\nLeaf = MadeUpFilter | Compare |", "MadeUpFilter",
      ENGINES | {"model/filters.py", "ontology/query/needs.py", "ontology/repository/objects/read/row_groups.py"}),
     ("model/filters.py", 'CompareOp = Literal["=="', 'CompareOp = Literal["~=", "=="', "~=",
      ENGINES | {TYPED, "ontology/repository/objects/read/row_groups.py"}),
