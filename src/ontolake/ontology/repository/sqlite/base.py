@@ -71,6 +71,16 @@ class SqliteRepository(ABC):
         self.uri = uri
         self.config = config
         self.runtime_id = uuid.uuid4().hex
+        self.start_afresh()
+        self.lock = WriteLock(db, uri, config, self.seam_branch)
+        install(db)
+        # Otherwise SQLite plans a statement anew whenever other values are bound to it.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        db.set_busy_timeout(int(config.lock_timeout * 1000))
+        db.execute("PRAGMA temp_store = MEMORY")
+
+    def start_afresh(self) -> None:
+        """Remember nothing of the store, as when it was just opened."""
         self._statements: dict[Plan, Statement] = {}
         self._one_by_one: dict[TypeInfo, OneByOne] = {}
         self._schemas: dict[tuple[Kind, str], SchemaVersion] | None = None
@@ -80,13 +90,7 @@ class SqliteRepository(ABC):
         self.last_commit: int | None = None
         """The newest commit, if it was ours and nobody has written since."""
         self.staged: set[str] = set()
-        self.lock = WriteLock(db, uri, config, self.seam_branch)
         self._transaction: SqliteTransaction | None = None
-        install(db)
-        # Otherwise SQLite plans a statement anew whenever other values are bound to it.
-        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        db.set_busy_timeout(int(config.lock_timeout * 1000))
-        db.execute("PRAGMA temp_store = MEMORY")
 
     @property
     def seam_branch(self) -> str:

@@ -9,7 +9,6 @@ import apsw
 
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.config import Config
 from ontolake.ontology.errors import SchemaValidationError
 from ontolake.ontology.query.compiler.latest import OLD, BranchLineage, newest_row, not_superseded, quoted
 from ontolake.ontology.query.compiler.statements import key_columns
@@ -54,12 +53,12 @@ class SqliteRepositoryV2(SqliteRepository):
     lineage: BranchLineage | None = None
     """The commits that are read, where there are branches."""
 
-    def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
+    def start_afresh(self) -> None:
+        super().start_afresh()
         self._layouts: dict[tuple[Kind, str], Layout] | None = None
         self._every: list[Layout] = []
         self._indexed: set[TypeInfo] = set()
         self._marked: dict[str, bool] = {}
-        super().__init__(db, uri, config)
 
     @classmethod
     def create_layout(cls, db: apsw.Connection) -> None:

@@ -97,7 +97,6 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     def __init__(self, db: apsw.Connection, uri: str, config: Config) -> None:
         self.lineage = MAIN
         self.branch_id = 0
-        self._alone: bool | None = None
         self._branch_of: dict[int, int] = {}
         self._views: dict[int, SqliteRepositoryV3] = {0: self}
         super().__init__(db, uri, config)
@@ -107,6 +106,10 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
                 raise UnknownBranchError(config.branch)
             self.branch_id, self.lineage = row.id, self._lineage(row)
             self._views = {row.id: self}
+
+    def start_afresh(self) -> None:
+        super().start_afresh()
+        self._alone: bool | None = None
 
     @property
     def seam_branch(self) -> str:
@@ -177,13 +180,9 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         if found is None:
             row = self.branch_row(branch_id)
             found = copy.copy(self)
-            for name in ("events",):
-                found.__dict__.pop(name, None)
+            vars(found).pop("events", None)
             found.branch_id, found.lineage = row.id, self._lineage(row)
-            found._statements, found._one_by_one, found.staged = {}, {}, set()
-            found._schemas, found._dropped, found._shape, found._seen = None, set(), None, None
-            found._layouts, found._every, found._indexed, found._marked = None, [], set(), {}
-            found.last_commit, found._transaction, found._alone = None, None, None
+            found.start_afresh()
             self._views[branch_id] = found
         return found
 
