@@ -55,7 +55,19 @@ def test_branches_are_renamed_and_protected(onto, place: VersionedPlace) -> None
     token = onto("branch", "delete", url, "better", "--json").document["token"]
     assert onto("branch", "delete", url, "better", "--token", token).code == 0
     assert onto("branch", "rename", url, "nobody", "some").code == 2
+    assert onto("branch", "delete", url, "nobody").code == 2
+    first = onto("branch", "delete", url, "main")
+    assert (first.code, first.out) == (2, "")
+    assert "first one" in first.err
     assert onto("branch", "create", url, "a..b").code in (2, 4)
+
+
+def test_the_branches_of_a_graph_have_a_title_for_each_column(onto, tmp_path: Path) -> None:
+    url = PLACES["graph"](tmp_path).url
+    for command in (("graph", "branch", "list", url), ("branch", url)):
+        lines = onto(*command).out.splitlines()
+        assert {line.count("\t") for line in lines} == {4}, command
+        assert lines[1].split("\t")[-1] == "-"
 
 
 def test_a_tag_of_another_branch_is_made_again_there(onto, place: VersionedPlace) -> None:

@@ -141,8 +141,7 @@ def protect_branch(
 def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False) -> None:
     """Give a branch up. Without a token this only shows what would go."""
     from ontolake.cli import storage_branch
-    from ontolake.errors import NotFound
-    from ontolake.history import ProtectedBranchError
+    from ontolake.history import BranchError, ProtectedBranchError, UnknownBranchError
     from ontolake.stores import find
 
     store, out = find(url), Out(json)
@@ -151,9 +150,12 @@ def delete_branch(url: Url, name: Name, token: Token = None, json: Json = False)
         return
     with store.opened(write=token is not None) as versioned:
         branches = _branches(store, versioned)
-        branch = next((one for one in branches.list() if one.name == name), None)
+        first, *others = branches.list()
+        branch = next((one for one in (first, *others) if _facts(one)["name"] == name), None)
         if branch is None:
-            raise NotFound(f"branch {name!r} does not exist", hint=f"see onto branch {url}")
+            raise UnknownBranchError(name, hint=f"see onto branch {url}")
+        if branch == first:
+            raise BranchError(name, "is the first one, and cannot be deleted", hint="name another branch")
         if branch.protected:
             raise ProtectedBranchError(name, "deleted")
         expected = token_of("delete branch", *branch)

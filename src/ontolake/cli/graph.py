@@ -322,8 +322,8 @@ def branch_list(url: Url, json: Json = False) -> None:
     if json:
         out.document({"branches": found})
     else:
-        out.table([Heading(name, whole=True) for name in ("name", "head", "base", "parent")],
-                  [list(one.values()) for one in found])
+        out.stream([Heading(name, whole=True) for name in ("name", "head", "base", "parent", "protected")],
+                   [(*list(one.values())[:4], "yes" if one["protected"] else None) for one in found])
 
 
 @branch_app.command("create")
