@@ -14,6 +14,7 @@ from versioned_places import VersionedPlace, documents, documents_on_pages, grap
 from ontolake import faults, stores
 from ontolake.copies import copy
 from ontolake.errors import AlreadyExists, Invalid, NotFound, OntolakeError
+from ontolake.graph import DamagedGraphError
 from ontolake.history import Ref
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
@@ -132,6 +133,63 @@ def test_a_copy_in_a_bucket_has_all_commits_branches_and_tags(
     if name == "graph directory":
         copy(target, f"{tmp_path}/back")
         assert seen(f"{tmp_path}/back", adapter_of(name)) == seen(target, adapter_of(name))
+
+
+def all_rows(url: str) -> dict[str, Any]:
+    """What `seen` tells of a graph, and the rows at every commit of every branch. Nothing of it is damaged."""
+    found = seen(url, adapter_of("graph"))
+    with stores.find(url).opened() as store:
+        for branch in found["branches"]:
+            for commit in store.commits(branch=branch.name):
+                found[f"{branch.name}@{commit.id}"] = adapter_of("graph").records(store.at(Ref.parse(commit.id)))
+        assert list(store.verify()) == []
+    return found
+
+
+def forked_graph(folder: Path) -> str:
+    """A graph with branches of branches, one of which has the name of a part of its own layout, below an odd name."""
+    place = graph(folder / "a folder, 100%25 näher")
+    url = written(place)
+    with place.adapter.open(place.where) as store:
+        store.branches.create("nodes", parent="deeper")
+        store.tags.create("deep", "nodes~1")
+    place.write("nodes", {"a": None, "e": {"f": 1, "g": 2}}, "below", "eve")
+    with place.adapter.open(place.where) as store:
+        store.branches.create("below", parent="nodes")
+    place.write("below", {"e": {"f": 2, "g": 2}}, "further below", "eve")
+    return url
+
+
+@pytest.mark.parametrize("kind", ["graph", pytest.param("bucket", marks=pytest.mark.slow)])
+def test_a_copy_of_a_graph_needs_nothing_of_the_original(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:  # fmt: skip
+    bucket = request.getfixturevalue("seaweed_url") if kind == "bucket" else ""
+    url, target = forked_graph(tmp_path), target_of(kind, tmp_path, bucket, "a copy")
+    before = all_rows(url)
+    copy(url, target)
+    away = Path(url).rename(tmp_path / "away")
+    assert all_rows(target) == before
+    copy(target, f"{tmp_path}/again")
+    copy(str(away), f"{tmp_path}/mended")  # a directory that was moved becomes whole by a copy
+    place = VersionedPlace(target, target, adapter_of("graph"))
+    place.write("below", {"new": {"f": 1, "g": 1}})
+    with place.adapter.open(target) as store:
+        store.erase(place.table, "a", reason="asked for", dry_run=False)
+        assert {"a", "new", "d"} & place.adapter.records(store.at(Ref.parse("below"))).keys() == {"new", "d"}
+    assert all_rows(f"{tmp_path}/again") == all_rows(f"{tmp_path}/mended") == before
+
+
+def test_a_graph_that_was_moved_says_what_it_lacks(tmp_path: Path) -> None:
+    """Branches name folders with their whole path, which a copy puts right. The first branch can be read."""
+    url = forked_graph(tmp_path)
+    moved = str(Path(url).rename(tmp_path / "moved"))
+    with stores.find(moved).opened() as store:
+        assert adapter_of("graph").records(store.at(Ref.parse("main")))["a"]["f"] == 7
+        for act in (store.branches.list, lambda: store.at(Ref.parse("try")), lambda: list(store.verify())):
+            with pytest.raises(DamagedGraphError, match="cannot be read") as caught:
+                act()
+            assert "onto copy" in str(caught.value.hint)
 
 
 @pytest.mark.slow

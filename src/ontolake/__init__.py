@@ -6,7 +6,7 @@ The names that a user needs first are here, imported when they are used: `import
 are `engine/` (SQLite), `storage/` (pages), `objects/` (buckets, by `urls`), `history/` (what models share) and `model/`
 (types); above, `cli/` and `spark/`. `parallel` is what a model offers to many workers, `copies/` copies stores,
 `errors` has the root of all errors. Helpers of several packages: `arrow_keys`, `arrow_values`, `decoders`, `extras`,
-`faults`, `folders`, `foreign`, `lazy_pandas`, `suites`.
+`faults`, `folders`, `foreign`, `lance_versions`, `lazy_pandas`, `suites`.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ from ontolake.graph import ExpectedVersionMismatch, Graph, PublishContendedError
 from ontolake.graph.commit.sidecars import Sidecar, TableMove
 from ontolake.graph.errors import DamagedGraphError, ErasureError, ReadOnlyGraphError, RowError
 from ontolake.graph.tables.row_files import TableFiles
-from ontolake.graph.tables.version_files import VersionFile, decode, encode
 from ontolake.graph.upkeep import erasure
 from ontolake.history.contention import Pace
 from ontolake.history.erasures import KeyHash
 from ontolake.history.metadata import ERASED, KIND
+from ontolake.lance_versions import VersionFile, decode, encode
 
 
 def erase(graph: Graph, table: Any = Person, key: Any = KEY, **options: Any) -> Any:

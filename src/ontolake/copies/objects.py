@@ -7,6 +7,7 @@ that nobody takes it for a store, until the last object is there.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,9 @@ import xxhash
 from ontolake import faults, urls
 from ontolake.errors import AlreadyExists, Invalid, NotFound, StorageError, Transient
 from ontolake.folders import obstacle
+from ontolake.lance_versions import VersionFile, moved_base
 from ontolake.objects import ObjectInfo, ObjectStore, open_store
+from ontolake.objects.providers import provider_of
 from ontolake.storage.medium import decode_root
 from ontolake.stores import Site
 from ontolake.urls import GRAPH_PREFIX, ROOT_KEY, Location, Place
@@ -32,16 +35,20 @@ _ROUNDS = 20
 _TRIES = 4
 _WIDTH = 8
 _WAL = "wal/"
+_VERSION = re.compile(r"(__manifest|[^/]+/[^/]+)/(?:tree/.+/)?_versions/[^/]+\.manifest$")
+"""Which table an object is a version of."""
 
 
 def copy_graph(source: Site, target: Location, advance: Progress) -> int:
     """Copy a graph: every object of it, those that name versions of the manifest last. Returns the bytes.
 
+    Versions of branches name the folders of other lines with their whole path: in the copy, that is one of the copy.
     Objects that came, changed or went meanwhile are copied again, until nothing has moved.
     """
     if target.seam or target.place not in (Place.DIRECTORY, Place.BUCKET):
         raise Invalid(f"{target.url!r} is a {target.place}, and a graph lives in a directory or a bucket",
                       hint="use path/, file:///directory or s3://bucket/prefix")
+    root = _root(target)
     with _opened(source.location.base_url) as store, _filled(target) as copied:
         known: dict[str, object] = {}
         sizes: dict[str, int] = {}
@@ -55,10 +62,32 @@ def copy_graph(source: Site, target: Location, advance: Progress) -> int:
             for key in gone:
                 sizes.pop(key, None)
             changed = [key for key, mark in marks.items() if known.get(key) != mark]
-            sizes |= _transfer(store, copied, sorted(changed, key=_graph_order), advance)
+            sizes |= _transfer(store, copied, sorted(changed, key=_graph_order), advance,
+                                lambda key, data: _rooted(key, data, root))
             known = marks
             faults.reach("copy: graph copied, not compared")
     raise Transient(f"{source.location.url!r} changes faster than it is copied", hint="try again when less is written")
+
+
+def _root(target: Location) -> str:
+    """The address of a place in Lance's words."""
+    if target.place is Place.DIRECTORY:
+        return os.path.abspath(target.path)
+    return provider_of(target).access(target).lance()[0]
+
+
+def _rooted(key: str, data: bytes, root: str) -> bytes:
+    """An object of a graph as it is below another root."""
+    table = _VERSION.match(key)
+    if table is None:
+        return data
+    try:
+        version = VersionFile(data)
+        if version.has_bases:
+            return version.rewritten({}, {}, (), lambda path: moved_base(path, table[1], root))
+    except ValueError:
+        pass  # it is as damaged in the copy, where `verify` tells
+    return data
 
 
 def _mark(store: ObjectStore, info: ObjectInfo) -> object:
@@ -103,13 +132,17 @@ def _is_dense(keys: Iterable[str], start: int) -> bool:
     return not frames or (frames[0] == start and frames[-1] - start + 1 == len(frames))
 
 
-def _transfer(source: ObjectStore, target: ObjectStore, keys: list[str], advance: Progress) -> dict[str, int]:
-    """Copy objects, many at once; the last of a graph's in their order. Returns sizes of those that were there."""
+def _transfer(source: ObjectStore, target: ObjectStore, keys: list[str], advance: Progress,
+              adapted: Callable[[str, bytes], bytes] = lambda key, data: data) -> dict[str, int]:  # fmt: skip
+    """Copy objects, many at once; the last of a graph's in their order. Returns sizes of those that were there.
+
+    `adapted` tells what an object is in its new place.
+    """
     ordered = next((at for at, key in enumerate(keys) if _graph_order(key)[0]), len(keys))
 
     def one(key: str) -> tuple[str, int] | None:
         try:
-            data = source.get(key).data
+            data = adapted(key, source.get(key).data)
         except NotFound:
             return None  # whoever removed it did not need it any more, or the next round tells
         faults.reach("copy: before an object")

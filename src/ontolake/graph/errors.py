@@ -79,7 +79,7 @@ def in_short(error: BaseException) -> str:
 
 
 @contextmanager
-def reading(table: str) -> Iterator[None]:
+def reading(table: str, hint: str = "onto verify says what is damaged, and what to do") -> Iterator[None]:
     """Tell what Lance raises where rows of a table cannot be read: `DamagedGraphError`, or `Transient` for a bucket
     that does not answer. What the operating system refuses, such as room on a disk, stays as it is."""
     try:
@@ -94,8 +94,7 @@ def reading(table: str) -> Iterator[None]:
         text = in_short(error)
         if any(sign in text for sign in _UNREACHABLE):
             raise Transient(f"{table}: the storage does not answer: {text}", hint="try again") from error
-        raise DamagedGraphError(f"{table} cannot be read: {text}",
-                                hint="onto verify says what is damaged, and what to do") from error
+        raise DamagedGraphError(f"{table} cannot be read: {text}", hint=hint) from error
 
 
 class UnknownTableError(UsageFailure, GraphError, NotFound):

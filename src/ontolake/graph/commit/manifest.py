@@ -29,6 +29,7 @@ from ontolake.graph.errors import (
     UnknownBranchError,
     UnknownCommitError,
     in_short,
+    reading,
 )
 from ontolake.graph.place import GraphPlace
 from ontolake.graph.tables.origins import UPKEEP, is_one_of
@@ -45,6 +46,7 @@ INTERNAL_SCHEMA_VERSION = 4
 STAMP = "omnigraph:internal_schema_version"
 COMPACT_AFTER = 24
 """Fragments of the manifest after which a publish compacts it, so that reading it costs the same for ever."""
+_MOVED = "if the graph was moved here, onto copy makes one of it that is whole"
 
 _PACE = Pace(60, 0.004, 0.25)
 _BLOCK = 2**20
@@ -218,7 +220,8 @@ class Manifest:
         except (OSError, ValueError) as error:
             if branch != MAIN and branch not in self.branches():
                 raise UnknownBranchError(branch) from None
-            raise DamagedGraphError(f"the manifest of branch {branch!r} cannot be read: {in_short(error)}") from error
+            raise DamagedGraphError(f"the manifest of branch {branch!r} cannot be read: {in_short(error)}",
+                                    hint=None if branch == MAIN else _MOVED) from error
         self._known[branch] = state
         return state
 
@@ -296,7 +299,8 @@ class Manifest:
             dataset = self._main.checkout_version((branch, listed["parent_version"]))
         except (OSError, ValueError):
             raise UnknownBranchError(branch) from None
-        return self._inherited(branch, dataset).id
+        with reading(f"the manifest of branch {branch!r}", _MOVED):
+            return self._inherited(branch, dataset).id
 
     def create_branch(self, name: str, parent: str, version: int) -> LanceDataset:
         """Raises what Lance raises."""

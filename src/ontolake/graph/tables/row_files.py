@@ -13,7 +13,7 @@ from ontolake.errors import NotFound
 from ontolake.graph.errors import DamagedGraphError, reading
 from ontolake.graph.place import GraphPlace, version_number
 from ontolake.graph.tables.datasets import are_among
-from ontolake.graph.tables.version_files import VersionFile
+from ontolake.lance_versions import VersionFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -37,12 +37,12 @@ from ontolake.graph.tables.origins import UPKEEP
 from ontolake.graph.tables.row_files import Line, Offsets, RowSearch, TableFiles, batches, lines_of, open_file, size_of
 from ontolake.graph.tables.rows import keys_table
 from ontolake.graph.tables.types import GraphType, resolve_table
-from ontolake.graph.tables.version_files import Deletions, NewFile, Piece, VersionFile
 from ontolake.graph.upkeep.maintenance import retried
 from ontolake.history import Garbage
 from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.history.erasures import ERASURE, KeyHash, check_reason
 from ontolake.history.metadata import ERASED, MESSAGE
+from ontolake.lance_versions import Deletions, NewFile, Piece, VersionFile, moved_base
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -298,9 +298,8 @@ class _Past:
         faults.reach("graph: version rewritten")
 
     def _base(self, path: str) -> str:
-        """The folder of another line, which a copy of a graph still has where it was copied from."""
-        _, found, rest = path.rpartition(self._kind.location)
-        return self._place.uri(f"{self._kind.location}{rest}") if found else path
+        """The folder of another line, which copies of graphs that older releases made have where they came from."""
+        return moved_base(path, self._kind.location, self._place.root)
 
     def _dataset(self, where: tuple[Line, int]) -> LanceDataset:
         return self._parts.tables.own(self._kind, Pin(where[0], where[1], -1, self._kind.hash))

@@ -1,7 +1,8 @@
 """The file in which Lance keeps a version of a table: which files the version is made of.
 
-Lance writes such a file once. Only an erasure writes it anew: under the number that the version has, with other files
-in the place of those that had the row. So every commit stays readable, and none has to be told of it.
+Lance writes such a file once. An erasure writes it anew: under the number that the version has, with other files in
+the place of those that had the row. So every commit stays readable, and none has to be told of it. A copy in another
+place writes it anew as well, for a line that left another names the folder of that one with its whole path.
 
 The format is that of Lance 2: messages of protobuf, the first of which is found from the end of the file. What is not
 understood is kept as it is.
@@ -9,6 +10,7 @@ understood is kept as it is.
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -183,6 +185,11 @@ class VersionFile:
             own = decode(_first(decode(entry.value), _ID, b""))
             yield str(uuid.UUID(bytes=bytes(_first(own, _ID, bytes(16))))), entry
 
+    @property
+    def has_bases(self) -> bool:
+        """Whether it takes files from folders that it names with their whole path."""
+        return any(entry.field == _BASES for entry in self._message)
+
     def rewritten(
         self, files: Mapping[str, NewFile], deletions: Mapping[int, Deletions | None], indexes: Collection[str],
         base: Callable[[str], str] = str,
@@ -215,6 +222,15 @@ class VersionFile:
             message = _with(message, _TRANSACTION, _NUMBER, len(parts))
             parts += _framed(self._section(transaction))
         return parts + _framed(encode(message)) + _FOOTER.pack(len(parts), *self._format, _MAGIC)
+
+
+def moved_base(path: str, table: str, root: str) -> str:
+    """The folder of a line of a table, which another line names, where the table is below `root`.
+
+    `table` is the path of the table below the root of its graph, wherever that has been when the line was made.
+    """
+    found = re.search(f"(?:^|/){re.escape(table)}(/tree/.+)?/?$", path)
+    return f"{root}/{table}{found[1] or ''}" if found else path
 
 
 def _framed(section: bytes) -> bytes:
