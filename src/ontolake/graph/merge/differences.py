@@ -6,6 +6,7 @@ change and not the table. Lines of versions that forked are compared through the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from ontolake.arrow_keys import codes, contains
 from ontolake.graph.commit.records import Pin
-from ontolake.graph.errors import reading
+from ontolake.graph.errors import DamagedGraphError, reading
 from ontolake.graph.read.views import SnapshotTables, plain_row, row_key
 from ontolake.graph.tables.datasets import GraphTables
 from ontolake.graph.tables.types import GraphType
@@ -120,6 +121,7 @@ def _delta(
     if (old.branch, old.version) == (new.branch, new.version):
         return Delta(schema.empty_table(), schema.empty_table())
     before, after = tables.at(kind, old), tables.at(kind, new)
+    _check_deletions(tables, kind, before, _lines(forks, old))
     columns = [name for name in names if name != ROW_ID]
     written = _written(before, after, old.version, columns)
     # An update of Lance's own keeps the id of a row, and when it was made; ours gives it another.
@@ -137,6 +139,27 @@ def _delta(
             break
     found = rows_by_id(before, columns, np.unique(np.concatenate([column.to_numpy() for column in ids])))
     return Delta(found.select(names).cast(schema), written.select(names).cast(schema))
+
+
+def _check_deletions(
+    tables: GraphTables, kind: GraphType, dataset: LanceDataset, lines: Sequence[tuple[str | None, int]]
+) -> None:  # fmt: skip
+    """Raises `DamagedGraphError` if a directory lacks a file of deleted rows.
+
+    Both sides may have it, so that nothing else reads it: nobody shall merge into a table that cannot be read. A bucket
+    is not asked, where each file would be a request.
+    """
+    if not tables.place.local:
+        return
+    for fragment in dataset.get_fragments():
+        deletions = fragment.metadata.deletion_file
+        if deletions is None:
+            continue
+        name = deletions.path(fragment.fragment_id)
+        folders = (kind.location if line is None else f"{kind.location}/tree/{line}" for line, _ in lines)
+        if not any(os.path.exists(tables.place.uri(f"{folder}/{name}")) for folder in folders):
+            raise DamagedGraphError(f"{kind.table} cannot be read: there is no {name}",
+                                    hint="onto verify says what is damaged, and what to do")
 
 
 def rows_by_id(dataset: LanceDataset, names: Sequence[str], ids: Any) -> pa.Table:
