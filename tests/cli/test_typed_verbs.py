@@ -120,7 +120,7 @@ def test_branches(onto, native, space: str, pages: str) -> None:
     preview = onto("branch", "delete", space, "try", "--json").document
     assert onto("branch", "delete", space, "try", "--token", "wrong").code == 7
     assert onto("branch", "delete", space, "try", "--token", preview["token"]).code == 0
-    assert onto("branch", "delete", space, "try").code == 5
+    assert onto("branch", "delete", space, "try").code == 2
     assert onto("branch", pages, "create", "side").code == 0
     assert [one["name"] for one in onto("branch", pages, "--json").document["branches"]] == ["main", "side"]
     refused = onto("branch", native.url)
