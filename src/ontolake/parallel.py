@@ -184,7 +184,7 @@ class Parallel(Protocol):
     ) -> View:  # fmt: skip
         """Pin a moment: the newest commit, or that of `as_of`, by its number, or its name where commits have names.
 
-        Raises `NotFound` for a commit that is not there, `Invalid` for what is none.
+        Raises `NotFound` for a commit that is not there, `Invalid` if it cannot be the id of one.
         """
         ...
 

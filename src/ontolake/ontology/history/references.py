@@ -47,7 +47,7 @@ class TypedRefs:
         return self._repository.branch_row(self._repository.branch_id).name
 
     def resolve(self, ref: Ref | str | int | datetime) -> Point[int]:
-        """The commit that a reference names. Raises what `refs.resolve` raises, `Invalid` for what is none."""
+        """The commit that a reference names. Raises what `refs.resolve` raises."""
         if isinstance(ref, datetime):
             return Point(self.first, self.before(ref if ref.tzinfo else ref.replace(tzinfo=UTC), self.first))
         if isinstance(ref, int) and not isinstance(ref, bool):

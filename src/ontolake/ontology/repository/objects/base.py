@@ -10,7 +10,6 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,14 +17,14 @@ import msgspec
 import pyarrow as pa
 
 from ontolake import faults
-from ontolake.errors import DurabilityUnconfirmed, NotFound, OntolakeError, PreconditionFailed
+from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
 from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
 from ontolake.ontology.arrow.physical import Type, declared_table, public_table, rows_of
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, StorageBackendError, UnknownCommitError
+from ontolake.ontology.errors import HeadMismatchError, StorageBackendError, UnknownCommitError
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.access import StoreObjects
@@ -40,6 +39,7 @@ from ontolake.ontology.repository.objects.states import past_state
 from ontolake.ontology.repository.objects.transaction import S3Transaction
 from ontolake.ontology.repository.objects.upkeep import advisory
 from ontolake.ontology.repository.protocol import Lease, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.single_line import SingleLine
 from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import version_for
 
@@ -63,14 +63,12 @@ class Restated(NamedTuple):
     dropped: dict[str, TypeEntry]
 
 
-class S3Repository(SingleRows, ABC):
+class S3Repository(SingleRows, SingleLine, ABC):
     """A typed store on objects, whichever engine version it has."""
 
     backend = "s3"
     engine_version: str
     takes_columns = True
-    keeps_deletions = False
-    keeps_branches = False
     seen_head = 0
     versions_apart: bool
     """Whether every version of a type has files of its own, and reads see the current one only."""
@@ -153,24 +151,6 @@ class S3Repository(SingleRows, ABC):
 
     def highest(self) -> int:
         return self.head()
-
-    def holding(self, commit: int) -> S3Repository:
-        return self
-
-    def beyond_lines(self) -> Sequence[str]:
-        return ()
-
-    def check_migratable(self) -> None:
-        return
-
-    def on_branch(self, name: str) -> S3Repository:
-        if name != self.config.branch:
-            raise NotFound(f"the store is open on the branch {self.config.branch!r}, not on {name!r}",
-                           hint="open it with Config(branch=…)")
-        return self
-
-    def resolve(self, ref: str | datetime) -> int:
-        raise LayoutLacksError("tags and times to ask for", self.uri, self.engine_version)
 
     def state(self) -> object:
         return self.moment().tag

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 
 from ontolake import urls
-from ontolake.errors import NotFound
 from ontolake.history import Commit, Damage, Garbage
 from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
@@ -30,6 +29,7 @@ from ontolake.ontology.query.compiler.statements import Statement, columns_of, c
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_table
 from ontolake.ontology.repository.protocol import Lease, LiveRelation, Row, RowChange, SchemaVersion
+from ontolake.ontology.repository.single_line import SingleLine
 from ontolake.ontology.repository.sqlite import checks as sqlite_checks
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import SqliteEventStore
@@ -56,13 +56,11 @@ class Closed:
         raise StorageBackendError(f"{self._uri!r} was closed", hint="open a new session")
 
 
-class SqliteRepository(ABC):
+class SqliteRepository(SingleLine, ABC):
     """A typed store in a SQLite database, whichever engine version it has."""
 
     backend = "sqlite"
     takes_columns = False
-    keeps_deletions = False
-    keeps_branches = False
     seen_head = 0
     engine_version: str
 
@@ -298,24 +296,6 @@ class SqliteRepository(ABC):
 
     def highest(self) -> int:
         return control.head(self.db)
-
-    def holding(self, commit: int) -> SqliteRepository:
-        return self
-
-    def beyond_lines(self) -> Sequence[str]:
-        return ()
-
-    def check_migratable(self) -> None:
-        return
-
-    def on_branch(self, name: str) -> SqliteRepository:
-        if name != self.config.branch:
-            raise NotFound(f"the store is open on the branch {self.config.branch!r}, not on {name!r}",
-                           hint="open it with Config(branch=…)")
-        return self
-
-    def resolve(self, ref: str | datetime) -> int:
-        raise LayoutLacksError("tags and times to ask for", self.uri, self.engine_version)
 
     def new_version(self, info: TypeInfo, reason: str, commit_id: int) -> int:
         """Make a type known that is not, inside a transaction. Returns its schema version."""
