@@ -364,7 +364,8 @@ def test_a_commit_beyond_the_head_is_refused_in_every_form(session: Session, bou
         with pytest.raises(UnknownCommitError, match="there is no commit 2: the newest is 1") as told:
             form(2)
         assert (told.value.commit_id, told.value.head) == (2, 1)
-        for wrong in (-1, "1", 1.0, True, None):
+        text = () if session.repository.keeps_branches else ("1",)  # a reference, where there are any
+        for wrong in (-1, 1.0, True, None, *text):
             with pytest.raises(QueryError, match="takes a number from 0 on"):
                 form(wrong)
 
