@@ -17,6 +17,8 @@ SOURCE = "source"
 """The files of an import."""
 MIGRATED_TYPES = "migrated_types"
 """Which types a migration has brought from which schema version to which."""
+EVENT = "event"
+"""The event that a commit handled: its id and type, and the handler."""
 
 # documents
 LOCAL_SEQ = "local_seq"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ontolake.errors import Invalid
+from ontolake.history.metadata import EVENT
 from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.errors import EventLoopLimitError, HandlerError
 from ontolake.ontology.events.event import Event, queued
@@ -103,7 +104,7 @@ class HandlerContext(Generic[E]):
         self._check_open("commit")
         done = QueueChange(tuple(self._emitted), Handled(self._claim, self._handler, self._last))
         event = self._claim.event
-        about = {"event": {"id": event.id, "type": event.event_type, "handler": self._handler}}
+        about = {EVENT: {"id": event.id, "type": event.event_type, "handler": self._handler}}
         session = self._session
         head = self._seen_head if len(self._intents) or self._emitted else None  # else nothing follows from it
         try:
