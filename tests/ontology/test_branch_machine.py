@@ -74,7 +74,8 @@ def check(player: HistoryPlayer) -> None:
         check_forms(store.query().entities(Recorded).as_of(tag), player.git.state(commit))
     for commit, (branch, id) in player.ids.items():
         if branch in living:
-            check_forms(store.query().entities(Recorded).as_of(id), player.git.state(commit))
+            there = QueryStart(store.repository.on_branch(branch), lambda cls: None).entities(Recorded)
+            check_forms((store.query().entities(Recorded), there)[id % 2].as_of(id), player.git.state(commit))
             parents = store.repository.commit(id).parents
             changed = {one.key: one.after and {"f": one.after["f"], "g": one.after["g"]}
                        for one in store.commit_changes(id)}  # fmt: skip
@@ -97,7 +98,7 @@ def play(where: str, seed: int, number: int) -> None:
         player.close()
 
 
-@pytest.mark.parametrize("seed", slow_after(2, range(12)))
+@pytest.mark.parametrize("seed", slow_after(2, [2, 0, 1, *range(3, 12)]))
 def test_every_query_answers_as_dictionaries_do(tmp_path: Path, seed: int) -> None:
     play(str(tmp_path / "store.db"), seed, 60)
 

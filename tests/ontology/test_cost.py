@@ -14,7 +14,7 @@ import pytest
 from marking import slow_after
 
 from ontolake.model import Entity, Field
-from ontolake.ontology import Session, left, right
+from ontolake.ontology import Session, count, left, right
 from ontolake.ontology.query.plan import Plan
 
 from .shop import ENTITIES, RELATIONS, Customer, Order, Placed, Rated
@@ -167,3 +167,46 @@ def test_a_traversal_is_one_statement(session: Session) -> None:
     statements, _ = pages_written(session, lambda: found.extend(query.collect()))
     assert len(found) == 300
     assert statements == 1
+
+
+def steps(session: Session, work: Callable[[Session], object]) -> int:
+    """The instructions that SQLite runs for this."""
+    found: list[int] = []
+    db = session.repository.db  # type: ignore[attr-defined]
+    work(session)  # so that statements are there
+    db.trace_v2(apsw.SQLITE_TRACE_PROFILE,
+                lambda event: found.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]))
+    try:
+        work(session)
+    finally:
+        db.trace_v2(0)
+    return sum(found)
+
+
+READS: dict[str, Callable[[Session], object]] = {
+    "lookup": lambda s: s.query().entities(Order).where(Order.id == 7).first(),
+    "scan": lambda s: s.query().entities(Order).collect(),
+    "filter": lambda s: s.query().entities(Order).where(Order.total < 30).count(),
+    "groups": lambda s: s.query().entities(Customer).group_by(Customer.name).agg(n=count()),
+    "as_of": lambda s: s.query().entities(Customer).as_of(1).count(),
+    "traversal": lambda s: s.query().entities(Customer).via(Placed).collect(),
+}
+
+
+def test_branches_and_deletions_cost_nothing_where_there_are_none(tmp_path: Path) -> None:
+    with filled(str(tmp_path / "v2.db"), "v2") as older, filled(str(tmp_path / "v3.db"), "v3") as newer:
+        found = {name: steps(newer, work) / steps(older, work) for name, work in READS.items()}
+    assert all(ratio < 1.05 for ratio in found.values()), found
+
+
+def test_a_branch_three_deep_costs_little_more_than_the_first(tmp_path: Path) -> None:
+    with filled(url := str(tmp_path / "v3.db"), "v3") as first:
+        alone = {name: steps(first, work) for name, work in READS.items()}
+        for name, parent in (("one", "main"), ("two", "one"), ("three", "two")):
+            first.branches.create(name, parent=parent)
+            with Session(url, branch=name, entity_types=ENTITIES, relation_types=RELATIONS) as session:
+                session.ensure(Customer(id="c3", name=name))
+        with Session(url, branch="three", entity_types=ENTITIES, relation_types=RELATIONS) as deep:
+            found = {name: steps(deep, work) / alone[name] for name, work in READS.items()}
+    assert found["as_of"] < 1.05
+    assert all(ratio < 1.7 for ratio in found.values()), found

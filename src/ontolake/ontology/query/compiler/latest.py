@@ -32,14 +32,20 @@ class BranchLineage(NamedTuple):
     """
 
     segments: tuple[Segment, ...]
+    whole: int = 0
+    """Every commit up to this one is seen, on whichever branch it was made. Ids grow, so that stays so."""
 
     def sees(self, branch: str, commit: str) -> str:
         """A condition on the branch and the commit of something, both SQL."""
         if not self.segments:
             return "1"
+        # The oldest first: most rows are old, and one comparison settles them.
         parts = [f"{branch} = {one.branch}" + ("" if one.until is None else f" AND {commit} <= {one.until}")
-                 for one in self.segments]
-        return parts[0] if len(parts) == 1 else f"({' OR '.join(f'({part})' for part in parts)})"
+                 for one in reversed(self.segments)]
+        if len(parts) == 1:
+            return parts[0]
+        parts = [f"{commit} <= {self.whole}", *parts] if self.whole else parts
+        return f"({' OR '.join(f'({part})' for part in parts)})"
 
     def sees_row(self, alias: str) -> str:
         """A condition on a row."""
@@ -90,14 +96,16 @@ def not_superseded(alias: str, superseded: str, as_of: str | None = None) -> str
 
 
 def not_superseded_on(
-    alias: str, lineage: BranchLineage, superseded: str, elsewhere: str, as_of: str | None = None
+    alias: str, lineage: BranchLineage, superseded: str, elsewhere: str, as_of: str | None = None, *,
+    deletions: bool = True,
 ) -> str:  # fmt: skip
     """The same on a lineage: visible, without a visible successor, and no deletion.
 
-    `superseded` has the successors on the first branch, `elsewhere` those on others.
+    `superseded` has the successors on the first branch, `elsewhere` those on others. Without `deletions` there are none
+    to leave out.
     """
     bound = f" AND over.superseded_by <= {as_of}" if as_of else ""
-    found = [f"NOT {alias}.{DELETED}", *([f"{alias}.commit_id <= {as_of}"] if as_of else [])]
+    found = [*([f"NOT {alias}.{DELETED}"] if deletions else []), *([f"{alias}.commit_id <= {as_of}"] if as_of else [])]
     found += [lineage.sees_row(alias)] if lineage.segments else []
     first = next((one for one in lineage.segments or MAIN.segments if not one.branch), None)
     if first is not None:
@@ -112,20 +120,20 @@ def not_superseded_on(
 
 def newest_of(
     alias: str, source: str, keys: Sequence[tuple[str, str]], as_of: str | None = None,
-    lineage: BranchLineage | None = None,
+    lineage: BranchLineage | None = None, *, deletions: bool = True,
 ) -> str:  # fmt: skip
     """The same as a lookup, where the key is known: the commit of `alias` is the highest that its key has."""
     same = " AND ".join(f"newest.{quoted(key)} = {here}" for key, here in keys)
     bound = f" AND newest.commit_id <= {as_of}" if as_of else ""
-    if lineage is not None:
+    if lineage is not None and (lineage.segments or deletions):
         newest = (f"SELECT newest.commit_id FROM {source} AS newest WHERE {same} AND "
                   f"{lineage.sees_row('newest')}{bound} ORDER BY newest.commit_id DESC LIMIT 1")
-        return f"{alias}.commit_id = ({newest}) AND NOT {alias}.{DELETED}"
+        return f"{alias}.commit_id = ({newest})" + (f" AND NOT {alias}.{DELETED}" if deletions else "")
     return f"{alias}.commit_id = (SELECT max(newest.commit_id) FROM {source} AS newest WHERE {same}{bound})"
 
 
 def newest_row(source: str, keys: Sequence[tuple[str, str]], lineage: BranchLineage | None = None) -> str:
     """The place of the latest row of a key, a deletion or not, as a scalar; NULL if there is none."""
     same = " AND ".join(f"{quoted(key)} = {here}" for key, here in keys)
-    seen = "" if lineage is None else f" AND {lineage.sees(BRANCH, 'commit_id')}"
+    seen = "" if lineage is None or not lineage.segments else f" AND {lineage.sees(BRANCH, 'commit_id')}"
     return f"(SELECT rowid FROM {source} WHERE {same}{seen} ORDER BY commit_id DESC LIMIT 1)"

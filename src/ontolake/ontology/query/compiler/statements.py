@@ -211,7 +211,7 @@ class _Compiler:
         if isinstance(plan.where, Compare) and self._single and plan.output == "rows" and not plan.offset:
             return self._lookup(select, where)
         sql = f"SELECT {select} FROM {self._from()}"
-        conditions = [*self._bounds(), *([where] if where else [])]
+        conditions = [*([where] if where else []), *self._bounds()]  # few rows pass a filter, most pass the bounds
         if conditions:
             sql += f" WHERE {' AND '.join(conditions)}"
         sql += (f" GROUP BY {', '.join(group)}" if group else "") + having + order

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+import apsw
+
 from ontolake import faults
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
@@ -16,6 +18,31 @@ from ontolake.ontology.repository.sqlite import zeros
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
+
+
+_NONE = "no_deletions:"
+"""What the key in `storage_meta` begins with that says that a table, whose name follows, has never had a deletion.
+
+A table of which nothing is said may have some.
+"""
+
+
+def tables_without(db: apsw.Connection) -> frozenset[str]:
+    """The tables that have no deletions for certain."""
+    rows: Any = db.execute("SELECT key FROM storage_meta")
+    return frozenset(key.removeprefix(_NONE) for (key,) in rows if key.startswith(_NONE))
+
+
+def note_none(db: apsw.Connection, table: str) -> None:
+    """Note that a new table has no deletions, inside the transaction that makes it."""
+    db.execute("INSERT OR REPLACE INTO storage_meta VALUES (?, '1')", (_NONE + table,))
+
+
+def note_some(repository: SqliteRepositoryV3, table: str) -> None:
+    """Note that a table gets its first deletion, inside the transaction that writes it."""
+    repository.db.execute("DELETE FROM storage_meta WHERE key = ?", (_NONE + table,))
+    if repository.db.changes():
+        repository.forget()
 
 
 def delete_keys(
@@ -31,6 +58,7 @@ def delete_keys(
     columns = [*key_columns(info), "schema_version_id", *(quoted(column.column) for column in info.columns)]
     columns += [zeros.MARK] if zeros.is_marked(repository.db, layout.table_name) else []
     stamps, (over, more) = repository.stamps(), repository.over(layout.table_name)
+    note_some(repository, layout.table_name)
     targets = ", ".join([*columns, "commit_id", DELETED, *stamps])
     values = ", ".join([*columns, "?1", "1", *stamps.values()])
     some = given_list(places)

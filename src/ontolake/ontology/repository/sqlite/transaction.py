@@ -98,7 +98,8 @@ class SqliteTransaction:
             written = "r.commit_id = ?"
             if repository.keeps_deletions:
                 there += f" AND {repository.latest_of(type_info(end), 'e', same, None)}"
-                written += f" AND NOT {repository.deleted(info, 'r')}"
+                deleted = repository.deleted(info, "r")
+                written += f" AND NOT {deleted}" if deleted else ""
             rows = self._db.execute(
                 f"SELECT r.{side}_key, r.left_key, r.right_key FROM {repository.source(info)} AS r "
                 f"WHERE {written} AND NOT EXISTS (SELECT 1 FROM {entities} AS e WHERE {there}) LIMIT ?",

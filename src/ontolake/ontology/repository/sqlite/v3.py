@@ -32,9 +32,11 @@ from ontolake.ontology.query.compiler.latest import (
     BranchLineage,
     Segment,
     newest_of,
+    newest_row,
     not_superseded_on,
     quoted,
 )
+from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import LiveRelation, Row, RowChange, SchemaVersion
@@ -64,6 +66,8 @@ LAYOUT = (
     type_kind TEXT NOT NULL, type_name TEXT NOT NULL, rows INTEGER NOT NULL, salt TEXT NOT NULL,
     key_hash TEXT NOT NULL)""",
 )
+MANY = 1 << 62
+"""More commits than a store can have."""
 _REMEMBERED = 100_000
 """So many commits are remembered with their branch before they are looked up anew."""
 
@@ -99,6 +103,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         self.branch_id = 0
         self._branch_of: dict[int, int] = {}
         self._views: dict[int, SqliteRepositoryV3] = {0: self}
+        self._before: SqliteRepositoryV3 | None = None
+        self._is_before = False
         super().__init__(db, uri, config)
         if config.branch != MAIN_NAME:
             row = self.branch_named(config.branch)
@@ -109,7 +115,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     def start_afresh(self) -> None:
         super().start_afresh()
-        self._alone: bool | None = None
+        self._whole: int | None = None
+        self._without_deletions: frozenset[str] | None = None
 
     @property
     def seam_branch(self) -> str:
@@ -125,15 +132,30 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     @property
     def rows_seen(self) -> BranchLineage:
         """The lineage as conditions on rows have it. It is part of what is remembered of the layout."""
+        if self._is_before:
+            return ALONE
+        return self.lineage if self.branch_id or self._unbranched() < MANY else ALONE
+
+    def _unbranched(self) -> int:
+        """The commit up to which this branch sees every commit of the store; `MANY` if there are no branches."""
         if self.branch_id:
-            return self.lineage
-        if self._alone is None:
-            self._alone = self.db.execute("SELECT max(id) FROM branches").get == 0
-        return ALONE if self._alone else self.lineage
+            return self.lineage.whole
+        if self._whole is None:
+            least: Any = self.db.execute("SELECT min(base_commit_id) FROM branches WHERE id > 0").get
+            self._whole = MANY if least is None else int(least)
+        return self._whole
 
     def forget_layout(self) -> None:
         super().forget_layout()
-        self._alone = None
+        self._whole = None
+        self._without_deletions = None
+
+    def _has_deletions(self, info: TypeInfo | StoredType) -> bool:
+        """Whether the rows of a type may have deletions among them. It is part of what is remembered of the layout."""
+        if self._without_deletions is None:
+            self._without_deletions = deletions.tables_without(self.db)
+        found = self.layout_of(info)
+        return found is not None and found.table_name not in self._without_deletions
 
     # branches
     def branch_rows(self) -> list[BranchRow]:
@@ -172,7 +194,10 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             branch = self.branch_of(commit)
             segments.append(Segment(branch, commit))
             commit = self.branch_row(branch).base_commit_id
-        return BranchLineage(tuple(segments))
+        own = ", ".join(str(one.branch) for one in segments)
+        others: Any = self.db.execute(f"SELECT min(base_commit_id) FROM branches WHERE id NOT IN ({own})").get
+        until = segments[-1].until or 0
+        return BranchLineage(tuple(segments), until if others is None else min(until, int(others)))
 
     def on(self, branch_id: int) -> SqliteRepositoryV3:
         """The same store, through the same connection, on another branch, which may be a deleted one."""
@@ -182,9 +207,20 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             found = copy.copy(self)
             vars(found).pop("events", None)
             found.branch_id, found.lineage = row.id, self._lineage(row)
+            found._before, found._is_before = None, False
             found.start_afresh()
             self._views[branch_id] = found
         return found
+
+    def _before_branches(self) -> SqliteRepositoryV3:
+        """The same branch for questions about commits from before there were others: its rows need no looking at."""
+        if self._before is None:
+            found = copy.copy(self)
+            vars(found).pop("events", None)
+            found._is_before = True
+            found.start_afresh()
+            self._before = found
+        return self._before
 
     def holding(self, commit: int) -> SqliteRepositoryV3:
         if not commit:
@@ -268,8 +304,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     # schemas, which are those of the lineage
     def shape_now(self) -> object:
         return (control.shape(self.db), self.db.execute(
-            "SELECT count(*), max(activation_commit_id), (SELECT max(id) > 0 FROM branches) FROM type_layout_catalog"
-        ).fetchone())  # fmt: skip
+            "SELECT count(*), max(activation_commit_id), (SELECT max(id) > 0 FROM branches), "
+            "(SELECT count(*) FROM storage_meta) FROM type_layout_catalog").fetchone())
 
     def current_layouts(self) -> Mapping[tuple[Kind, str], Layout]:
         self.refresh()
@@ -340,6 +376,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         if name is None:
             name = table_name(self.db, info.kind, info.name, version)
             create_table(self.db, name, info, branched=True)
+            deletions.note_none(self.db, name)
         self.db.execute("UPDATE type_layout_catalog SET is_current = 0 WHERE type_kind = ? AND type_name = ? "
                         "AND branch_id = ?", (info.kind, info.name, self.branch_id))
         self.db.execute(
@@ -351,7 +388,9 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     # reading
     def run(self, plan: Plan, values: Values) -> Iterator[Row]:
-        if values.as_of is not None:
+        if values.as_of is not None and not self._is_before:
+            if values.as_of <= self._unbranched() < MANY:
+                return self._before_branches().run(plan, values)
             there = self.holding(values.as_of)
             if there is not self:
                 return there.run(plan, values)
@@ -362,18 +401,23 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         if found is None:
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
         table = found.table_name
-        return not_superseded_on(alias, self.rows_seen, superseded(table), elsewhere(table), as_of)
+        return not_superseded_on(alias, self.rows_seen, superseded(table), elsewhere(table), as_of,
+                                 deletions=self._has_deletions(info))
 
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
-        return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.rows_seen)
+        return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.rows_seen,
+                         deletions=self._has_deletions(info))
 
     def visible(self, info: TypeInfo, alias: str) -> str | None:
         return self.rows_seen.sees_row(alias) if self.rows_seen.segments else None
 
     def deleted(self, info: TypeInfo | StoredType, alias: str) -> str | None:
-        return f"{alias}.{DELETED}"
+        return f"{alias}.{DELETED}" if self._has_deletions(info) else None
 
     # writing
+    def newest(self, info: TypeInfo | StoredType, keys: Sequence[str]) -> str:
+        return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)), self.rows_seen)
+
     def over(self, table: str) -> tuple[str, str]:
         return (elsewhere(table), f", {self.branch_id}") if self.branch_id else super().over(table)
 
