@@ -24,6 +24,8 @@ _DECIMAL = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 _NUMBER = rf"{_DECIMAL}|^[+-]?(?i:nan|inf|infinity)$"
 NAN = "NaN"
 """How a float column holds what is not a number: SQLite has no NaN, it would store NULL."""
+_FEW = 64
+"""Below this number of values, a look at each costs less than a call of Arrow."""
 
 
 def encode_int(value: int) -> int:
@@ -157,7 +159,7 @@ class FloatScalar(NumberScalar):
         import pyarrow.compute as pc
 
         plain: list[Any] = values.to_pylist()
-        if pc.any(pc.is_nan(values)).as_py():
+        if len(plain) < _FEW or pc.any(pc.is_nan(values)).as_py():
             return [NAN if value != value else value for value in plain]
         return plain
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -172,6 +173,21 @@ def by_row(table: pa.Table) -> pa.Table:
 
     rows = numbers(table.column(ROW))
     if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):
+        return table
+    # Runs are numbered one after the other: only those that are not in order are sorted.
+    lengths = np.array([len(chunk) for chunk in table.column(ROW).chunks if len(chunk)], dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    highest = np.maximum.accumulate(np.maximum.reduceat(rows, starts))
+    lowest = np.minimum.accumulate(np.minimum.reduceat(rows, starts)[::-1])[::-1]
+    cuts = [0, *starts[1:][highest[:-1] < lowest[1:]].tolist(), len(rows)]
+    return pa.concat_tables([_by_row(table.slice(start, end - start), rows[start:end])
+                             for start, end in pairwise(cuts)])
+
+
+def _by_row(table: pa.Table, rows: Any) -> pa.Table:
+    import numpy as np
+
+    if bool((rows[1:] > rows[:-1]).all()):
         return table
     return table.take(pa.array(np.argsort(rows, kind="stable")))
 

@@ -222,10 +222,25 @@ class Scanner:
                 continue
             for number in self.files.group_of(info, file, leading):
                 group = self.files.group(file, number)
-                at = pc.index(key_texts(info, group), text).as_py()
+                at = _place_of(info, group, text)
                 if at >= 0:
                     return group.slice(at, 1)
         return None
+
+
+def _place_of(info: Type, group: pa.Table, text: Any) -> int:
+    """Where a row group, which is in the order of keys, has a key; -1 if it does not."""
+    if len(info.keys) > 1 or info.keys[0].type.encodes_arrow():
+        return int(pc.index(key_texts(info, group), text).as_py())
+    keys = group.column(place(info.keys[0]))
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < text:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < len(keys) and keys[low].as_py() == text else -1
 
 
 def relevant(state: TypeState | None, span: Span) -> tuple[list[DataFile], list[DataFile]]:
