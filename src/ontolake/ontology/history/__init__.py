@@ -2,5 +2,5 @@
 
 `branches` and `tags` name lines and commits, `references` finds commits by what users write, `states` reads rows as
 commits had them, `merges` works out merges, reverts and restores over `row_tables`, `row_history` has the versions of
-one row, `erasure` removes a row for good.
+one row. All of them know `repository.branched` alone, and no backend.
 """

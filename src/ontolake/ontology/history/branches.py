@@ -1,12 +1,9 @@
-"""The branches of a typed store: lines in a table. Making one copies nothing, whatever is stored."""
+"""The branches of a typed store, as users name and change them. Making one copies nothing, whatever is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
 
-from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.history import (
     Branch,
@@ -19,28 +16,13 @@ from ontolake.history import (
 )
 from ontolake.history.names import check_branch_name
 from ontolake.ontology.history.references import TypedRefs
-from ontolake.ontology.repository.sqlite.beside import write_transaction
-from ontolake.ontology.repository.times import now_text
-
-if TYPE_CHECKING:
-    from ontolake.ontology.repository.sqlite.v3 import BranchRow, SqliteRepositoryV3
-
-
-@contextmanager
-def naming(repository: SqliteRepositoryV3) -> Iterator[Any]:
-    """A write transaction that changes names of branches or tags, and makes no commit. Gives the connection."""
-    repository.check_writable()
-    repository.db.get_autocommit()  # raises once closed
-    with write_transaction(repository.db, repository.uri):
-        yield repository.db
-        faults.reach("ontology: names written, not yet durable")
-    faults.reach("ontology: names durable")
+from ontolake.ontology.repository.branched import BranchedRepository, BranchRow, Names
 
 
 class TypedBranches:
     """The branches of a typed store: a `history.Branches`."""
 
-    def __init__(self, repository: Callable[[], SqliteRepositoryV3]) -> None:
+    def __init__(self, repository: Callable[[], BranchedRepository]) -> None:
         self._opened = repository
 
     def list(self) -> Sequence[Branch[int]]:
@@ -49,7 +31,7 @@ class TypedBranches:
         with repository.reading():
             return [self._branch(repository, row) for row in repository.branch_rows()]
 
-    def _branch(self, repository: SqliteRepositoryV3, row: BranchRow) -> Branch[int]:
+    def _branch(self, repository: BranchedRepository, row: BranchRow) -> Branch[int]:
         if row.parent_id is None:
             return Branch(row.name, row.head_commit_id, protected=row.protected)
         parent = repository.branch_row(row.parent_id)
@@ -65,7 +47,8 @@ class TypedBranches:
         """
         check_branch_name(name)
         repository = self._opened()
-        with naming(repository) as db:
+
+        def add(names: Names) -> Branch[int]:
             refs = TypedRefs(repository)
             row = self._find(repository, refs.first if parent is None else parent)
             commit = row.head_commit_id
@@ -75,16 +58,14 @@ class TypedBranches:
                 commit = point.commit
                 if parent is None:
                     row = repository.branch_row(repository.branch_of(commit))
-                elif repository.on(row.id).lineage.place_of(repository.branch_of(commit), commit) is None:
+                elif not repository.in_line(row.id, commit):
                     raise UnknownCommitError(commit, row.name)
             if not commit:
                 raise BranchError(name, "cannot begin before the first commit", hint="commit something first")
             self._check_free(repository, name)
-            db.execute("INSERT INTO branches (name, parent_id, base_commit_id, head_commit_id, created_at) "
-                       "VALUES (?, ?, ?, ?, ?)", (name, row.id, commit, commit, now_text()))
-            made = repository.branch_named(name)
-            assert made is not None
-            return self._branch(repository, made)
+            return self._branch(repository, names.add_branch(name, row.id, commit))
+
+        return repository.change_names(add)
 
     def delete(self, name: str) -> None:
         """Give a branch up; what others have from it stays, the rest goes with `gc`.
@@ -92,39 +73,48 @@ class TypedBranches:
         Raises `UnknownBranchError`, `BranchError` for the first one and that of the session, `ProtectedBranchError`.
         """
         repository = self._opened()
-        with naming(repository) as db:
+
+        def end(names: Names) -> None:
             row = self._movable(repository, name, "deleted")
             if row.id == repository.branch_id:
                 raise BranchError(name, "is the one that the session is on", hint="open a session on another one")
-            db.execute("UPDATE branches SET deleted_at = ? WHERE id = ?", (now_text(), row.id))
+            names.change_branch(row.id, deleted=True)
+
+        repository.change_names(end)
 
     def rename(self, name: str, new: str) -> Branch[int]:
         """Give a branch another name; its history stays. Raises what `create` and `delete` raise."""
         check_branch_name(new)
         repository = self._opened()
-        with naming(repository) as db:
+
+        def rename(names: Names) -> Branch[int]:
             row = self._movable(repository, name, "renamed")
             self._check_free(repository, new)
-            db.execute("UPDATE branches SET name = ? WHERE id = ?", (new, row.id))
+            names.change_branch(row.id, name=new)
             return self._branch(repository, row._replace(name=new))
+
+        return repository.change_names(rename)
 
     def protect(self, name: str, protected: bool = True) -> Branch[int]:
         """Let a branch change by merges alone, or end that. Raises `UnknownBranchError`."""
         if not isinstance(protected, bool):
             raise Invalid(f"protected is True or False, not {protected!r}")
         repository = self._opened()
-        with naming(repository) as db:
-            row = self._find(repository, name)
-            db.execute("UPDATE branches SET protected = ? WHERE id = ?", (int(bool(protected)), row.id))
-            return self._branch(repository, row._replace(protected=bool(protected)))
 
-    def _find(self, repository: SqliteRepositoryV3, name: str) -> BranchRow:
+        def protect(names: Names) -> Branch[int]:
+            row = self._find(repository, name)
+            names.change_branch(row.id, protected=protected)
+            return self._branch(repository, row._replace(protected=protected))
+
+        return repository.change_names(protect)
+
+    def _find(self, repository: BranchedRepository, name: str) -> BranchRow:
         row = repository.branch_named(name)
         if row is None:
             raise UnknownBranchError(name)
         return row
 
-    def _movable(self, repository: SqliteRepositoryV3, name: str, what: str) -> BranchRow:
+    def _movable(self, repository: BranchedRepository, name: str, what: str) -> BranchRow:
         row = self._find(repository, name)
         if not row.id:
             raise BranchError(name, f"is the first one, and cannot be {what}", hint="name another branch")
@@ -132,8 +122,8 @@ class TypedBranches:
             raise ProtectedBranchError(name, what)
         return row
 
-    def _check_free(self, repository: SqliteRepositoryV3, name: str) -> None:
+    def _check_free(self, repository: BranchedRepository, name: str) -> None:
         if repository.branch_named(name) is not None:
             raise BranchExistsError(name, "is there already", hint="use another name")
-        if repository.db.execute("SELECT 1 FROM tags WHERE name = ?", (name,)).get:
+        if repository.tag_named(name) is not None:
             raise BranchExistsError(name, "cannot be called that: there is a tag of this name", hint="use another name")

@@ -20,8 +20,8 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.history.references import TypedDag, TypedRefs
 from ontolake.ontology.history.row_tables import RowTables, base_table
 from ontolake.ontology.history.states import Name, StoreStates
+from ontolake.ontology.repository.branched import BranchedRepository
 from ontolake.ontology.repository.protocol import Row
-from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 
 
 @dataclass
@@ -52,7 +52,7 @@ class TypedChanges:
 class TypedMergeable:
     """A typed store as the operations see it: a `history.operations.Mergeable`."""
 
-    def __init__(self, repository: SqliteRepositoryV3, owner: str) -> None:
+    def __init__(self, repository: BranchedRepository, owner: str) -> None:
         self._repository = repository
         self._owner = owner
         self._refs = TypedRefs(repository)

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
 from ontolake.history import Point, Ref, UnknownBranchError, UnknownCommitError
-from ontolake.history.names import is_name
 from ontolake.history.refs import resolve
-from ontolake.model.codecs import encode_datetime
-
-if TYPE_CHECKING:
-    from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
+from ontolake.ontology.repository.branched import BranchedRepository
 
 
 class TypedDag:
     """The commits of a store: a `history.dag.Dag`. Ids grow, so they are the order too."""
 
-    def __init__(self, repository: SqliteRepositoryV3) -> None:
+    def __init__(self, repository: BranchedRepository) -> None:
         self._repository = repository
-        self._known: dict[int, tuple[int, ...]] = {}
+        self._known: dict[int, Sequence[int]] = {}
 
     def parents(self, commit: int) -> Sequence[int]:
         found = self._known.get(commit)
         if found is None:
-            row: Any = self._repository.db.execute(
-                "SELECT parent_id, second_parent_id FROM commits WHERE id = ?", (commit,)).fetchone()
-            found = self._known[commit] = tuple(one for one in row or () if one is not None)
+            found = self._known[commit] = self._repository.parents(commit)
         return found
 
     def order(self, commit: int) -> int:
@@ -38,7 +31,7 @@ class TypedDag:
 class TypedRefs:
     """Finds commits by what users write. Where no branch is named, that of the session is meant."""
 
-    def __init__(self, repository: SqliteRepositoryV3) -> None:
+    def __init__(self, repository: BranchedRepository) -> None:
         self._repository = repository
         self.dag = TypedDag(repository)
 
@@ -61,10 +54,8 @@ class TypedRefs:
         return None if row is None else row.head_commit_id
 
     def tagged(self, name: str) -> Point[int] | None:
-        if not is_name(name):
-            return None
-        commit: Any = self._repository.db.execute("SELECT commit_id FROM tags WHERE name = ?", (name,)).get
-        return None if commit is None else self._at(commit)
+        tag = self._repository.tag_named(name)
+        return None if tag is None else self._at(tag.commit_id)
 
     def _at(self, commit: int) -> Point[int]:
         return Point(self._repository.branch_row(self._repository.branch_of(commit)).name, commit)
@@ -81,8 +72,7 @@ class TypedRefs:
         row = self._repository.branch_named(branch)
         if row is None:
             raise UnknownBranchError(branch)
-        lineage = self._repository.on(row.id).lineage
-        if lineage.place_of(self._repository.branch_of(commit), commit) is None:
+        if not self._repository.in_line(row.id, commit):
             raise UnknownCommitError(commit, branch)
         return Point(branch, commit)
 
@@ -90,13 +80,10 @@ class TypedRefs:
         row = self._repository.branch_named(branch)
         if row is None:
             raise UnknownBranchError(branch)
-        seen = self._repository.on(row.id).lineage.sees("branch_id", "id")
-        found: Any = self._repository.db.execute(
-            f"SELECT id FROM commits WHERE {seen} AND created_at <= ? ORDER BY id DESC LIMIT 1",
-            (encode_datetime(time.astimezone(UTC)),)).get
+        found = self._repository.commit_before(time, row.id)
         if found is None:
             raise UnknownCommitError(time.isoformat(), branch, reason="no commit is so old")
-        return int(found)
+        return found
 
     def parent(self, point: Point[int]) -> int | None:
         return next(iter(self.dag.parents(point.commit)), None)

@@ -10,10 +10,11 @@ from ontolake.errors import NotFound
 from ontolake.history import Commit, RowVersion
 from ontolake.history.blame import blame
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.history.states import Name, StateOfKey, StoreStates
+from ontolake.ontology.history.states import Name, StoreStates
 from ontolake.ontology.keys import encoded_key
+from ontolake.ontology.repository.branched import KeyState
 
-Chain = tuple[list[int], list[tuple[TypeInfo, StateOfKey]]]
+Chain = tuple[list[int], list[tuple[TypeInfo, KeyState]]]
 
 
 class RowStates:
@@ -37,7 +38,7 @@ class RowStates:
             self._chains[branch] = [state.commit for _, state in found], found
         return self._chains[branch]
 
-    def _at(self, commit: int) -> tuple[TypeInfo, StateOfKey] | None:
+    def _at(self, commit: int) -> tuple[TypeInfo, KeyState] | None:
         commits, found = self._chain(commit)
         place = bisect_right(commits, commit) - 1
         return None if place < 0 else found[place]

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Invalid
 from ontolake.history import Ref, Tag, TagError, TagExistsError, UnknownTagError
 from ontolake.history.names import check_tag_name
-from ontolake.ontology.history.branches import naming
 from ontolake.ontology.history.references import TypedRefs
-from ontolake.ontology.repository.times import now_text, parse_time
-
-if TYPE_CHECKING:
-    from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
+from ontolake.ontology.repository.branched import BranchedRepository, Names, TagRow
 
 
 class TypedTags:
     """The tags of a typed store: a `history.Tags`."""
 
-    def __init__(self, repository: Callable[[], SqliteRepositoryV3]) -> None:
+    def __init__(self, repository: Callable[[], BranchedRepository]) -> None:
         self._opened = repository
 
     def list(self) -> Sequence[Tag[int]]:
         """All tags, by name."""
         repository = self._opened()
         with repository.reading():
-            rows: Any = repository.db.execute("SELECT name, commit_id, message, created_at FROM tags ORDER BY name")
-            return [self._tag(repository, *row) for row in rows.fetchall()]
+            return [self._tag(repository, row) for row in repository.tag_rows()]
 
-    def _tag(self, repository: SqliteRepositoryV3, name: str, commit: int, message: str | None, at: str) -> Tag[int]:
-        branch = repository.branch_row(repository.branch_of(commit)).name
-        return Tag(name, commit, branch, parse_time(at), message)
+    def _tag(self, repository: BranchedRepository, row: TagRow) -> Tag[int]:
+        branch = repository.branch_row(repository.branch_of(row.commit_id)).name
+        return Tag(row.name, row.commit_id, branch, row.created_at, row.message)
 
     def create(self, name: str, ref: str | int | Ref | None = None, *, message: str | None = None) -> Tag[int]:
         """Name a commit: that of a reference, else the head of the session's branch.
@@ -43,23 +37,22 @@ class TypedTags:
         if message is not None and not isinstance(message, str):
             raise Invalid(f"message must be text, not {message!r}")
         repository = self._opened()
-        with naming(repository) as db:
+
+        def add(names: Names) -> Tag[int]:
             refs = TypedRefs(repository)
             commit = refs.resolve(refs.first if ref is None else ref).commit
             if not commit:
                 raise TagError(name, "has no commit to name", hint="commit something first")
-            is_tag = db.execute("SELECT 1 FROM tags WHERE name = ?", (name,)).get
-            if is_tag or repository.branch_named(name) is not None:
+            if repository.tag_named(name) is not None or repository.branch_named(name) is not None:
                 raise TagExistsError(name, "is there already, or a branch is called that", hint="use another name")
-            moment = now_text()
-            db.execute("INSERT INTO tags (name, commit_id, message, created_at) VALUES (?, ?, ?, ?)",
-                       (name, commit, message, moment))
-            return self._tag(repository, name, commit, message, moment)
+            return self._tag(repository, names.add_tag(name, commit, message))
+
+        return repository.change_names(add)
 
     def delete(self, name: str) -> None:
         """Take a name away; the commit stays. Raises `UnknownTagError`."""
-        repository = self._opened()
-        with naming(repository) as db:
-            db.execute("DELETE FROM tags WHERE name = ?", (name,))
-            if not db.changes():
+        def drop(names: Names) -> None:
+            if not names.drop_tag(name):
                 raise UnknownTagError(name)
+
+        self._opened().change_names(drop)

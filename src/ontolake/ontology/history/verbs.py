@@ -43,7 +43,7 @@ from ontolake.ontology.versioned import TypedHistory, TypedSnapshot, compare, fi
 if TYPE_CHECKING:
     from ontolake.ontology.history.merges import TypedMergeable
     from ontolake.ontology.history.states import Name
-    from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
+    from ontolake.ontology.repository.branched import BranchedRepository
 
 
 class VersionedTypes(TypedHistory):
@@ -221,7 +221,6 @@ class VersionedTypes(TypedHistory):
         `LiveRelationsError`, `Invalid` without a reason or if an event that waits names the row, `Contended` if others
         read on: the rows are gone then, and the bytes when the last reader has closed.
         """
-        from ontolake.ontology.history.erasure import TypedErasure
         from ontolake.ontology.history.states import StoreStates
 
         repository = self._with_branches()
@@ -229,15 +228,15 @@ class VersionedTypes(TypedHistory):
         version = repository.every_version(*name)[-1].schema_version_id
         encoded = encoded_key(StoreStates(repository).info(name, version), key)
         check_reason(reason, key)
-        erasure = TypedErasure(repository, *name, encoded, cascade=cascade)
+        erasure = repository.erasure(*name, encoded, cascade=cascade)
         return erasure.count() if dry_run else erasure.erase(reason, author)
 
     # what these stand on
 
-    def _with_branches(self) -> SqliteRepositoryV3:
+    def _with_branches(self) -> BranchedRepository:
         if not self.repository.keeps_branches:
             raise LayoutLacksError("branches", self.repository.uri, self.repository.engine_version)
-        return cast("SqliteRepositoryV3", self.repository)
+        return cast("BranchedRepository", self.repository)
 
     def _refs(self) -> TypedRefs:
         return TypedRefs(self._with_branches())

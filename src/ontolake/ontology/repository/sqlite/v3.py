@@ -7,9 +7,9 @@ copied for a branch. A lineage never changes, so it stands in statements as cons
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -17,7 +17,6 @@ from ontolake.history import Commit, Damage, Garbage
 from ontolake.history.errors import BranchError, ProtectedBranchError, UnknownBranchError
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.history.names import MAIN as MAIN_NAME
-from ontolake.history.names import is_name
 from ontolake.model.codecs import encode_datetime
 from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
@@ -38,9 +37,12 @@ from ontolake.ontology.query.compiler.latest import (
 )
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.branched import BranchedRepository, BranchRow, Names, TagRow
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import LiveRelation, Row, RowChange, SchemaVersion
-from ontolake.ontology.repository.sqlite import control, deletions
+from ontolake.ontology.repository.sqlite import control, deletions, names
+from ontolake.ontology.repository.sqlite.erasure import SqliteErasure
+from ontolake.ontology.repository.sqlite.states import SqliteStates
 from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, superseded, table_name
 from ontolake.ontology.repository.sqlite.v2 import Layout, SqliteRepositoryV2
 from ontolake.ontology.repository.times import now_text, parse_time
@@ -68,25 +70,9 @@ LAYOUT = (
 )
 MANY = 1 << 62
 """More commits than a store can have."""
+T = TypeVar("T")
 _REMEMBERED = 100_000
 """So many commits are remembered with their branch before they are looked up anew."""
-
-
-class BranchRow(NamedTuple):
-    """A branch as it is stored."""
-
-    id: int
-    name: str
-    parent_id: int | None
-    base_commit_id: int
-    head_commit_id: int
-    protected: bool
-    is_deleted: bool
-    is_collected: bool
-
-
-_BRANCH = ("SELECT id, name, parent_id, base_commit_id, head_commit_id, protected, deleted_at IS NOT NULL, "
-           "collected_at IS NOT NULL FROM branches")
 
 
 class SqliteRepositoryV3(SqliteRepositoryV2):
@@ -159,22 +145,24 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     # branches
     def branch_rows(self) -> list[BranchRow]:
-        """The branches that live, in the order in which they were made."""
-        return [_branch(row) for row in self.db.execute(f"{_BRANCH} WHERE deleted_at IS NULL ORDER BY id")]
+        return names.branch_rows(self.db)
 
     def branch_named(self, name: str) -> BranchRow | None:
-        """A branch that lives."""
-        if not is_name(name):
-            return None
-        row = self.db.execute(f"{_BRANCH} WHERE name = ? AND deleted_at IS NULL", (name,)).fetchone()
-        return None if row is None else _branch(row)
+        return names.branch_named(self.db, name)
 
     def branch_row(self, id: int) -> BranchRow:
-        """A branch, whether it lives or not."""
-        return _branch(self.db.execute(f"{_BRANCH} WHERE id = ?", (id,)).fetchone())
+        return names.branch_row(self.db, id)
+
+    def tag_rows(self) -> list[TagRow]:
+        return names.tag_rows(self.db)
+
+    def tag_named(self, name: str) -> TagRow | None:
+        return names.tag_named(self.db, name)
+
+    def change_names(self, change: Callable[[Names], T]) -> T:
+        return names.change_names(self, change)
 
     def branch_of(self, commit: int) -> int:
-        """The branch on which a commit was made. Raises `UnknownCommitError`."""
         found = self._branch_of.get(commit)
         if found is None:
             row: Any = self.db.execute("SELECT branch_id FROM commits WHERE id = ?", (commit,)).get
@@ -200,7 +188,6 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         return BranchLineage(tuple(segments), until if others is None else min(until, int(others)))
 
     def on(self, branch_id: int) -> SqliteRepositoryV3:
-        """The same store, through the same connection, on another branch, which may be a deleted one."""
         found = self._views.get(branch_id)
         if found is None:
             row = self.branch_row(branch_id)
@@ -232,6 +219,27 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         if row.is_collected:
             raise UnknownCommitError(commit)
         return self.on(branch)
+
+    def in_line(self, branch_id: int, commit: int) -> bool:
+        return self.on(branch_id).lineage.place_of(self.branch_of(commit), commit) is not None
+
+    def parents(self, commit: int) -> Sequence[int]:
+        row: Any = self.db.execute("SELECT parent_id, second_parent_id FROM commits WHERE id = ?", (commit,)).fetchone()
+        return tuple(one for one in row or () if one is not None)
+
+    def commit_before(self, time: datetime, branch_id: int) -> int | None:
+        seen = self.on(branch_id).lineage.sees("branch_id", "id")
+        found: Any = self.db.execute(
+            f"SELECT id FROM commits WHERE {seen} AND created_at <= ? ORDER BY id DESC LIMIT 1",
+            (encode_datetime(time.astimezone(UTC)),)).get
+        return None if found is None else int(found)
+
+    @property
+    def states(self) -> SqliteStates:
+        return SqliteStates(self)
+
+    def erasure(self, kind: Kind, name: str, key: Row, *, cascade: bool) -> SqliteErasure:
+        return SqliteErasure(self, kind, name, key, cascade=cascade)
 
     def beyond_lines(self) -> Sequence[str]:
         db = self.db
@@ -436,10 +444,6 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         return deletions.relations_of(self, info, keys)
 
 
-def _branch(row: Any) -> BranchRow:
-    return BranchRow(*row[:5], *map(bool, row[5:]))
-
-
 def commit_of(row: Any) -> Commit[int]:
     """A commit from a row of `commits`: id, time, metadata, both parents."""
     id, created_at, text, parent, second = row
@@ -447,3 +451,10 @@ def commit_of(row: Any) -> Commit[int]:
     author, message = metadata.get(AUTHOR), metadata.get(MESSAGE)
     return Commit(id, tuple(one for one in (parent, second) if one is not None), parse_time(created_at), author,
                   metadata, message if isinstance(message, str) else None)
+
+
+if TYPE_CHECKING:
+
+    def is_branched(repository: SqliteRepositoryV3) -> BranchedRepository:
+        """Checked by mypy: the class has all that the protocol asks for."""
+        return repository

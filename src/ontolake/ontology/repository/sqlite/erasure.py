@@ -1,4 +1,4 @@
-"""Erasure: every stored version of a row goes, from every commit and branch, and from the bytes of the store.
+"""Erasure in sqlite/v3: every stored version of a row goes, from every commit and branch, and from the bytes.
 
 Commits keep their ids and times. What is left says when, by whom, why and of which type a row was erased, and a salted
 hash by which somebody who knows the key can tell that it was this one.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -26,15 +26,17 @@ from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite.beside import write_transaction
 from ontolake.ontology.repository.sqlite.tables import elsewhere, superseded
-from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 from ontolake.ontology.repository.times import now_text
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 
 Places = list[tuple[str, list[int]]]
 """Tables, and the rows of them that go."""
 
 
-class TypedErasure:
-    """The erasure of one row."""
+class SqliteErasure:
+    """The erasure of one row: a `KeyErasure`."""
 
     def __init__(self, repository: SqliteRepositoryV3, kind: Kind, name: str, key: Row, *, cascade: bool) -> None:
         self._repository, self._db = repository, repository.db
