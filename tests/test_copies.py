@@ -18,6 +18,7 @@ from ontolake.graph import DamagedGraphError
 from ontolake.history import Ref
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
+from ontolake.ontology.conformance import TypedVersioning
 from ontolake.sql import open_database
 from ontolake.sql.conformance import SqlVersioning
 
@@ -29,6 +30,11 @@ class Thing(Entity):
 def sql(where: str) -> VersionedPlace:
     SqlVersioning.create(where)
     return VersionedPlace(where, where, SqlVersioning)
+
+
+def typed(where: str) -> VersionedPlace:
+    TypedVersioning.create(where)
+    return VersionedPlace(where, where, TypedVersioning)
 
 
 def written(place: VersionedPlace, *, branches: bool = True) -> str:
@@ -68,6 +74,12 @@ def seen(url: str, adapter: Any) -> dict[str, Any]:
                 except OntolakeError as error:
                     found[f"{branch.name}: {ref}"] = type(error)
         found["commits"] = list(store.commits())
+        if adapter is TypedVersioning:  # commits of all branches are in one database, and can all be asked for
+            for branch in found["branches"]:
+                found[f"commits of {branch.name}"] = list(store.commits(branch=branch.name))
+                for commit in found[f"commits of {branch.name}"]:
+                    found[f"{branch.name} at {commit.id}"] = adapter.records(store.snapshot(commit.id))
+            found["changes"] = list(store.changes(0))
     return found
 
 
@@ -81,6 +93,9 @@ def of_model(name: str, folder: Path, bucket: str) -> str:
         "sql pages": lambda: written(sql(f"file://{folder}/pages.db")),
         "sql objects": lambda: written(sql(f"sqlite+file://{folder}/objects")),
         "sql bucket": lambda: written(sql(f"{bucket}/sql")),
+        "typed native": lambda: written(typed(f"{folder}/typed.db")),
+        "typed pages": lambda: written(typed(f"file://{folder}/pages.db")),
+        "typed bucket": lambda: written(typed(f"sqlite+{bucket}/typed")),
     }
     return makers[name]()
 
@@ -89,7 +104,8 @@ def adapter_of(name: str) -> Any:
     from ontolake.documents.conformance import DocumentsAdapter
     from ontolake.graph.conformance import GraphAdapter
 
-    return {"documents": DocumentsAdapter, "graph": GraphAdapter, "sql": SqlVersioning}[name.split()[0]]
+    return {"documents": DocumentsAdapter, "graph": GraphAdapter, "sql": SqlVersioning,
+            "typed": TypedVersioning}[name.split()[0]]
 
 
 def target_of(kind: str, folder: Path, bucket: str, name: str = "copy") -> str:
@@ -102,9 +118,11 @@ LOCAL = [("sql pages", "objects"), ("documents native", "native"), ("sql native"
          ("documents native", "pages"), ("documents native", "objects"), ("documents pages", "native"),
          ("documents pages", "objects"), ("sql native", "pages"), ("sql objects", "pages"), ("sql objects", "objects"),
          ("sql pages", "native"), ("sql objects", "native"), ("sql native", "objects"),
-         ("graph directory", "graph")]  # fmt: skip
+         ("graph directory", "graph"), ("typed native", "native"), ("typed native", "pages"),
+         ("typed pages", "native"), ("typed pages", "pages"), ("typed native", "objects")]  # fmt: skip
 REMOTE = [("documents native", "bucket"), ("sql pages", "bucket"), ("sql objects", "bucket"), ("sql bucket", "pages"),
-          ("sql bucket", "bucket"), ("sql bucket", "objects"), ("graph directory", "bucket")]  # fmt: skip
+          ("sql bucket", "bucket"), ("sql bucket", "objects"), ("graph directory", "bucket"),
+          ("typed native", "bucket"), ("typed bucket", "native"), ("typed bucket", "bucket")]  # fmt: skip
 
 
 def check_copied(name: str, kind: str, folder: Path, bucket: str) -> str:
@@ -239,7 +257,7 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
         copy(url, f"{tmp_path}/stale.db")
     with pytest.raises(NotFound):
         copy(f"{tmp_path}/nothing.db", f"{tmp_path}/copy.db")
-    with Session(f"{tmp_path}/typed.db", entity_types=[Thing]) as session:
+    with Session(f"{tmp_path}/typed.db", entity_types=[Thing], engine_version="v2") as session:
         session.ensure(Thing(id="a"))
     with pytest.raises(Invalid, match="typed store") as refused:
         copy(f"{tmp_path}/typed.db", f"{tmp_path}/copy.db")
@@ -386,6 +404,7 @@ for step in range(0, 100_000, int(stride)):
 @pytest.mark.parametrize(("name", "kind", "stride"), [
     ("documents native", "native", 1), ("sql native", "pages", 3), ("sql pages", "pages", 1),
     ("sql native", "objects", 5), ("graph directory", "graph", 61), ("sql native", "bucket", 5),
+    ("typed native", "pages", 1), ("typed native", "bucket", 5),
     ("graph directory", "bucket", 61)])  # fmt: skip
 def test_a_copy_that_is_killed_is_no_store(
     name: str, kind: str, stride: int, tmp_path: Path, request: pytest.FixtureRequest

@@ -48,6 +48,8 @@ Mode = Literal["latest", "history", "changes"]
 MODES: tuple[Mode, ...] = ("latest", "history", "changes")
 CHANGE = "change"
 """The column that says what became of a row, where changes are read."""
+DELETED = "deleted"
+"""The column that says whether a state is the end of its row, where a history that keeps deletions is read."""
 COMMIT = "commit_id"
 """The column that says which commit wrote a row."""
 
@@ -184,7 +186,8 @@ class Parallel(Protocol):
     ) -> View:  # fmt: skip
         """Pin a moment: the newest commit, or that of `as_of`, by its number, or its name where commits have names.
 
-        Raises `NotFound` for a commit that is not there, `Invalid` if it cannot be the id of one.
+        A typed store with branches takes a tag, a time or another reference, too. Raises `NotFound` for a commit that
+        is not there, `Invalid` if it cannot be the id of one.
         """
         ...
 

@@ -202,7 +202,7 @@ def find(url: str) -> Store:
         return Store(url, site, next((one for one in MODELS if site.stamp.kind in one.stamps), None))
     tables = _tables(site.url)
     model = next((one for one in MODELS if any(some <= tables for some in one.tables)), None)
-    return Store(url, site, model, HISTORY if model is TYPED and tables >= _BRANCHED else frozenset())
+    return Store(url, site, model, HISTORY | {"copy"} if model is TYPED and tables >= _BRANCHED else frozenset())
 
 
 def find_shared(url: str) -> Store:

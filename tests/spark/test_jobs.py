@@ -28,6 +28,7 @@ from ontolake.ontology.errors import (
     MigrationError,
     MigrationTokenError,
     QueryError,
+    StorageBackendError,
 )
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.repository.objects.jobs.ranges import on_objects
@@ -361,14 +362,21 @@ def test_sqlite_whose_latest_state_is_not_its_history_is_found(shop: str) -> Non
 def test_a_copy_has_the_same_history_whatever_its_engine(shop: str, tmp_path: Path) -> None:
     first = shop
     jobs.migrate(first, [Named], upgraders=[Upgrader(named, "Thing", 1, True)], force=True)
-    chain = [first, f"file://{tmp_path}/lake", f"{tmp_path}/again.db", f"file://{tmp_path}/old"]
+    branched = f"{tmp_path}/branched.db"
+    chain = [first, f"file://{tmp_path}/lake", branched, f"{tmp_path}/again.db", f"file://{tmp_path}/old"]
+    engines = {branched: "v3", chain[3]: "v2", chain[4]: "v1"}
     for source, target in itertools.pairwise(chain):
-        done = jobs.convert(source, target, parts=PARTS, engine_version="v1" if target.endswith("old") else None)
+        done = jobs.convert(source, target, parts=PARTS, engine_version=engines.get(target))
         assert (done.copied, done.commits) == (5, 5)
         assert everything(target, Named)[0] == everything(first, Named)[0]
         assert jobs.verify(target, parts=PARTS).ok
         assert not Path(f"{target.removeprefix('file://')}-work").exists() or not files(f"{target}-work", "")
     assert jobs.convert(first, chain[1], parts=PARTS).copied == 0
+    with Session(branched, entity_types=[Named]) as session:
+        session.delete(Named, "t00001", cascade=True)
+    with pytest.raises(StorageBackendError, match="has deleted rows of Near, deleted rows of Thing, which"):
+        jobs.convert(branched, f"{tmp_path}/lost.db", engine_version="v2", parts=PARTS)
+    assert not Path(f"{tmp_path}/lost.db").exists()
 
 
 def test_a_copy_that_was_interrupted_goes_on(shop: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Where the copy goes: a place with nothing in it.")],
     json: Json = False,
 ) -> None:
-    """Copy a store with every commit, branch and tag. [bold]onto convert[/] does it for typed stores.
+    """Copy a store with every commit, branch and tag. [bold]onto convert[/] does it for typed stores of v1 and v2.
 
     The layout of the copy is that of TARGET. Nothing is there until all is.
     """

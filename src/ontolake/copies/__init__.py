@@ -2,7 +2,7 @@
 
 `copy()` finds out what is at a URL and how its layout is copied. A copy appears when it is complete: a file or
 directory is renamed in the end, and in a bucket the object that makes it a store comes last. `databases` copies
-documents and SQL tables, `objects` graphs and page stores.
+documents, SQL tables and typed stores in SQLite, `objects` graphs and page stores.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ _COPIERS: dict[str, Callable[[stores.Site, Location, Progress], int]] = {
     "documents": copy_database,
     "graph": copy_graph,
     "sql": copy_tables,
+    "typed": copy_database,
 }
-"""How stores of a model are copied; each model whose line in `stores.MODELS` has the verb `copy`."""
+"""How stores of a model are copied, as far as they offer the verb `copy`: of typed stores, those whose engine has
+branches, which are rows of the database itself."""
 
 
 def copy(url: str, target: str, progress: Progress = lambda step, done, total: None) -> Copied:
@@ -52,7 +54,7 @@ def copy(url: str, target: str, progress: Progress = lambda step, done, total: N
         raise Invalid(f"{url!r} holds {store.described}, which is no store of a model", hint="copy it with other tools")
     if not store.offers("copy"):
         raise Invalid(f"{url!r} holds {store.described}, which onto copy does not copy",
-                      hint=f"onto convert {url} {target} copies a typed store with its history")
+                      hint=f"onto convert {url} {target} copies a typed store of an older engine with its history")
     location = _free(_as_directory(target) if store.model.name == "graph" else target, store.site.location)
     size = _COPIERS[store.model.name](store.site, location, progress)
     return Copied(url, target, store.model.name, size)

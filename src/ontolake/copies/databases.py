@@ -1,4 +1,4 @@
-"""Copies of databases: documents and SQL tables, in a native SQLite file or on pages.
+"""Copies of databases: documents, SQL tables and typed stores, in a native SQLite file or on pages.
 
 Between places of one layout a file or its objects are copied as they are. Between layouts SQLite copies its pages: each
 branch at every moment that another one begins at, so that all branches are there, with their ids. SQL tables in

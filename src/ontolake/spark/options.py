@@ -70,9 +70,9 @@ class ConnectorOptions:
             raise Invalid(f"{whose} has no option {name!r}", hint=f"it has {', '.join(known)}")
 
     def _commit(self, name: str) -> int | str | None:
-        """A commit: its number, or its name."""
+        """A commit: its number, its name, or what else the store takes for one."""
         text = self._given.get(name)
-        return self._number(name) if text is None or text.isdigit() or not text.isalnum() else text
+        return text if text is None or (text and not text.isdigit()) else self._number(name)
 
     def _number(self, name: str) -> int | None:
         text = self._given.get(name)

@@ -10,6 +10,8 @@ from ontolake.errors import Invalid, OntolakeError
 from ontolake.model.errors import SchemaValidationError
 from ontolake.parallel import Mode, Parallel
 
+PAST: tuple[Mode, ...] = ("history", "changes")
+"""The modes that add columns."""
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
@@ -20,7 +22,7 @@ def accepted(columns: Sequence[str], store: Parallel, table: str) -> list[str]:
     Raises `SchemaValidationError` for one too many, too few or twice.
     """
     takes = store.takes(table)
-    added = set(store.schema(table, "changes").names) - takes.keys()
+    added = {name for mode in PAST for name in store.schema(table, mode).names} - takes.keys()
     own = [column for column in columns if column not in added]
     for place, column in enumerate(own):
         if column not in takes:

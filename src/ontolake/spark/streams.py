@@ -82,10 +82,10 @@ class StreamReader(ds.DataSourceStreamReader, SupportsTriggerAvailableNow):
                           "it was replaced, or restored to an earlier state",
                           hint="begin with another checkpoint, and let since say where")
         if not isinstance(limit, ReadAllAvailable):
-            if options.max_commits:
-                end = min(end, since + options.max_commits)
-            if options.max_rows and end > since + 1:
-                with options.open() as store:
+            with options.open() as store:
+                if options.max_commits:
+                    end = after(store, since, end, options.max_commits)
+                if options.max_rows and end > since + 1:
                     end = within(store, options.table, since, end, options.max_rows)
         return {"commit": end}
 
@@ -126,6 +126,20 @@ class Standing:
 
         for batch in self.split.read():
             yield batch.filter(pc.not_equal(batch.column(self.change), "delete"))
+
+
+def after(store: Parallel, since: int, until: int, count: int) -> int:
+    """The commit that comes `count` commits after another, `until` at most.
+
+    The commits of a branch have numbers with gaps between them. Looks at few more commits than it counts.
+    """
+    end = since
+    while end < until:
+        end = min(until, since + 2 * max(end - since, (count + 1) // 2))
+        found = sorted(commit.id for commit in store.commits(since=since, until=end))
+        if len(found) >= count:
+            return found[count - 1]
+    return until
 
 
 def within(store: Parallel, table: str, since: int, until: int, rows: int) -> int:

@@ -76,12 +76,18 @@ def convert(
     branches, tags or deletions, which it names, and if rows, times of commits or events differ in the end;
     `HeadMismatchError` if runners keep changing the queue of the source.
     """
+    check_convertible(source)
+    with reading_with_queue(source) as queue:
+        return _convert(source, target, queue, progress, history or History(source, target))
+
+
+def check_convertible(source: Repository) -> None:
+    """Raise `StorageBackendError` if a store has what a copy commit by commit cannot have, which it names."""
     beyond = source.beyond_lines()
     if beyond:
         raise StorageBackendError(f"{source.uri!r} has {', '.join(beyond)}, which a copy commit by commit cannot have",
-                                  hint="onto export writes the state of a branch, which onto import loads")
-    with reading_with_queue(source) as queue:
-        return _convert(source, target, queue, progress, history or History(source, target))
+                                  hint="onto copy copies all of it to SQLite elsewhere; onto export writes the state "
+                                       "of a branch, which onto import loads")
 
 
 def _convert(

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from ontolake.errors import NotFound
-from ontolake.history import Commit
+from ontolake.history import Commit, Ref, UnknownBranchError
+from ontolake.history import UnknownCommitError as BranchCommitError
 from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
 from ontolake.model import scalars
 from ontolake.model.field import UNSET
@@ -26,7 +27,7 @@ from ontolake.ontology.migration.past import outdated, types_at
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.repository.arrow import arrow_schema
 from ontolake.ontology.repository.protocol import RepositoryTransaction
-from ontolake.ontology.repository.ranges import KeyRange, change_name, public_schema
+from ontolake.ontology.repository.ranges import KeyRange, change_name, deleted_name, public_schema
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import (
@@ -97,7 +98,8 @@ class TypedParallel:
         return self.repository.commits(since=since, until=until)
 
     def schema(self, table: str, mode: Mode = "latest", view: View | None = None) -> pa.Schema:
-        return public_schema(self.info(table) if view is None else self.info_at(table, view), mode)
+        info = self.info(table) if view is None else self.info_at(table, view)
+        return public_schema(info, mode, deletions=self.repository.keeps_deletions)
 
     def info_at(self, table: str, view: View) -> TypeInfo:
         """The type behind a table as the schemas of a view's commit have it. Raises `NotFound`.
@@ -105,20 +107,44 @@ class TypedParallel:
         Histories and changes are typed reads: they have the current schema, and tell from its beginning on.
         """
         info = self.info(table)
-        if view.mode != "latest" or not outdated(self.repository, [info], view.commit):
+        there = self.repository.holding(view.commit)
+        if view.mode != "latest" or not outdated(there, [info], view.commit):
             return info
-        return types_at(self.repository, [info], view.commit)[info.kind, info.name]
+        return types_at(there, [info], view.commit)[info.kind, info.name]
 
     def view(
         self, *, as_of: int | str | None = None, mode: Mode = "latest", since: int | str | None = None
     ) -> View:  # fmt: skip
+        """`Parallel.view`. A number that lies between commits of the branch means the one before it.
+
+        The latest rows can be those of any commit, histories and changes are those of the branch.
+        """
         check_mode(mode)
-        as_of, since = number(as_of), number(since)
         head = self.head()
-        for commit in (as_of, since):
-            if commit is not None and not 0 <= commit <= head:
-                raise UnknownCommitError(commit, head)
-        return View(head if as_of is None else as_of, mode, since or 0)
+        commit = head if as_of is None else self._commit(as_of, head, anywhere=mode == "latest")
+        return View(commit, mode, 0 if since is None else self._commit(since, head))
+
+    def _commit(self, ref: int | str, head: int, *, anywhere: bool = False) -> int:
+        """The commit that a number or a reference names, on the branch unless it may be `anywhere`."""
+        repository = self.repository
+        named = isinstance(ref, str) and repository.keeps_branches
+        commit = self._resolved(str(ref)) if named else number(ref)
+        assert commit is not None
+        if not 0 <= commit <= (repository.highest() if anywhere else head):
+            raise UnknownCommitError(commit, head)
+        if repository.holding(commit) is repository or anywhere:
+            return commit
+        if named:
+            raise BranchCommitError(commit, self.branch)
+        return next((one.id for one in repository.commits(until=commit, limit=1)), 0)
+
+    def _resolved(self, ref: str) -> int:
+        try:
+            return self.repository.resolve(ref)
+        except UnknownBranchError:
+            if Ref(commit=ref).time is None:
+                raise
+            return self.repository.resolve(f"@{ref}")
 
     def splits(
         self, table: str, view: View, columns: Sequence[str] | None = None, filters: Sequence[Filter] = (), *,
@@ -126,7 +152,7 @@ class TypedParallel:
     ) -> Sequence[Split]:  # fmt: skip
         info = self.info_at(table, view)
         wanted = tuple(chosen(self.schema(table, view.mode, view), columns, filters, table))
-        known = self.repository.schemas().get((info.kind, info.name))
+        known = self.repository.holding(view.commit).schemas().get((info.kind, info.name))
         if known is None:
             return []
         digits = tuple((column.stored, *column.decimal) for column in info.all_columns if column.decimal)
@@ -198,7 +224,8 @@ class TypedParallel:
 def _fields_only(info: TypeInfo, table: pa.Table) -> pa.Table:
     """Without the commit that reading adds."""
     names = {column.stored for column in info.all_columns} | {column.name for column in info.all_columns}
-    extra = [name for name in (arrow_schema(info.all_columns).names[-1], change_name(info))
+    added = (arrow_schema(info.all_columns).names[-1], change_name(info), deleted_name(info))
+    extra = [name for name in added
              if name in table.column_names and name not in names]
     return table.drop_columns(extra) if extra else table
 

@@ -18,7 +18,7 @@ from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.parallel.filters import conditions_of
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_schema, typed_array
-from ontolake.parallel import BATCH, CHANGE, Filter, Mode, View
+from ontolake.parallel import BATCH, CHANGE, DELETED, Filter, Mode, View
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,21 +31,35 @@ Opener = Callable[[str, str], AbstractContextManager[Any]]
 _KEYS = 5_000
 
 
-def public_schema(info: TypeInfo, mode: Mode) -> pa.Schema:
-    """The columns that reading gives. All may be missing, as Spark wants it."""
+def public_schema(info: TypeInfo, mode: Mode, *, deletions: bool = False) -> pa.Schema:
+    """The columns that reading gives. All may be missing, as Spark wants it.
+
+    With `deletions` histories have a column that says whether a state is the end of its row.
+    """
     import pyarrow as pa
 
     fields = [pa.field(one.name, one.type) for one in arrow_schema(info.all_columns)]
     for place, column in enumerate(info.all_columns):
         fields[place] = fields[place].with_type(column.type.parallel_type(column.decimal))
-    if mode != "changes":
-        return pa.schema(fields)
-    return pa.schema([pa.field(change_name(info), pa.string()), *fields])
+    if mode == "changes":
+        fields.insert(0, pa.field(change_name(info), pa.string()))
+    elif mode == "history" and deletions:
+        fields.append(pa.field(deleted_name(info), pa.bool_()))
+    return pa.schema(fields)
 
 
 def change_name(info: TypeInfo) -> str:
     """What the column is called that says what became of a row."""
-    return CHANGE if CHANGE not in {column.stored for column in info.all_columns} else f"_{CHANGE}"
+    return _free(CHANGE, info)
+
+
+def deleted_name(info: TypeInfo) -> str:
+    """What the column is called that says whether a state of a history is the end of its row."""
+    return _free(DELETED, info)
+
+
+def _free(name: str, info: TypeInfo) -> str:
+    return name if name not in {column.stored for column in info.all_columns} else f"_{name}"
 
 
 @dataclass(frozen=True)
@@ -74,13 +88,15 @@ class KeyRange:
         return (_with_digits(batch, self.digits) for batch in self._read_all())
 
     def _read_all(self) -> Iterator[pa.RecordBatch]:
-        with self.open(self.url, self.branch) as repository:
+        with self.open(self.url, self.branch) as opened:
+            repository = opened.holding(self.view.commit)
             info = checked(repository, self.schema, self.schema_hash, self.version)
             with repository.reading():
                 if self.view.mode == "changes":
                     yield from self._changes(repository, info)
                 else:
-                    plan, values = self.plan_of(info, self.filters)
+                    ends = self.view.mode == "history" and repository.keeps_deletions
+                    plan, values = self.plan_of(info, self.filters, deletions=ends)
                     for _, batch in self._read(repository, info, plan, values, self.columns):
                         yield batch
 
@@ -109,7 +125,7 @@ class KeyRange:
         """Batches of these columns, with the rows that they were made of."""
         import pyarrow as pa
 
-        schema = public_schema(info, "latest")
+        schema = public_schema(info, "history", deletions=plan.deletions)
         places = {name: place for place, name in enumerate(schema.names)}
         rows = iter(repository.run(plan, values))
         while some := list(itertools.islice(rows, BATCH)):
@@ -118,7 +134,7 @@ class KeyRange:
             for name in columns:
                 place = places[name]
                 arrays.append(_array(info.all_columns[place], parts[place]) if place < len(info.all_columns)
-                              else pa.array(parts[place], pa.int64()))
+                              else pa.array(parts[place], pa.int64()).cast(schema.field(name).type))
             fields = [schema.field(name) for name in columns]
             yield some, (pa.record_batch(arrays, schema=pa.schema(fields)) if fields else
                          pa.RecordBatch.from_struct_array(pa.array([{}] * len(some), pa.struct([]))))

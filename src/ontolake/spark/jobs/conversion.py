@@ -20,6 +20,7 @@ from ontolake.ontology.moving.conversion import (
     Name,
     Progress,
     VersionRows,
+    check_convertible,
     compare_rows,
     twin_of,
 )
@@ -53,6 +54,7 @@ def convert(
         "documents": "copy the file of the space", "sql": "copy the file of the database"})  # fmt: skip
     place, job = absolute(target), new_job()
     with typed(where) as old:
+        check_convertible(old)  # before a store is started there
         new = open_repository(place, engine_version=engine_version)
         try:
             history = StagedHistory(old, new, where, place, job, workers_of(spark, parts))
