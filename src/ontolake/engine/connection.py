@@ -11,6 +11,7 @@ import apsw
 
 from ontolake import urls
 from ontolake.engine import vfs as vfses
+from ontolake.engine.checkpoints import NativeConnection
 from ontolake.engine.failures import PageConnection
 from ontolake.engine.moments import check_begins_at_commit, commit_at
 from ontolake.engine.pages import PageFile
@@ -72,11 +73,12 @@ def connect(
     return _connect_pages(url, file, readonly)
 
 
-def _connect_native(path: str, readonly: bool, create: bool) -> apsw.Connection:
+def _connect_native(path: str, readonly: bool, create: bool) -> NativeConnection:
     if not create and path != ":memory:" and not os.path.lexists(path):
         raise NotFound(f"there is no file {path}", hint="check the path and its folder")
     try:
-        connection = apsw.Connection(path, _READ if readonly else _WRITE if create else apsw.SQLITE_OPEN_READWRITE)
+        flags = _READ if readonly else _WRITE if create else apsw.SQLITE_OPEN_READWRITE
+        connection = NativeConnection(path, flags)
         connection.set_busy_timeout(_BUSY_MS)
         connection.execute("PRAGMA schema_version").fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as error:

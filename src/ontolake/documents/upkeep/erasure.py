@@ -18,6 +18,7 @@ from ontolake.documents.history.references import FIRST
 from ontolake.documents.read.feed import TABLE
 from ontolake.documents.values import codec
 from ontolake.documents.write.recent import ERASE
+from ontolake.engine.checkpoints import truncate_log
 from ontolake.engine.past import drop_past
 from ontolake.errors import Contended, NotFound
 from ontolake.faults import reach
@@ -153,7 +154,7 @@ def sweep(database: SpaceDatabase) -> None:
         try:
             database.connection.execute("VACUUM")
             reach("documents: database written anew")
-            busy = database.native and bool(row(database.connection, "PRAGMA wal_checkpoint(TRUNCATE)")[0])
+            busy = database.native and not truncate_log(database.connection)
         except apsw.BusyError:
             busy = True
         if busy:

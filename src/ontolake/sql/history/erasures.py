@@ -20,6 +20,7 @@ import apsw
 
 from ontolake import faults, urls
 from ontolake.engine import past
+from ontolake.engine.checkpoints import truncate_log
 from ontolake.errors import Contended, Corruption, Invalid, NotFound
 from ontolake.history import Garbage
 from ontolake.history.erasures import KeyHash, check_reason, names, parts, pattern
@@ -301,8 +302,7 @@ class RowErasure:
         try:
             connection.execute("VACUUM")
             faults.reach("sql: database written anew")
-            state: Any = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() if _is_native(url) else (0,)
-            busy = bool(state[0])
+            busy = _is_native(url) and not truncate_log(connection)
         except apsw.BusyError:
             busy = True
         if busy:

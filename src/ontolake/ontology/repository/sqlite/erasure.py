@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from ontolake import faults, urls
+from ontolake.engine.checkpoints import truncate_log
 from ontolake.engine.past import drop_past
 from ontolake.errors import Contended, Invalid
 from ontolake.history import Garbage
@@ -142,8 +143,7 @@ class SqliteErasure:
         try:
             self._db.execute("VACUUM")
             faults.reach("ontology: store written anew")
-            checkpointed: Any = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() if native else (0,)
-            is_busy = bool(checkpointed[0])
+            is_busy = native and not truncate_log(self._db)
         except apsw.BusyError:
             is_busy = True
         if is_busy:
