@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ontology import test_migration, test_query, test_session
+from tests.ontology import test_lifts, test_migration, test_query, test_session
 
 _OF_SQLITE = {  # these look at tables, statements or locks of SQLite themselves
     "test_v2_reads_see_only_the_current_version",
@@ -14,7 +14,7 @@ _OF_SQLITE = {  # these look at tables, statements or locks of SQLite themselves
     "test_a_full_disk_is_told_and_leaves_all_as_it_was",
 }
 
-for _module in (test_migration, test_query, test_session):
+for _module in (test_lifts, test_migration, test_query, test_session):
     for _name, _value in vars(_module).items():
         if (_name.startswith("test_") and _name not in _OF_SQLITE) or hasattr(_value, "_fixture_function"):
             globals()[_name] = _value

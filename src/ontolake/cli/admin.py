@@ -93,7 +93,7 @@ def migrate(
             preview = migration.preview()
     show_preview(out, url, preview, f"onto migrate --models {quote(models)}{named(db, storage_uri)}")
     if preview.missing:
-        raise MissingUpgraderError(preview.missing)
+        raise MissingUpgraderError(preview.missing, preview.reasons)
 
 
 def tell(out: Out, url: str, done: MigrationResult) -> None:
@@ -126,7 +126,13 @@ def _show(out: Out, types: tuple[TypeMigration, ...]) -> None:
     columns = (Heading("type"), Heading("from", right=True), Heading("to", right=True), Heading("rows", right=True),
                Heading("changes"), Heading("upgraders"))
     out.table(columns, [(one.type_name, one.from_schema_version_id, one.to_schema_version_id, one.rows,
-                         str(one.diff).partition(": ")[2], ", ".join(one.upgraders) or None) for one in types])
+                         _changes(one), ", ".join(one.upgraders) or None) for one in types])
+
+
+def _changes(one: TypeMigration) -> str:
+    """What becomes of the fields that do not stay, in words."""
+    changed = "; ".join(str(field) for field in one.fields if field.what != "kept")
+    return changed or str(one.diff).partition(": ")[2]
 
 
 def _told(one: TypeMigration) -> dict[str, Any]:
@@ -134,5 +140,5 @@ def _told(one: TypeMigration) -> dict[str, Any]:
         "type_kind": one.type_kind, "type_name": one.type_name, "from_schema_version_id": one.from_schema_version_id,
         "to_schema_version_id": one.to_schema_version_id, "rows": one.rows,
         "changes": [{"field": change.field, "what": change.what} for change in one.diff.fields],
-        "upgraders": list(one.upgraders),
+        "upgraders": list(one.upgraders), "fields": [field._asdict() for field in one.fields],
     }  # fmt: skip

@@ -175,7 +175,7 @@ def migrate(
     again = f"onto spark migrate {quote(url)} --models {quote(models)}{_again(master, parts, conf)}"
     show_preview(out, url, preview, again)
     if preview.missing:
-        raise MissingUpgraderError(preview.missing)
+        raise MissingUpgraderError(preview.missing, preview.reasons)
 
 
 @app.command()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from pydantic import Field as PydanticField
@@ -28,14 +28,15 @@ class Field(Generic[T]):
     """A field of an entity or a relation.
 
     `primary_key` marks the one key of an entity and `instance_key` the optional one of a relation; `index` asks for
-    an index on the column; `name` is the stored name, if it is not the attribute's; `default` and `default_factory`
-    give a value where none is given; what is left (`ge`, `max_length`, `pattern`, …) goes to pydantic.
+    an index on the column; `name` is the stored name, if it is not the attribute's; `was` has the stored names of the
+    same field in earlier schemas, newest first, `()` if there were none; `default` and `default_factory` give a value
+    where none is given; what is left (`ge`, `max_length`, `pattern`, …) goes to pydantic.
     """
 
     def __init__(
         self, *, default: T = UNSET, default_factory: Callable[[], T] | None = None, primary_key: bool = False,
-        instance_key: bool = False, index: bool = False, name: str | None = None, description: str | None = None,
-        **constraints: Any,
+        instance_key: bool = False, index: bool = False, name: str | None = None,
+        was: str | Iterable[str] | None = None, description: str | None = None, **constraints: Any,
     ) -> None:  # fmt: skip
         if default is not UNSET and default_factory is not None:
             raise SchemaValidationError("a field has a default or a default_factory, not both")
@@ -47,6 +48,7 @@ class Field(Generic[T]):
         self.instance_key = instance_key
         self.index = index
         self.name = name
+        self.was = _names_before(was)
         self.description = description
         self.constraints = constraints
 
@@ -73,6 +75,14 @@ class Field(Generic[T]):
         def __get__(self, instance: object, owner: Any) -> T: ...
         def __get__(self, instance: object | None, owner: Any) -> FieldRef[T] | T: ...
         def __set__(self, instance: object, value: T) -> None: ...
+
+
+def _names_before(was: Any) -> tuple[str, ...] | None:
+    found = (was,) if isinstance(was, str) else None if was is None else tuple(was)
+    if found is not None and not all(isinstance(name, str) and name for name in found):
+        raise SchemaValidationError(f"was takes the names that a field had, not {was!r}",
+                                    hint='write was="name", was=("name", "older") or, for a new field, was=()')
+    return found
 
 
 def _get(field: Field[Any], instance: object | None, owner: Any) -> Any:

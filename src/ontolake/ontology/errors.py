@@ -83,12 +83,15 @@ class MigrationTokenError(SafetyRefusal, MigrationError):
 
 
 class MissingUpgraderError(SchemaFailure, MigrationError):
-    """Nothing says how rows become rows of the next version. `missing` has (type name, from version) pairs."""
+    """Nothing says how rows become rows of the next version. `missing` has (type name, from version) pairs, and
+    `reasons` what of it does not go without."""
 
-    def __init__(self, missing: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, missing: Sequence[tuple[str, int]], reasons: Sequence[str] = ()) -> None:
         self.missing = tuple(missing)
-        told = ", ".join(f"{name} from version {version}" for name, version in missing)
-        super().__init__(f"no upgrader for {told}", hint="write one with @upgrader(Type, from_version=N)")
+        self.reasons = tuple(reasons)
+        where = ", ".join(f"{name} from version {version}" for name, version in missing)
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        super().__init__(f"no upgrader for {where}{why}", hint="write one with @upgrader(Type, from_version=N)")
 
 
 class BatchSizeExceededError(OntologyError, ValueError):

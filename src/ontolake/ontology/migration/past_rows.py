@@ -7,20 +7,19 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ontolake.model.field import UNSET
 from ontolake.model.filters import Compare, Member, ValueRef
-from ontolake.model.schema import diff
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import MissingUpgraderError
+from ontolake.ontology.migration.lifts import Lift, lift_between
 from ontolake.ontology.migration.past import Era, eras, type_of
-from ontolake.ontology.migration.rewrite import takes_more, upgraded_rows, upgraded_table
+from ontolake.ontology.migration.rewrite import upgraded_rows, upgraded_table
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.query.compiler.loaded import Loaded
 from ontolake.ontology.query.needs import conjuncts, needed
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_table
-from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
+from ontolake.ontology.repository.protocol import Repository, Row
 from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
@@ -85,22 +84,24 @@ class Lifted:
         if found:
             yield from _lifted(info, stored, self._chain(info, era), found)
 
-    def _chain(self, info: TypeInfo, era: Era) -> list[Upgrader]:
+    def _chain(self, info: TypeInfo, era: Era) -> list[Upgrader | Lift]:
         """What leads from a version to the current one. Raises `MissingUpgraderError`."""
         versions = [one.version for one in eras(self._repository, info.kind, info.name) if one.since >= era.since]
-        found: list[Upgrader] = []
+        found: list[Upgrader | Lift] = []
         missing: list[tuple[str, int]] = []
+        reasons: list[str] = []
         for old, new in pairwise(versions):
             numbers = range(old.schema_version_id, new.schema_version_id)
             given = [self._upgraders.get((info.name, number)) for number in numbers]
-            step = None if any(given) else additive(info, old, new)
-            if step is not None:
+            step = None if any(given) or len(numbers) > 1 else lift_between(old.schema, new.schema, info.all_columns)
+            if isinstance(step, Lift):
                 found.append(step)
+                continue
             found += [one for one in given if one is not None]
-            if step is None:
-                missing += [(info.name, number) for number, one in zip(numbers, given, strict=True) if one is None]
+            missing += [(info.name, number) for number, one in zip(numbers, given, strict=True) if one is None]
+            reasons += [] if step is None else [f"{info.name}: {reason}" for reason in step.reasons]
         if missing:
-            raise MissingUpgraderError(missing)
+            raise MissingUpgraderError(missing, reasons)
         return found
 
 
@@ -119,11 +120,23 @@ def in_order(info: TypeInfo, stored: Sequence[str], rows: Iterable[Row]) -> Iter
     return map(itemgetter(*(places[name] for name in stored), -1), rows)
 
 
-def _lifted(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], rows: Sequence[Row]) -> Iterator[Row]:
+def _lifted(
+    info: TypeInfo, stored: StoredType, steps: Sequence[Upgrader | Lift], rows: Sequence[Row]
+) -> Iterator[Row]:  # fmt: skip
     """Rows of a version, the commit behind them, as rows of the current one."""
+    lifts = [one for one in steps if isinstance(one, Lift)]
+    if len(lifts) == len(steps):
+        after: Iterable[Row] = rows
+        for lift in lifts:
+            order = [column.stored for column in (*info.keys, *info.columns)] if lift is lifts[-1] else None
+            after = lift.rows(after, order)
+        for row, found in zip(rows, after, strict=True):
+            yield (*found, row[-1])
+        return
+    chain = [Upgrader(one.values, info.name, 0, False) if isinstance(one, Lift) else one for one in steps]
     if not any(one.arrow for one in chain):
-        for row, after in zip(rows, upgraded_rows(info, stored, chain, rows), strict=True):
-            yield (*after, row[-1])
+        for row, found in zip(rows, upgraded_rows(info, stored, chain, rows), strict=True):
+            yield (*found, row[-1])
         return
     width = len(info.keys)
     places = [stored.all_columns.index(column) for column in stored.keys]
@@ -131,38 +144,8 @@ def _lifted(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], rows:
         batch = list(same)
         commits = {tuple(str(row[place]) for place in places): row[-1] for row in batch}
         table = arrow_table(stored.all_columns, iter(batch))
-        for after in upgraded_table(info, stored, chain, table.drop_columns([table.column_names[-1]])):
-            yield (*after, commits[tuple(map(str, after[:width]))])
+        for found in upgraded_table(info, stored, chain, table.drop_columns([table.column_names[-1]])):
+            yield (*found, commits[tuple(map(str, found[:width]))])
 
 
-def additive(info: TypeInfo, old: SchemaVersion, new: SchemaVersion) -> Upgrader | None:
-    """What makes rows of a version rows of the next where no upgrader has to say how; None where one has to.
-
-    Fields may be added that have a default or can be None, or be dropped, or take more types than before. Fields that
-    come while others go may have been renamed, which only an upgrader can tell. The ends of a relation follow the keys
-    of their entities by themselves.
-    """
-    change = diff(old.schema, new.schema)
-    ends = new.schema["keys"][:2] if info.kind == "relation" else []
-    added = [one.field for one in change.fields if one.before is None]
-    dropped = [one.field for one in change.fields if one.after is None]
-    widened = all(takes_more(one.before, one.after) for one in change.fields
-                  if one.before is not None and one.after is not None and one.field not in ends)
-    if new.schema_version_id != old.schema_version_id + 1 or change.keys or change.ends or not widened or (
-            added and dropped):  # fmt: skip
-        return None
-    columns = {column.stored: column for column in info.all_columns}
-    nullable = StoredType(new.schema).by_name
-    for name in added:
-        if not (name in columns and columns[name].default is not UNSET) and not nullable[name].nullable:
-            return None
-
-    def step(row: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: value for name, value in row.items() if name not in dropped}
-        return kept | {name: columns[name].default_value() if name in columns and columns[name].default is not UNSET
-                       else None for name in added}
-
-    return Upgrader(step, info.name, old.schema_version_id, False)
-
-
-__all__ = ["Lifted", "additive", "in_order"]
+__all__ = ["Lifted", "in_order"]

@@ -17,16 +17,16 @@ from ontolake.errors import OntolakeError
 from ontolake.history.metadata import KIND, MIGRATED_TYPES
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
-from ontolake.model.schema import FieldChange, SchemaDiff, diff, schema_of
+from ontolake.model.schema import SchemaDiff, diff, schema_of
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo, unstorable
-from ontolake.model.typespec import Spec
 from ontolake.ontology.errors import (
     MigrationError,
     MigrationTokenError,
     MissingUpgraderError,
     SchemaValidationError,
 )
+from ontolake.ontology.migration.lifts import FieldLift, Lift, Unliftable, key_text, lift_of, retyped
 from ontolake.ontology.migration.upgraders import Upgrader, UpgraderOption, collected
 from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class TypeMigration(NamedTuple):
-    """What becomes of one type. No upgraders are needed where fields with defaults were added, or fields widened."""
+    """What becomes of one type.
+
+    Without upgraders `fields` says what becomes of each field, or `reasons` why that takes an upgrader.
+    """
 
     type_kind: Kind
     type_name: str
@@ -46,6 +49,8 @@ class TypeMigration(NamedTuple):
     diff: SchemaDiff
     rows: int
     upgraders: tuple[str, ...] = ()
+    fields: tuple[FieldLift, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 class MigrationPreview(NamedTuple):
@@ -58,6 +63,13 @@ class MigrationPreview(NamedTuple):
     @property
     def needed(self) -> bool:
         return bool(self.types)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why upgraders are needed, in words."""
+        missing = {name for name, _ in self.missing}
+        return tuple(f"{one.type_name}: {reason}" for one in self.types if one.type_name in missing
+                     for reason in one.reasons)
 
 
 class MigrationResult(NamedTuple):
@@ -86,12 +98,16 @@ class Migration:
             version = stored.schema_version_id
             change = diff(stored.schema, schema_of(info.cls))
             chain = self._chain(info.name, version)
-            rows = self._count(StoredType(stored.schema))
-            if rows and not chain and not _automatic(change, info):
+            before = StoredType(stored.schema)
+            rows = self._count(before)
+            lift = None if chain else lift_of(before, info)
+            fields = lift.fields if isinstance(lift, Lift) else ()
+            reasons = lift.reasons if isinstance(lift, Unliftable) else ()
+            if rows and reasons:
                 missing.append((info.name, version))
             self._check_relations(info, change)
             planned.append(TypeMigration(info.kind, info.name, version, version + max(1, len(chain)), change, rows,
-                                         tuple(one.name for one in chain)))
+                                         tuple(one.name for one in chain), fields, reasons))
         return MigrationPreview(tuple(planned), tuple(missing), self._token(planned))
 
     def _check_relations(self, info: TypeInfo, change: SchemaDiff) -> None:
@@ -114,7 +130,8 @@ class Migration:
 
     def _token(self, planned: Sequence[TypeMigration]) -> str:
         """What a migration would do, from which state: another state or another plan has another token."""
-        state = [self._repository.head(), [[*one[:4], str(one.diff), one.rows, one.upgraders] for one in planned]]
+        state = [self._repository.head(), [
+            [*one[:4], str(one.diff), one.rows, one.upgraders, [*map(str, one.fields)]] for one in planned]]
         hashes = [info.schema_hash for info in self._types]
         return hashlib.sha256(json.dumps([state, hashes]).encode()).hexdigest()[:32]
 
@@ -130,7 +147,7 @@ class Migration:
             if not preview.types:
                 return MigrationResult(None, ())
             if preview.missing:
-                raise MissingUpgraderError(preview.missing)
+                raise MissingUpgraderError(preview.missing, preview.reasons)
             if not force and token != preview.token:
                 why = "no token was given" if token is None else "the token is not that of this migration"
                 raise MigrationTokenError(f"{why}: the store or the types may have changed since the preview",
@@ -171,6 +188,10 @@ def upgraded_rows(
     info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader], rows: Iterable[Row]
 ) -> Iterator[Row]:  # fmt: skip
     """Stored rows made rows of another version one by one. Raises `MigrationError`, naming the key."""
+    lift = None if chain else lift_of(stored, info)
+    if isinstance(lift, Lift):
+        yield from lift.rows(rows, [column.stored for column in (*info.keys, *info.columns)])
+        return
     for row in rows:
         before = {column.name: column.decode(value) for column, value in zip(stored.all_columns, row, strict=False)}
         key = _key(stored, before)
@@ -189,6 +210,12 @@ def upgraded_table(info: TypeInfo, stored: StoredType, chain: Sequence[Upgrader]
     from ontolake.ontology.arrow.rows import rows_from_arrow
 
     given = table
+    lift = None if chain else lift_of(stored, info)
+    if isinstance(lift, Lift):
+        table = lift.table(given)
+        if table is None:
+            parts = [column.type.from_arrow(given.column(column.name)) for column in stored.all_columns]
+            return list(upgraded_rows(info, stored, chain, zip(*parts, strict=True)))
     for one in chain:
         table = _called(one, table, info.name, None) if one.arrow else _by_rows(one, table, info.name)
     table = _retyped_ends(info, stored, given, table)
@@ -267,13 +294,8 @@ def _key(stored: StoredType, values: Mapping[str, Any]) -> Any:
 
 
 def _table_keys(stored: StoredType, table: pa.Table) -> list[tuple[str, ...]]:
-    columns = [[_text(column, value) for value in table.column(column.name).to_pylist()] for column in stored.keys]
+    columns = [[key_text(column, value) for value in table.column(column.name).to_pylist()] for column in stored.keys]
     return list(zip(*columns, strict=True))
-
-
-def _text(column: Column, value: Any) -> str:
-    """A key as text, which stays when a key gets another type: 5 and "5" are one key."""
-    return str(value if column.codec.encode is None else column.codec.encode(value))
 
 
 def _ends_of_another_type(info: TypeInfo, stored: StoredType) -> list[tuple[Column, Column]]:
@@ -281,16 +303,6 @@ def _ends_of_another_type(info: TypeInfo, stored: StoredType) -> list[tuple[Colu
     if info.kind != "relation":
         return []
     return [(old, new) for old, new in zip(stored.keys[:2], info.keys[:2], strict=True) if old.spec != new.spec]
-
-
-def _retyped(info: TypeInfo, old: Column, new: Column, value: Any) -> Any:
-    """The key of an end as one of the type that the key of its entity has now."""
-    text = _text(old, value)
-    try:
-        return int(text) if new.sqlite_type == "INTEGER" else new.decode(text)
-    except ValueError as error:
-        raise MigrationError(f"{new.name} {value!r} of {info.name} is no {new.scalar}, as the key of its end is now"
-                             ) from error
 
 
 def _retyped_ends(info: TypeInfo, stored: StoredType, before: pa.Table, after: Any) -> Any:
@@ -302,7 +314,7 @@ def _retyped_ends(info: TypeInfo, stored: StoredType, before: pa.Table, after: A
     for old, new in _ends_of_another_type(info, stored):
         at = after.schema.get_field_index(new.stored)
         if at >= 0 and after.schema.field(at).type == before.schema.field(old.name).type:
-            values = [_retyped(info, old, new, value) for value in after.column(at).to_pylist()]
+            values = [retyped(info.name, old, new, value) for value in after.column(at).to_pylist()]
             plain = map(str, values) if new.arrow_type == pa.string() else values
             after = after.set_column(at, new.stored, pa.array(list(plain), new.arrow_type))
     return after
@@ -315,7 +327,7 @@ def _checked(info: TypeInfo, stored: StoredType, before: Mapping[str, Any], valu
     values = dict(values)
     for old, new in _ends_of_another_type(info, stored):
         if values.get(new.stored) == before[old.name]:
-            values[new.stored] = _retyped(info, old, new, before[old.name])
+            values[new.stored] = retyped(info.name, old, new, before[old.name])
     names = {column.stored: column.name for column in info.all_columns}
     try:
         obj = info.cls.model_validate({names.get(name, name): value for name, value in values.items()})
@@ -327,37 +339,8 @@ def _checked(info: TypeInfo, stored: StoredType, before: Mapping[str, Any], valu
         "".join(value for value in row if isinstance(value, str)).encode()
     except UnicodeEncodeError:
         raise MigrationError(f"the upgraded row does not fit: {unstorable(info, [row])}") from None
-    kept = [_text(column, before[column.name]) for column in stored.keys]
+    kept = [key_text(column, before[column.name]) for column in stored.keys]
     if [*map(str, row[: len(info.keys)])] != kept:
         raise MigrationError(f"an upgrader of {info.name} changed the key {key!r}",
                              hint='keys must stay; one of another type has the same text, as 5 and "5"')
     return row
-
-
-def _automatic(change: SchemaDiff, info: TypeInfo) -> bool:
-    """Whether rows fit as they are: fields with a default were added, or take more values than before."""
-    if change.keys or change.ends:
-        return False
-    columns = {column.stored: column for column in info.all_columns}
-    # The ends of a relation follow the keys of their entities by themselves.
-    ends = {column.stored for column in info.keys[:2]} if info.kind == "relation" else set()
-    return all(one.field in ends or _harmless(one, columns) for one in change.fields)
-
-
-def _harmless(one: FieldChange, columns: Mapping[str, Any]) -> bool:
-    if one.after is None:
-        return False
-    if one.before is None:
-        return columns[one.field].default is not UNSET
-    return takes_more(one.before, one.after)
-
-
-def takes_more(before: Spec, after: Spec) -> bool:
-    """Whether a field lets everything through that it did before."""
-    return _members(before) <= _members(after)
-
-
-def _members(spec: Spec) -> set[str]:
-    """The types that a spec lets through, as text."""
-    parts = spec["members"] if spec["kind"] == "union" else [spec]
-    return {json.dumps(part, sort_keys=True) for part in parts}
