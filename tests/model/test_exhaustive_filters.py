@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from type_cache import known_types
 
 SOURCE = Path(__file__).parents[2] / "src"
 TYPED = "ontology/query/text.py"
@@ -41,7 +42,7 @@ def unhandled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         assert text.count(before) == 1, (module, before)
         file.write_text(text.replace(before, after))
     shutil.copy(SOURCE.parent / "pyproject.toml", place)
-    done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(place / "cache")], cwd=place,
+    done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(known_types(place))], cwd=place,
                           capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
     found: dict[str, set[str]] = {}
     for module, line in re.findall(r'^src/ontolake/(\S+?):\d+: error: (.*assert_never.*)$', done.stdout, re.MULTILINE):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from mypy import api
+from type_cache import known_types
 
 from ontolake.ontology import Query, Results
 
@@ -87,8 +88,7 @@ Session("shop.db", entity_types=[Placed])
 def test_mypy_tells_values_from_filters_and_finds_mistakes(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(PRELUDE + RIGHT + WRONG)
-    cache = Path(__file__).parents[2] / ".mypy_cache" / "snippets"
-    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(cache), str(snippet)])
+    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(known_types(tmp_path)), str(snippet)])
     assert err == ""
     lines = snippet.read_text().splitlines()
     revealed = dict(re.findall(r':(\d+): note: Revealed type is "(.*)"', out))

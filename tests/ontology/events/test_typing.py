@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from mypy import api
+from type_cache import known_types
 
 SNIPPET = """
 from __future__ import annotations
@@ -42,8 +43,7 @@ def wrong(context: HandlerContext[Ordered]) -> None: ...
 def test_mypy_knows_the_event_of_a_handler(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(SNIPPET)
-    cache = Path(__file__).parents[3] / ".mypy_cache" / "snippets"
-    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(cache), str(snippet)])
+    out, err, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(known_types(tmp_path)), str(snippet)])
     assert err == ""
     lines = SNIPPET.splitlines()
     revealed = dict(re.findall(r':(\d+): note: Revealed type is "(.*)"', out))
