@@ -11,6 +11,7 @@ import pytest
 
 from ontolake.documents.conformance import DirectoryAdapter, DocumentsAdapter
 from ontolake.history.conformance import VersioningConformance
+from ontolake.history.conformance.suite import BranchAndTagCases, LinearCases, MachineCases, ProcessCases, UndoCases
 
 Fresh = Callable[[], str]
 
@@ -55,8 +56,8 @@ class TestMemory(VersioningConformance):
 
 
 @pytest.mark.slow
-class TestSeaweed(VersioningConformance):
-    """Spaces under a prefix of a bucket."""
+class TestSeaweed(LinearCases, BranchAndTagCases, UndoCases, MachineCases, ProcessCases):
+    """Spaces in a bucket: what rests on how they are stored. `onto versioning conformance` has the rest."""
 
     adapter = DocumentsAdapter
     machine_runs = 2

@@ -10,18 +10,16 @@ import pytest
 
 from ontolake.graph.conformance import GraphAdapter
 from ontolake.history.conformance import VersioningConformance
+from ontolake.history.conformance.suite import BranchAndTagCases, LinearCases, MachineCases, ProcessCases, UndoCases
 
 _numbers = itertools.count()
 
 
-class _Suite(VersioningConformance):
-    adapter = GraphAdapter
-
-
 @pytest.mark.slow
-class TestDirectory(_Suite):
+class TestDirectory(VersioningConformance):
     """A graph in a directory."""
 
+    adapter = GraphAdapter
     machine_runs = 5
     machine_steps = 12
     crash_runs = 10
@@ -32,11 +30,12 @@ class TestDirectory(_Suite):
 
 
 @pytest.mark.slow
-class TestBucket(_Suite):
-    """A graph on a real server of S3."""
+class TestBucket(LinearCases, BranchAndTagCases, UndoCases, MachineCases, ProcessCases):
+    """A graph on a real server of S3: what rests on how it is stored. `onto versioning conformance` has the rest."""
 
-    machine_runs = 1
-    machine_steps = 8
+    adapter = GraphAdapter
+    machine_runs = 2
+    machine_steps = 12
     crash_runs = 3
 
     @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ontolake.history.conformance import VersioningConformance
+from ontolake.history.conformance.suite import BranchAndTagCases, LinearCases, MachineCases, ProcessCases, UndoCases
 from ontolake.sql.conformance import SqlVersioning
 
 
@@ -50,8 +51,11 @@ class TestDirectory(SqlConformance):
 
 
 @pytest.mark.slow
-class TestSeaweed(SqlConformance):
-    machine_runs, machine_steps, crash_runs = 1, 10, 2
+class TestSeaweed(LinearCases, BranchAndTagCases, UndoCases, MachineCases, ProcessCases):
+    """What rests on how pages are stored. `onto versioning conformance` has the rest."""
+
+    adapter = SqlVersioning
+    machine_runs, machine_steps, crash_runs = 2, 12, 2
 
     @pytest.fixture
     def fresh(self, request: pytest.FixtureRequest) -> Callable[[], str]:
