@@ -15,6 +15,7 @@ from ontolake.storage import open_storage
 from ontolake.storage.conformance import RawFile, RawObjects, StorageConformance
 from ontolake.storage.conformance.base import Base
 from ontolake.storage.conformance.branches import BranchCases
+from ontolake.storage.conformance.concurrency import ConcurrencyCases
 from ontolake.storage.conformance.fencing import FencingCases
 from ontolake.storage.conformance.histories import HistoryCases
 from ontolake.storage.conformance.inputs import OpeningCases
@@ -123,8 +124,9 @@ class Refusals(Base):
         assert self.credentials[0] in str(refused.value)
 
 
-class OnServer(Refusals, RawObjects, StorageConformance):
-    """What holds for both S3 servers: every request counts, so checks read less."""
+@pytest.mark.slow
+class TestSeaweed(Refusals, RawObjects, StorageConformance):
+    """`s3://…` on SeaweedFS: every request counts, so checks read less."""
 
     sweep_knobs = SWEEP
     busy_knobs = BUSY
@@ -136,28 +138,30 @@ class OnServer(Refusals, RawObjects, StorageConformance):
     batches_per_thread = 6
     batches_per_process = 10
     busy_batches = 45
-
-
-@pytest.mark.slow
-class TestMinistack(OnServer):
-    """`s3://…` on ministack."""
-
-    @pytest.fixture
-    def fresh(self, ministack_url: str) -> Callable[[], str]:
-        numbers = itertools.count()
-        return lambda: f"{ministack_url}/{next(numbers)}"
-
-
-@pytest.mark.slow
-class TestSeaweed(OnServer):
-    """`s3://…` on SeaweedFS."""
-
     racers = 3
 
     @pytest.fixture
     def fresh(self, seaweed_url: str) -> Callable[[], str]:
         numbers = itertools.count()
         return lambda: f"{seaweed_url}/{next(numbers)}"
+
+
+@pytest.mark.slow
+class TestMinistack(Refusals, FencingCases, TakeoverCases, ConcurrencyCases, SnapshotCases, BranchCases, RetentionCases,
+                    RequestCases):  # fmt: skip
+    """`s3://…` on ministack, another server: what rests on conditional writes, on listing and on removing."""
+
+    sweep_knobs = SWEEP
+    busy_knobs = BUSY
+    reads = 3
+    batches_per_thread = 6
+    batches_per_process = 10
+    busy_batches = 45
+
+    @pytest.fixture
+    def fresh(self, ministack_url: str) -> Callable[[], str]:
+        numbers = itertools.count()
+        return lambda: f"{ministack_url}/{next(numbers)}"
 
 
 @pytest.mark.slow
