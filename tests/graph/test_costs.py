@@ -21,7 +21,7 @@ from ontolake.objects import open_store
 from ontolake.objects.testing import SeaweedServer
 
 pytestmark = pytest.mark.xdist_group("graph costs")
-SIZES = (10, 100, 1000)
+SIZES = (10, 100, 400)
 
 
 def copy_as_old(source: str, target: str) -> None:
