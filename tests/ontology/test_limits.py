@@ -101,20 +101,21 @@ def test_lists_of_values_mean_the_same_however_long_they_are(
 
 
 @pytest.mark.slow
-def test_lists_of_a_hundred_thousand_values_are_looked_up(session: Session) -> None:
+def test_lists_of_seventy_thousand_values_are_looked_up(session: Session) -> None:
+    """More than SQLite takes as parameters, and than two bytes can number."""
     session.ensure(things(300))
     session.ensure(Number(id=n) for n in range(300))
     session.ensure(Has(left_key=f"k{n}", right_key=n) for n in range(300))
     session.commit()
     query = session.query().entities(Thing)
-    for size in (40_000, 100_000):
-        assert query.where(Thing.id.in_(f"k{n}" for n in range(1, size))).count() == 299
-        assert query.where(~Thing.n.in_(range(1, size))).count() == 1
-        assert query.where(Thing.extra["a"].in_(range(1, size))).count() == 299
-        assert session.query().entities(Number).where(Number.id.in_(range(1, size))).count() == 299
-        assert session.query().relations(Has).where(Has.right_key.in_(range(1, size))).count() == 299
-        assert len(query.where(Thing.n.in_(range(1, size))).via(Has).collect()) == 299
-        assert len(query.group_by(Thing.n).having(Thing.n.in_(range(1, size))).agg()) == 299
+    wanted = range(1, 70_000)
+    assert query.where(Thing.id.in_(f"k{n}" for n in wanted)).count() == 299
+    assert query.where(~Thing.n.in_(wanted)).count() == 1
+    assert query.where(Thing.extra["a"].in_(wanted)).count() == 299
+    assert session.query().entities(Number).where(Number.id.in_(wanted)).count() == 299
+    assert session.query().relations(Has).where(Has.right_key.in_(wanted)).count() == 299
+    assert len(query.where(Thing.n.in_(wanted)).via(Has).collect()) == 299
+    assert len(query.group_by(Thing.n).having(Thing.n.in_(wanted)).agg()) == 299
 
 
 @pytest.mark.slow

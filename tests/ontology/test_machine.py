@@ -514,11 +514,13 @@ def test_whatever_is_done_to_a_store_it_answers_as_a_naive_one(engine: str, plac
 
 
 @pytest.mark.slow
-def test_it_does_so_for_long(engine: str) -> None:
-    play(engine, "native", 12, 30)
+@pytest.mark.parametrize(("engine", "games"), [("v1", 6), ("v2", 6), ("v3", 12)])
+def test_it_does_so_for_long(engine: str, games: int) -> None:
+    play(engine, "native", games, 30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["native", "page file"])
+@pytest.mark.parametrize(("engine", "place"), [
+    ("v1", "native"), ("v2", "page file"), ("v3", "native"), ("v3", "page file")])  # fmt: skip
 def test_upkeep_changes_no_answer_in_long_histories(engine: str, place: str) -> None:
     assert play(engine, place, 3, 60, program=5) >= {*Machine.upkeep, "migrate"}
