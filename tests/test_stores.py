@@ -218,10 +218,14 @@ def test_what_is_of_no_model_is_refused_with_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", slow_after(1, ["sql", "typed"]))
-def test_a_branch_of_the_pages_is_opened(name: str, tmp_path: Path) -> None:
+def test_a_branch_is_opened_on_pages(name: str, tmp_path: Path) -> None:
     url = {"sql": sql, "typed": typed}[name](f"file://{tmp_path}/shop.db")
-    with open_storage(url) as storage:
-        storage.create_branch("try", storage.durable_lsn())
+    if name == "sql":
+        with open_storage(url) as storage:
+            storage.create_branch("try", storage.durable_lsn())
+    else:
+        with ontolake.open(url, write=True) as store:
+            store.branches.create("try")
     with open_parallel(url, branch="try", write=True, types=[Thing] if name == "typed" else []) as store:
         assert store.model == name
     if name == "sql":

@@ -42,7 +42,7 @@ def test_init_starts_a_store_once(onto, tmp_path: Path, engine: str, place: str)
 def test_init_has_the_latest_engine_by_default_and_knows_types_that_are_given(onto, models: Path) -> None:
     done = onto("init", "--models", str(models))
     assert done.code == 0
-    assert "sqlite/v2" in done.out
+    assert "sqlite/v3" in done.out
     assert "commit 1 makes its types known: Customer, Order, Placed, Rated" in done.out
     assert onto("query", "entities", "Customer", "--count").out == "0\n"
     assert [one["metadata"] for one in onto("commits", "--json").document["commits"]] == [{"kind": "init"}]

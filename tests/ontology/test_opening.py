@@ -32,12 +32,12 @@ def stamp(url: str) -> dict[str, str]:
 
 def test_a_new_store_has_the_latest_engine_and_says_so(native: str) -> None:
     repository = open_repository(native)
-    assert isinstance(repository, SqliteRepositoryV2)
+    assert isinstance(repository, SqliteRepositoryV3)
     assert repository.storage_info() == {
-        "backend": "sqlite", "engine_version": "v2", "db_path": native, "type_layouts": {},
+        "backend": "sqlite", "engine_version": "v3", "db_path": native, "type_layouts": {},
     }  # fmt: skip
     repository.close()
-    assert stamp(native) == {"backend": "sqlite", "engine_version": "v2"}
+    assert stamp(native) == {"backend": "sqlite", "engine_version": "v3"}
 
 
 def test_a_store_is_opened_with_the_engine_it_was_made_with(url: str, engine: str) -> None:

@@ -396,7 +396,7 @@ def test_what_comes_out_as_arrow_goes_in_again(native: str, engine: str) -> None
         lambda q: q.order_by("name"),
         lambda q: q.sum(Customer.name),
         lambda q: q.limit(-1),
-        lambda q: q.as_of("one"),
+        lambda q: q.as_of(1.5),
         lambda q: q.limit(5).count(),
         lambda q: q.via(Customer),
         lambda q: q.group_by(),

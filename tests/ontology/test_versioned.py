@@ -113,7 +113,7 @@ def test_a_branch_over_the_seam_has_a_history_of_its_own(tmp_path: Path) -> None
     from ontolake.storage import open_storage
 
     url = f"file://{tmp_path}/pages.db"
-    with open_shop(url) as session:
+    with open_shop(url, engine_version="v2") as session:
         session.ensure(Customer(id="a", name="x"))
     with open_storage(url) as storage:
         storage.create_branch("try", storage.durable_lsn())

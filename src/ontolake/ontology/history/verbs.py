@@ -83,13 +83,16 @@ class VersionedTypes(TypedHistory):
     def at(self, ref: Ref | str) -> TypedSnapshot:
         """`snapshot` for what a user wrote: a branch, a tag, a commit, a time, some commits before.
 
-        Raises `Invalid`, `UnknownBranchError`, `UnknownCommitError`.
+        `0` is the empty store before its first commit. Raises `Invalid`, `UnknownBranchError`, `UnknownCommitError`.
         """
         ref = parsed(ref)
         if not self.repository.keeps_branches:
             return super().at(ref)
         with self.repository.reading():
-            point = self._refs().resolve(ref)
+            refs = self._refs()
+            if ref in (Ref("0"), Ref(None, "0")) and refs.head("0") is None and refs.tagged("0") is None:
+                return TypedSnapshot(self.repository, self.types, self.branch, 0)
+            point = refs.resolve(ref)
         return TypedSnapshot(self.repository, self.types, point.branch, point.commit)
 
     def diff(

@@ -27,7 +27,7 @@ from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 from ontolake.ontology.repository.strangers import refuse_strangers, table_names
 from ontolake.ontology.repository.versions import check_engine
 
-LATEST_ENGINE = "v2"
+LATEST_ENGINE = "v3"
 SQLITE_ENGINES: dict[str, type[SqliteRepository]] = {
     "v1": SqliteRepositoryV1, "v2": SqliteRepositoryV2, "v3": SqliteRepositoryV3}  # fmt: skip
 
