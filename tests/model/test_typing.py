@@ -59,6 +59,8 @@ reveal_type(query.via(Placed).collect()[0].relations)  # tuple[Any, ...]
 reveal_type(placed.where(left(Placed).tier == "gold", Placed.at > datetime.now()).first())  # snippet.Placed | None
 reveal_type(query.group_by(Customer.tier).having(count() > 1).agg(n=count()))  # RESULTS[dict[str, Any]]
 reveal_type(customer.meta().commit_id)  # int
+reveal_type(placed.collect()[0].left)  # snippet.Customer
+reveal_type(placed.collect()[0].right.id)  # int
 reveal_type(session.commit())  # int | None
 both: Condition = (Customer.tier == "gold") & ~Customer.name.startswith("A") | Customer.tags.any_path().in_(["x"])
 """

@@ -9,7 +9,7 @@ wrong.
 
 from ontolake.model.columns import Column, arrow_type, column_kind, parquet_type, sqlite_type
 from ontolake.model.entity import Entity, Meta, Relation
-from ontolake.model.errors import MetadataUnavailableError, ModelError, SchemaValidationError
+from ontolake.model.errors import EndUnavailableError, MetadataUnavailableError, ModelError, SchemaValidationError
 from ontolake.model.field import Field
 from ontolake.model.filters import Condition, FieldRef, Order
 from ontolake.model.schema import FieldChange, SchemaDiff, canonical_json, diff, schema_hash, schema_of
@@ -17,8 +17,8 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.model.typespec import build_type_spec
 
 __all__ = [
-    "Column", "Condition", "Entity", "Field", "FieldChange", "FieldRef", "Meta", "MetadataUnavailableError",
-    "ModelError", "Order", "Relation", "SchemaDiff", "SchemaValidationError", "TypeInfo", "arrow_type",
-    "build_type_spec", "canonical_json", "column_kind", "diff", "parquet_type", "schema_hash", "schema_of",
-    "sqlite_type", "type_info",
+    "Column", "Condition", "EndUnavailableError", "Entity", "Field", "FieldChange", "FieldRef", "Meta",
+    "MetadataUnavailableError", "ModelError", "Order", "Relation", "SchemaDiff", "SchemaValidationError", "TypeInfo",
+    "arrow_type", "build_type_spec", "canonical_json", "column_kind", "diff", "parquet_type", "schema_hash",
+    "schema_of", "sqlite_type", "type_info",
 ]  # fmt: skip

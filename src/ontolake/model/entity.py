@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
 
-from ontolake.model.errors import MetadataUnavailableError, SchemaValidationError, names
+from ontolake.model.errors import EndUnavailableError, MetadataUnavailableError, SchemaValidationError, names
 from ontolake.model.field import Field, value_type
 from ontolake.model.filters import FieldRef, ValueRef
 
@@ -23,6 +23,9 @@ COMMIT = "~commit_id"
 
 DELETED = "~deleted"
 """Set in an object from a history that shows the end of a row: its last state."""
+
+ENDS = "~ends"
+"""Where a relation from a store keeps what loads the entities at its ends."""
 
 _building = threading.local()
 
@@ -228,8 +231,40 @@ class Relation(Typed, Generic[L, R], metaclass=RelationMeta):
     """A link from an entity of one type to one of another, with fields of its own.
 
     Two endpoints are linked once, unless a field is marked as the `instance_key`: then once for each value of it.
+    Results of queries have the entities at their ends as `left` and `right`; a field of that name comes first.
     """
 
     __ontolake_kind__ = "relation"
     left_key: Field[Any]
     right_key: Field[Any]
+
+    if TYPE_CHECKING:
+
+        @property
+        def left(self) -> L: ...
+        @property
+        def right(self) -> R: ...
+
+
+class RelationEnd:
+    """The entity at one end of a relation, as of the moment that was asked about.
+
+    Raises `EndUnavailableError` for a relation that is not the result of a query, and `DanglingRelationError` if there
+    is no such entity.
+    """
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+
+    # There is no __set__, so that the value of a field of the same name is what an object has.
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            raise AttributeError(self._side)  # then it is looked for among the fields
+        loader = instance.__dict__.get(ENDS)
+        if loader is None:
+            raise EndUnavailableError(type(instance).__name__, self._side)
+        return loader.end(instance, self._side)
+
+
+type.__setattr__(Relation, "left", RelationEnd("left"))
+type.__setattr__(Relation, "right", RelationEnd("right"))

@@ -57,6 +57,16 @@ class MetadataUnavailableError(ModelError, LookupError):
         self.type_name = type_name
 
 
+class EndUnavailableError(ModelError, LookupError):
+    """`left` or `right` was asked of a relation that did not come out of a store."""
+
+    def __init__(self, type_name: str, side: str) -> None:
+        super().__init__(f"this {type_name} did not come out of a store, so it has no {side}",
+                         hint=f"{side}_key names the entity; {side} is for results of queries")
+        self.type_name = type_name
+        self.side = side
+
+
 def names(items: Sequence[str]) -> str:
     """A list of names as text for a message."""
     return ", ".join(repr(item) for item in items)

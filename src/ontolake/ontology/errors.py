@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.errors import Conflict, Invalid, NotFound, SafetyRefusal, SchemaFailure, StorageError, UsageFailure
-from ontolake.model.errors import MetadataUnavailableError, ModelError, SchemaValidationError
+from ontolake.model.errors import EndUnavailableError, MetadataUnavailableError, ModelError, SchemaValidationError
 
 if TYPE_CHECKING:
     from ontolake.model.schema import SchemaDiff
@@ -39,7 +39,7 @@ class TypeDroppedError(SchemaFailure, OntologyError):
 
 
 class DanglingRelationError(SchemaValidationError):
-    """A relation leads to an entity that is not there, and endpoints were to be checked."""
+    """A relation leads to an entity that is not there: endpoints were to be checked, or one was asked for."""
 
 
 class LiveRelationsError(SchemaValidationError):
@@ -162,9 +162,9 @@ class UnknownCommitError(NotFound, OntologyError):
 
 
 __all__ = [
-    "BatchSizeExceededError", "DanglingRelationError", "EventLoopLimitError", "HandlerError", "HeadMismatchError",
-    "Invalid", "LayoutLacksError", "LeaseExpiredError", "LiveRelationsError", "LockContentionError",
-    "MetadataUnavailableError", "MigrationError", "MigrationTokenError", "MissingUpgraderError", "OntologyError",
-    "QueryError", "SchemaOutdatedError", "SchemaValidationError", "StorageBackendError", "TypeDroppedError",
-    "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError",
+    "BatchSizeExceededError", "DanglingRelationError", "EndUnavailableError", "EventLoopLimitError", "HandlerError",
+    "HeadMismatchError", "Invalid", "LayoutLacksError", "LeaseExpiredError", "LiveRelationsError",
+    "LockContentionError", "MetadataUnavailableError", "MigrationError", "MigrationTokenError", "MissingUpgraderError",
+    "OntologyError", "QueryError", "SchemaOutdatedError", "SchemaValidationError", "StorageBackendError",
+    "TypeDroppedError", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError",
 ]  # fmt: skip

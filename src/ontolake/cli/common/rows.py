@@ -49,7 +49,7 @@ def redirected(output: str | None) -> Iterator[None]:
 
 def write_rows(question: Question, format: Format, output: str | None, diagnostics: dict[str, Any]) -> None:
     """The answer to a query for rows."""
-    source, plan, values, _ = question
+    source, plan, values = question.source, question.plan, question.values
     info = type_info(plan.root)
     if format is Format.ARROW and output is None and sys.stdout.isatty():
         raise typer.BadParameter("a terminal cannot show Arrow", param_hint="--format")

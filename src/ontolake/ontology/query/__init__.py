@@ -2,5 +2,5 @@
 
 `builder` is the `Query` that users build, `text` reads filters that people type, `plan` is a query as data. `needs`
 says which types and columns a plan needs, and `compiler/` turns a plan into the SQL of SQLite. The parts between are
-`question`, `bounds`, `aggregates`, `hydration` and `results`.
+`question`, `bounds`, `aggregates`, `hydration`, `ends` and `results`.
 """

@@ -14,9 +14,10 @@ from ontolake.ontology.errors import QueryError
 from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.aggregates import avg, avg_len, count, count_where, max_, min_, ref_of, sum_
 from ontolake.ontology.query.bounds import commit_number, natural
+from ontolake.ontology.query.ends import give_ends
 from ontolake.ontology.query.hydration import hydrator
 from ontolake.ontology.query.plan import Plan, PlanHop, Values, with_hop, with_limit, with_where
-from ontolake.ontology.query.question import Past, Question, is_present, question_of, reading_of
+from ontolake.ontology.query.question import Past, Question, has_relations, is_present, question_of, reading_of
 from ontolake.ontology.query.results import Path, Results
 from ontolake.ontology.repository.protocol import Repository
 
@@ -198,7 +199,8 @@ class Query(Generic[T]):
     def collect(self) -> Results[T]:
         """All results."""
         plan, values = self._plan, self._values
-        if not plan.as_of and not plan.hops and is_present(self._repository, values, self._past):
+        if (not plan.as_of and not plan.hops and not has_relations(plan)
+                and is_present(self._repository, values, self._past)):  # fmt: skip
             rows = self._repository.run(plan, values)
             if not plan.deletions:
                 return Results(hydrator(plan.root)(rows))  # lookups take no detours
@@ -214,7 +216,8 @@ class Query(Generic[T]):
             values = Values(*self._values[:5], 1, self._values.offset)
         else:
             values = self._values._replace(limit=min(1, self._values.limit or 0))
-        if not plan.hops and not plan.deletions and is_present(self._repository, values, self._past):
+        if (not plan.hops and not plan.deletions and not has_relations(plan)
+                and is_present(self._repository, values, self._past)):  # fmt: skip
             found = hydrator(plan.root)(self._repository.run(plan, values))
         else:
             with self._question(plan, values) as question:
@@ -380,6 +383,8 @@ def _paths(question: Question, rows: list[tuple[Any, ...]]) -> list[Path]:
         start += width
     if plan.relations:
         entities, relations = parts[::2], parts[1::2]
+        for hop, here, over, there in zip(plan.hops, entities[:-1], relations, entities[1:], strict=True):
+            give_ends(over, *((here, there) if hop.forward else (there, here)))
         return [Path(way, over) for way, over in
                 zip(zip(*entities, strict=True), zip(*relations, strict=True), strict=True)]
     return [Path(way) for way in zip(*parts, strict=True)]

@@ -5,17 +5,30 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from ontolake.model.codecs import failure
-from ontolake.model.entity import COMMIT
+from ontolake.model.entity import COMMIT, ENDS
 from ontolake.model.field import UNSET
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import SchemaValidationError
 
-Hydrate = Callable[[Iterable[tuple[Any, ...]]], list[Any]]
+Rows = Iterable[tuple[Any, ...]]
+EndsOf = Callable[[list[Any], list[Any]], Any]
+"""Makes what loads the ends of some relations, from their encoded left and right keys."""
+
+RELATIONS = 10_000
+"""How many relations of a result have their ends loaded together. They keep each other's keys, and no more."""
+
+
+class Hydrate(Protocol):
+    """Makes objects of rows. Relations can load their ends if it is said how."""
+
+    def __call__(self, rows: Rows, ends: EndsOf | None = None, /) -> list[Any]: ...
+
 
 _set_dict = BaseModel.__dict__["__dict__"].__set__
 _set_fields = BaseModel.__dict__["__pydantic_fields_set__"].__set__
@@ -25,7 +38,7 @@ _set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 @cache
 def hydrator(cls: Any) -> Hydrate:
-    """A function that makes objects of a type from rows of its columns, in the order of the fields, and the commit.
+    """What makes objects of a type from rows of its columns, in the order of the fields, and the commit.
 
     It is written for the type, since it runs once for every row that anybody reads.
     """
@@ -48,14 +61,16 @@ def hydrator(cls: Any) -> Hydrate:
         parts.append(f"{column.name!r}: {part}")
     required = " or ".join(f"{name} is None" for name, column in zip(names, columns, strict=True)
                            if not column.nullable)
+    relation = info.kind == "relation"
+    more = f", {ENDS!r}: ends" if relation else ""
     source = f"""
-def hydrate(rows):
+def hydrate(rows, ends):
     found = []
     keep = found.append
     for row in rows:
         {", ".join(names)}, commit = row
         try:
-            values = {{{", ".join(parts)}, {COMMIT!r}: commit}}
+            values = {{{", ".join(parts)}, {COMMIT!r}: commit{more}}}
         except (ValueError, KeyError, TypeError):
             raise damaged(row)
         if {required}:
@@ -69,16 +84,30 @@ def hydrate(rows):
     return found
 """
     exec(compile(source, f"<objects of {info.name}>", "exec"), scope)
-    hydrate: Hydrate = scope["hydrate"]
-    return lambda rows: _without_collector(hydrate, rows)
+    hydrate: Callable[[Rows, Any], list[Any]] = scope["hydrate"]
+    if not relation:
+        return lambda rows, ends=None, /: _without_collector(hydrate, rows, None)
+    places = [columns.index(key) for key in info.keys[:2]]
+    return lambda rows, ends=None, /: (_without_collector(hydrate, rows, None) if ends is None
+                                       else _with_ends(hydrate, rows, ends, *places))  # fmt: skip
 
 
-def _without_collector(hydrate: Hydrate, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+def _with_ends(
+    hydrate: Callable[[Rows, Any], list[Any]], rows: Rows, ends: EndsOf, left: int, right: int
+) -> list[Any]:  # fmt: skip
+    found: list[Any] = []
+    left_over = iter(rows)
+    while some := list(islice(left_over, RELATIONS)):
+        found += _without_collector(hydrate, some, ends([row[left] for row in some], [row[right] for row in some]))
+    return found
+
+
+def _without_collector(hydrate: Callable[[Rows, Any], list[Any]], rows: Rows, ends: Any) -> list[Any]:
     """Many objects at once, none of which can be garbage yet: looking for some would take longer than making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        return hydrate(rows)
+        return hydrate(rows, ends)
     finally:
         if enabled:
             gc.enable()

@@ -13,6 +13,7 @@ from ontolake.ontology.migration.past import plan_at
 from ontolake.ontology.migration.past_rows import Lifted, Upgraders, in_order
 from ontolake.ontology.migration.upgraders import UpgraderOption, collected
 from ontolake.ontology.query.bounds import check_commits
+from ontolake.ontology.query.ends import EndLoader
 from ontolake.ontology.query.hydration import hydrator
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository, Row
@@ -31,6 +32,18 @@ class Past(NamedTuple):
     upgraders: Upgraders | None = None
 
 
+class ReadingMoment(NamedTuple):
+    """When a question was put, and how rows are read that are from before."""
+
+    repository: Repository
+    commit: int
+    past: Past | None
+
+    def ends(self, left: list[Any], right: list[Any]) -> EndLoader:
+        """What loads the ends of relations with these keys."""
+        return EndLoader(self.repository, self.commit, self.past, left, right)
+
+
 class PlanSource(Protocol):
     """What answers plans."""
 
@@ -40,22 +53,27 @@ class PlanSource(Protocol):
 
 
 class Question(NamedTuple):
-    """What to ask, and whom. `same` has classes of the past in place of which objects can be of the caller's class."""
+    """What to ask, and whom. `same` has classes of the past in place of which objects can be of the caller's class.
+
+    `moment` is what relations need to load their ends.
+    """
 
     source: PlanSource
     plan: Plan
     values: Values
     same: Mapping[Any, Any] = {}
+    moment: ReadingMoment | None = None
 
     def objects(self, cls: Any, rows: Iterable[Row]) -> list[Any]:
         """Objects of rows of a type of the plan."""
         if self.plan.deletions:
             return self._states(cls, list(rows))
         own = self.same.get(cls)
+        ends = None if self.moment is None else self.moment.ends
         if own is None:
-            return hydrator(cls)(rows)
-        return hydrator(own)(in_order(type_info(cls), [column.stored for column in type_info(own).all_columns], rows))
-
+            return hydrator(cls)(rows, ends)
+        return hydrator(own)(in_order(type_info(cls), [column.stored for column in type_info(own).all_columns], rows),
+                             ends)
 
     def _states(self, cls: Any, rows: list[Row]) -> list[Any]:
         """Objects of a history that tells deletions."""
@@ -89,12 +107,22 @@ def question_of(repository: Repository, plan: Plan, values: Values, past: Past |
 
     Raises `UnknownCommitError` for a bound beyond the head, and `QueryError` for what cannot be read so.
     """
-    if is_present(repository, values, past):
+    relations = plan.output == "rows" and has_relations(plan)
+    if not relations and is_present(repository, values, past):
         yield Question(repository, plan, values)
         return
     with repository.reading():
         check_commits(repository, values.as_of, values.since)
-        yield _question(repository, plan, values, past)
+        found = _question(repository, plan, values, past)
+        if relations:
+            commit = repository.head() if values.as_of is None else values.as_of
+            found = found._replace(moment=ReadingMoment(repository, commit, past))
+        yield found
+
+
+def has_relations(plan: Plan) -> bool:
+    """Whether results are relations, whose ends may be asked for. Those of paths have them from their path."""
+    return bool(plan.root.__ontolake_kind__ == "relation")
 
 
 def _question(repository: Repository, plan: Plan, values: Values, past: Past | None) -> Question:
