@@ -1,4 +1,4 @@
-"""Where typed stores of tests live: a native file, a page file, and pages in memory, for every engine."""
+"""Where typed stores of tests live: a native file, a page file, pages in memory, and objects, for every engine."""
 
 from __future__ import annotations
 
@@ -27,21 +27,6 @@ def native(tmp_path: Path) -> str:
     return str(tmp_path / "store.db")
 
 
-ON_OBJECTS = {"objects in memory", "objects in a directory", "objects", "memory", "directory"}
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Engine v3 is one of SQLite: it does not go with places of objects."""
-    kept: list[pytest.Item] = []
-    left: list[pytest.Item] = []
-    for item in items:
-        given = getattr(item, "callspec", None)
-        values = set() if given is None else {value for value in given.params.values() if isinstance(value, str)}
-        (left if "v3" in values and values & ON_OBJECTS else kept).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
-
-
 def fresh_url(place: str, folder: Path) -> str:
     """A place where nothing is yet."""
     number = next(_count)
@@ -49,5 +34,7 @@ def fresh_url(place: str, folder: Path) -> str:
         "native": lambda: str(folder / f"store{number}.db"),
         "page file": lambda: f"file://{folder}/pages{number}.db",
         "pages in memory": lambda: f"sqlite+memory://typed{number}",
+        "objects in memory": lambda: f"memory://typed{number}",
+        "objects in a directory": lambda: (folder / f"objects{number}").as_uri(),
     }
     return places[place]()

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import random
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from low import LOW
 from marking import slow_after
 
 from ontolake.history.conformance.oracle import State
 from ontolake.history.conformance.workload import HistoryPlayer, HistoryStep
+from ontolake.ontology import conformance
 from ontolake.ontology.conformance import Recorded, TypedVersioning
 from ontolake.ontology.query.aggregates import count
 from ontolake.ontology.query.builder import Query, QueryStart
@@ -107,6 +110,13 @@ def test_every_query_answers_as_dictionaries_do(tmp_path: Path, seed: int) -> No
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_it_does_so_on_pages(tmp_path: Path, seed: int) -> None:
     play(f"file://{tmp_path}/{secrets.token_hex(4)}.db", seed, 40)
+
+
+@pytest.mark.parametrize("seed", slow_after(1, range(300, 306)))
+def test_it_does_so_on_objects(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """With thresholds so low that files are merged all the time, and read in parts."""
+    monkeypatch.setattr(conformance, "_CONFIG", replace(conformance._CONFIG, sizes=LOW))
+    play(f"memory://machine-{secrets.token_hex(4)}", seed, 50)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,10 +14,12 @@ from ontolake.history.conformance import VersioningAdapter
 from ontolake.history.conformance.oracle import Record
 from ontolake.model import Entity, Field
 from ontolake.model.types import type_info
+from ontolake.objects import open_store
 from ontolake.ontology.config import Config
 from ontolake.ontology.session import Session
 from ontolake.ontology.typed_store import TypedStore
 
+_OBJECTS = (urls.Place.DIRECTORY, urls.Place.BUCKET, urls.Place.MEMORY)
 _CONFIG = Config(create=False, lock_timeout=30.0)
 
 
@@ -29,7 +32,7 @@ class Recorded(Entity):
 
 
 class TypedVersioning(VersioningAdapter):
-    """A typed store with branches, at any URL of SQLite."""
+    """A typed store with branches, at any URL of SQLite or of objects."""
 
     table = "entity/Recorded"
 
@@ -54,8 +57,7 @@ class TypedVersioning(VersioningAdapter):
     @classmethod
     @contextmanager
     def open(cls, where: str, *, readonly: bool = False) -> Iterator[TypedStore]:
-        on_pages = urls.parse(where).place is not urls.Place.SQLITE
-        takes_over = on_pages and not readonly
+        takes_over = not readonly and urls.parse(where).place not in (urls.Place.SQLITE, *_OBJECTS)
         config = replace(_CONFIG, readonly=readonly, create=takes_over,
                          connect={"takeover": True} if takes_over else {})
         with TypedStore(where, classes=[Recorded], config=config) as store:
@@ -83,6 +85,9 @@ class TypedVersioning(VersioningAdapter):
     @classmethod
     def stored(cls, where: str) -> Iterable[bytes] | None:
         location = urls.parse(where)
+        if location.place in _OBJECTS:
+            with contextlib.closing(open_store(where)) as store:
+                return [store.get(info.key).data for info in store.list()]
         if location.place not in (urls.Place.SQLITE, urls.Place.PAGE_FILE):
             return None
         path = Path(location.path)

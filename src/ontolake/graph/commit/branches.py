@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from ontolake import faults
 from ontolake.graph.arguments import check_flag, check_optional_text, check_text, check_type
 from ontolake.graph.commit.lineage import Lineage
 from ontolake.graph.commit.manifest import MANIFEST as MANIFEST_PATH
-from ontolake.graph.commit.manifest import TableLine
 from ontolake.graph.commit.names import OWN
 from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.commit.retention import head_version, require, types_of
@@ -161,13 +159,12 @@ class GraphBranches:
         manifest.forget(line)
         parts.identities.pop(line, None)
         parts.snapshots.clear()
-        own = {key: pin.branch for key, pin in state.pins.items()
-               if pin.branch is not None and pin.branch == state.line}  # fmt: skip
+        own = {key: pin for key, pin in state.pins.items() if pin.branch is not None and pin.branch == state.line}
         needed = self.lines() if own else set()
-        for key, fork in own.items():
-            if (key, fork) not in needed:
+        for key, pin in own.items():
+            if (key, pin.branch) not in needed:
                 faults.reach("graph: before deleting a fork")
-                self.sweep(state.types[key], fork)
+                self.sweep(state.types[key], pin.branch)
         parts.tables.forget(line)
 
     def _keep_tagged(self, state: GraphState) -> None:
@@ -183,20 +180,27 @@ class GraphBranches:
             types = types_in(wanted.values(), parts, state)
             parts.manifest.adopt(list(wanted.values()), types)
 
-    def lines(self) -> set[TableLine]:
+    def lines(self) -> set[tuple[str, str | None]]:
         """The lines of versions of tables that a commit shows which some branch knows, merged ones included."""
         manifest = self._parts.manifest
-        found: set[TableLine] = set()
+        found: set[tuple[str, str | None]] = set()
         with manifest.listed() as listed:
             for line in (MAIN, *listed):
-                with suppress(UnknownBranchError):  # deleted while we looked
-                    found |= manifest.lines(line)
+                try:
+                    found.update((key, pin.branch) for record in manifest.commits(line).values()
+                                 for key, pin in record.pins.items())
+                except UnknownBranchError:
+                    continue  # deleted while we looked
         return found
 
-    def sweep(self, kind: GraphType, line: str) -> None:
+    def sweep(self, kind: Any, line: str | None) -> None:
         """Delete a line of a table that nothing shows. What fails here is found again by `cleanup`."""
-        with suppress(OSError, ValueError):
-            self._parts.place.references(kind.location).delete(self._parts.tables.base(kind), line)
+        base = self._parts.tables.base(kind)
+        try:
+            if line in base.branches.list():
+                base.branches.delete(line)
+        except (OSError, ValueError):
+            return
 
 
 def types_in(records: Iterable[CommitRecord], parts: GraphParts, state: GraphState) -> dict[str, GraphType]:

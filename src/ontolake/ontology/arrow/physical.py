@@ -31,6 +31,9 @@ FIRST = "$first_commit"
 """In merged runs: the commit of the key's first state within the commits of the run. Absent where every row has its
 own commit."""
 
+DELETED = "$deleted"
+"""In files from v3 on: whether a row ends its key, and is a copy of its last state. Absent where none does."""
+
 _OURS = "$"
 _ZONED = 32
 """How long the text of a moment with a zone is: 26 characters up to the microseconds, 6 for the zone."""
@@ -165,6 +168,24 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables, promote_options="default")
+
+
+def flags(table: pa.Table) -> Any:
+    """For each row whether it ends its key, as numpy has it."""
+    import numpy as np
+
+    if DELETED not in table.column_names:
+        return np.zeros(len(table), dtype=bool)
+    return numbers(pc.fill_null(table.column(DELETED), False)).astype(bool)
+
+
+def living(table: pa.Table) -> pa.Table:
+    """The rows that do not end their keys, without the mark."""
+    if DELETED not in table.column_names:
+        return table
+    marks = flags(table)
+    table = table.drop_columns([DELETED])
+    return table.filter(pa.array(~marks)) if marks.any() else table
 
 
 def by_row(table: pa.Table) -> pa.Table:

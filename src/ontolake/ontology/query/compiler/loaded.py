@@ -14,7 +14,7 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.query.compiler.failures import query_failure
 from ontolake.ontology.query.compiler.functions import install
-from ontolake.ontology.query.compiler.latest import newest_of, quoted
+from ontolake.ontology.query.compiler.latest import DELETED, newest_of, quoted
 from ontolake.ontology.query.compiler.statements import compile_plan, key_columns
 from ontolake.ontology.query.plan import Plan, Values
 
@@ -33,9 +33,13 @@ class Loaded:
         self._db = apsw.Connection(":memory:")
         install(self._db)
         self._names: dict[str, str] = {}
+        self._marked: set[str] = set()
 
-    def add(self, info: TypeInfo, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
-        """Take the rows of a type: encoded values of these columns, then the commit and the place of each."""
+    def add(
+        self, info: TypeInfo, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, deletions: bool = False
+    ) -> None:  # fmt: skip
+        """Take the rows of a type: encoded values of these columns, then the commit and the place of each, and with
+        `deletions` whether it is one."""
         name = self._names[f"{info.kind}/{info.name}"] = f"rows{len(self._names)}"
         more = ["instance_key"] if info.kind == "relation" and len(info.keys) < 3 else []
         # Beside their types columns have no constraints, as the rows were checked when they were written. Floats have
@@ -43,10 +47,15 @@ class Loaded:
         typed = [f"{quoted(column.column)} {'' if column.sqlite_type == 'REAL' else column.sqlite_type}"
                  for column in columns]
         typed += [f"{key} TEXT DEFAULT ''" for key in more]
-        self._db.execute(f"CREATE TABLE {name} ({', '.join([*typed, 'commit_id INTEGER', 'row_id INTEGER'])})")
-        names = ", ".join([*(quoted(column.column) for column in columns), "commit_id", "row_id"])
+        typed += ["commit_id INTEGER", "row_id INTEGER", f"{DELETED} INTEGER NOT NULL DEFAULT 0"]
+        self._db.execute(f"CREATE TABLE {name} ({', '.join(typed)})")
+        names = [*(quoted(column.column) for column in columns), "commit_id", "row_id"]
+        if deletions:
+            self._marked.add(name)
+            names.append(DELETED)
+        insert = f"INSERT INTO {name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         with self._db:
-            self._db.executemany(f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * (len(columns) + 2))})", rows)
+            self._db.executemany(insert, rows)
         for key in key_columns(info)[:2]:
             self._db.execute(f"CREATE INDEX {name}_{key} ON {name} ({key}, commit_id)")
 
@@ -78,4 +87,4 @@ class Loaded:
         return None
 
     def deleted(self, info: Any, alias: str) -> str | None:
-        return None
+        return f"{alias}.{DELETED}" if self.source(info) in self._marked else None

@@ -119,7 +119,7 @@ def shape_of(repository: S3Repository, info: TypeInfo) -> TypeShape | None:
         state = None if version is None else moment.state(info.kind, info.name)
         if version is None and (info.kind, info.name) in moment.dropped:
             return None
-        return TypeShape(schema_of(info.cls), version or 1, moment.commit_id + 1, state.next_row if state else 1)
+        return TypeShape(schema_of(info.cls), version or 1, moment.next_commit, state.next_row if state else 1)
 
 
 def unshaped(info: TypeInfo, table: pa.Table) -> pa.Table:

@@ -29,9 +29,18 @@ from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.files import Files
-from ontolake.ontology.repository.objects.layout import CommitManifest, Head, Schemas, TypeEntry, TypeState, type_key
+from ontolake.ontology.repository.objects.layout import (
+    CommitFile,
+    CommitManifest,
+    DataFile,
+    Head,
+    Schemas,
+    TypeEntry,
+    TypeState,
+    type_key,
+)
 from ontolake.ontology.repository.objects.lease import ObjectLock
-from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records
+from ontolake.ontology.repository.objects.moment import HeadSnapshot, Records, Sight
 from ontolake.ontology.repository.objects.read.execution import Executor
 from ontolake.ontology.repository.objects.read.scan import LATEST, Adapt, Scanner, Span
 from ontolake.ontology.repository.objects.single import SingleRows
@@ -70,6 +79,8 @@ class S3Repository(SingleRows, SingleLine, ABC):
     engine_version: str
     takes_columns = True
     seen_head = 0
+    branch_id = 0
+    """The branch that is read and written; 0 is the first one."""
     versions_apart: bool
     """Whether every version of a type has files of its own, and reads see the current one only."""
 
@@ -82,13 +93,18 @@ class S3Repository(SingleRows, SingleLine, ABC):
         self.files = Files(self.access, config.sizes)
         self.scanner = Scanner(self.files, self.adapting())
         self._executor = Executor(self)
+        self.sight = Sight(self.access, self.records)
         self._last: HeadSnapshot | None = None
         self.advised: str | None = None
         """The manifest up to which this repository has seen to it that what is advisory is up to date."""
-        self._pinned: HeadSnapshot | None = None
         self.lock = ObjectLock(self.access, uri, config)
 
     # the engine's part
+    @classmethod
+    def first_head(cls, head: Head) -> Head:
+        """The head of a new store."""
+        return head
+
     @abstractmethod
     def data_path(self, folder: str, kind: Kind, name: str, version: int) -> str:
         """Where a commit puts its rows of a type."""
@@ -102,6 +118,21 @@ class S3Repository(SingleRows, SingleLine, ABC):
         self, info: Type, moment: HeadSnapshot, version: int, commit_id: int, rewritten: bool
     ) -> TypeState:  # fmt: skip
         """The files to which a commit adds its own."""
+
+    def new_version(self, info: TypeInfo, moment: HeadSnapshot) -> int:
+        """The version of a type that is not known yet."""
+        return 1
+
+    advises = True
+    """Whether what is advisory follows this branch."""
+
+    def commit_file(self, info: Type, file: DataFile) -> CommitFile:
+        """What a manifest says of a file that its commit wrote."""
+        return CommitFile(info.kind, info.name, file.path, file.row_count, file.schema_version_id, file.content_sha256)
+
+    def stamped(self, manifest: CommitManifest, merged: int | None) -> CommitManifest:
+        """A new manifest with what else the engine says of a commit."""
+        return manifest
 
     @abstractmethod
     def activation(self, info: TypeInfo) -> int: ...
@@ -124,27 +155,16 @@ class S3Repository(SingleRows, SingleLine, ABC):
     # the moment
     def moment(self) -> HeadSnapshot:
         """The head as it is now, or as it was when the block began that is being read in."""
-        if self._pinned is not None:
-            return self._pinned
-        found = self.access.find(layout.HEAD)
-        if found is None:
-            raise StorageBackendError(f"the object {layout.HEAD!r} is missing in {self.access.url}",
-                                      hint="restore it from a copy; nothing was changed")
-        if self._last is None or self._last.tag != found.tag:
-            head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
-            self._last = HeadSnapshot(head, found.tag, self.records)
+        return self.snapshot(*self.sight.look())
+
+    def snapshot(self, head: Head, tag: str) -> HeadSnapshot:
+        """A moment that was read, as the branch has it that is read."""
+        if self._last is None or self._last.tag != tag or not tag:
+            self._last = HeadSnapshot(head, tag, self.records)
         return self._last
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        if self._pinned is not None:
-            yield
-            return
-        self._pinned = self.moment()
-        try:
-            yield
-        finally:
-            self._pinned = None
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        return self.sight.pinned()
 
     def head(self) -> int:
         return self.moment().commit_id
@@ -154,6 +174,14 @@ class S3Repository(SingleRows, SingleLine, ABC):
 
     def state(self) -> object:
         return self.moment().tag
+
+    def lines(self) -> Iterator[S3Repository]:
+        """The store on each branch of which there are files: on the only one."""
+        yield self
+
+    def kept_branches(self) -> Collection[int]:
+        """The branches whose commits keep their files."""
+        return {0}
 
     # schemas
     def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:
@@ -192,12 +220,8 @@ class S3Repository(SingleRows, SingleLine, ABC):
     # writing
     @contextlib.contextmanager
     def transaction(self, owner: str) -> Iterator[S3Transaction]:
-        with self.lock.writing(owner, self.moment) as moment:
-            self._pinned = moment
-            try:
-                yield S3Transaction(self, moment)
-            finally:
-                self._pinned = None
+        with self.lock.writing(owner, self.moment) as moment, self.sight.at(moment):
+            yield S3Transaction(self, moment)
 
     def acquire_lease(self, owner: str) -> Lease:
         return self.lock.acquire(owner)
@@ -213,15 +237,20 @@ class S3Repository(SingleRows, SingleLine, ABC):
         check: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Write the objects of a commit, and make its manifest the newest one. Raises what `move_head` raises."""
-        head = Head(manifest.commit_id, path, now_text(), self.runtime_id, new_nonce().decode(), moment.head.fence)
+        head = self.next_head(moment, manifest, path)
         fresh = {key: data for key, data in objects.items() if key.startswith(layout.FRESH)}
         others = {key: data for key, data in objects.items() if key not in fresh}
         with self.access.written(fresh, others, {layout.HEAD: layout.compact(head)}):
             faults.reach("ontology: commit written, not yet durable")
-            self.move_head(moment, manifest, head, check)
+            self.move_head(moment, manifest, path, head, check)
+
+    def next_head(self, moment: HeadSnapshot, manifest: CommitManifest, path: str) -> Head:
+        """The head that follows: one that leads to a manifest, the next one or another one of the same commit."""
+        return Head(manifest.commit_id, path, now_text(), self.runtime_id, new_nonce().decode(), moment.head.fence)
 
     def move_head(
-        self, moment: HeadSnapshot, manifest: CommitManifest, head: Head, check: Callable[[], None] | None = None
+        self, moment: HeadSnapshot, manifest: CommitManifest, path: str, head: Head,
+        check: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """The commit point: make a manifest, all of which is durable, the newest one.
 
@@ -229,8 +258,6 @@ class S3Repository(SingleRows, SingleLine, ABC):
         has run out, and `DurabilityUnconfirmed` if it cannot be told what happened. Where claims on events were taken
         over since, `check` raises if that of this commit was one of them.
         """
-        path = head.manifest_path
-        assert path is not None
         self.lock.check()
         faults.reach("ontology objects: before the head is moved")
         at, tag = moment.tag, ""
@@ -238,52 +265,60 @@ class S3Repository(SingleRows, SingleLine, ABC):
             try:
                 tag = replace(self.access.store, layout.HEAD, layout.compact(head), at, head.nonce.encode())
             except PreconditionFailed as error:
-                at = self._still_at(moment)
-                if not at:
-                    self.lock.beaten()
-                    raise HeadMismatchError(f"another commit came first at {self.uri!r}",
-                                            hint="work the difference out again") from error
+                now = self._now()
+                if now is None or not self.still_at(moment, now, manifest):
+                    raise self._beaten() from error
                 if check is not None:
                     check()
+                at, head = now.tag, self.next_head(now, manifest, path)
             except DurabilityUnconfirmed:
-                if not self._settled(path, manifest.commit_id):
+                if not self._settled(moment, path, manifest):
                     raise
                 break
         faults.reach("ontology objects: head moved")
         self.records.remember(path, manifest)
-        self._last = HeadSnapshot(head, tag, self.records) if tag else None
+        self._last = None
+        if tag:
+            self.snapshot(head, tag)
 
-    def _still_at(self, moment: HeadSnapshot) -> str:
-        """The tag of the head if it was moved since only because claims were taken over; else nothing."""
+    def _now(self) -> HeadSnapshot | None:
+        """The head as it is, whatever is pinned; None if it is gone."""
         found = self.access.find(layout.HEAD)
         if found is None:
-            return ""
+            return None
         head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
-        same = (head.manifest_path, head.fence) == (moment.head.manifest_path, moment.head.fence)
-        return found.tag if same else ""
+        self._last = None
+        return self.snapshot(head, found.tag)
 
-    def _settled(self, path: str, commit_id: int) -> bool:
+    def still_at(self, moment: HeadSnapshot, now: HeadSnapshot, manifest: CommitManifest) -> bool:
+        """Whether the head was moved since only because claims were taken over."""
+        return (now.head.manifest_path, now.head.fence) == (moment.head.manifest_path, moment.head.fence)
+
+    def _beaten(self) -> HeadMismatchError:
+        self.lock.beaten()
+        return HeadMismatchError(f"another commit came first at {self.uri!r}", hint="work the difference out again")
+
+    def _settled(self, moment: HeadSnapshot, path: str, manifest: CommitManifest) -> bool:
         """Whether our manifest is in the chain, although somebody may have written the head since.
 
         Raises `HeadMismatchError` if it is not and cannot come to be: another commit has its place.
         """
         try:
-            found = self.access.find(layout.HEAD)
-            if found is None:
+            now = self._now()
+            if now is None:
                 return False
-            head = layout.decode(found.data, Head, layout.HEAD, self.access.url)
-            if head.manifest_path == path:
+            if path in (now.head.manifest_path, now.manifest_path):
                 return True
-            other = HeadSnapshot(head, found.tag, self.records).at(commit_id)
+            other = now.find(manifest.commit_id)
         except OntolakeError as error:
-            log.warning("it cannot be told whether commit %d was made: %s", commit_id, error)
+            log.warning("it cannot be told whether commit %d was made: %s", manifest.commit_id, error)
             return False
         if other is None:
             return False
-        if f"/{commit_id}-{other.attempt}/" in f"/{path}":
+        if f"/{manifest.commit_id}-{other.attempt}/" in f"/{path}":
             return True
-        self.lock.beaten()
-        raise HeadMismatchError(f"another commit came first at {self.uri!r}", hint="work the difference out again")
+        self.still_at(moment, now, manifest)
+        raise self._beaten()
 
     def restate(self, change: Callable[[HeadSnapshot], Restated | None]) -> CommitManifest | None:
         """Write a new manifest of the newest commit, with other types or files. None if there is nothing to do."""
@@ -297,7 +332,8 @@ class S3Repository(SingleRows, SingleLine, ABC):
                 with contextlib.suppress(HeadMismatchError):
                     self.publish(moment, manifest, path, objects)
                     changed = restated.schemas if restated.schemas is not moment.schemas else None
-                    self.after_commit(moment, manifest, path, changed)
+                    if self.advises:
+                        self.after_commit(moment, manifest, path, changed)
                     return manifest
         raise HeadMismatchError(f"others keep committing to {self.uri!r}", hint="try again")
 
@@ -315,11 +351,7 @@ class S3Repository(SingleRows, SingleLine, ABC):
         if schemas is not moment.schemas:
             at = f"{folder}/{layout.SCHEMAS}"
             objects[at] = layout.encode(schemas)
-        manifest = CommitManifest(
-            before.commit_id, before.parent_commit_id, before.parent_manifest_path, before.created_at,
-            before.runtime_id, before.metadata, before.files, entries, here, at, before.attempt, before.ancestors,
-            dropped, before.queue,
-        )  # fmt: skip
+        manifest = msgspec.structs.replace(before, types=entries, states=here, schemas=at, dropped=dropped)
         objects[path] = layout.compact(manifest)
         return manifest, path, objects
 
@@ -330,8 +362,8 @@ class S3Repository(SingleRows, SingleLine, ABC):
         """Bring up to date what is advisory. The commit is made, and nothing here can take it back."""
         try:
             known = advisory.settled(self, before) if settled is None else settled
-            head = msgspec.structs.replace(before.head, commit_id=manifest.commit_id, manifest_path=path)
-            advisory.write_advisory(self, before, HeadSnapshot(head, "", self.records), schemas, known)
+            head = self.next_head(before, manifest, path)
+            advisory.write_advisory(self, before, HeadSnapshot(head, "", self.records, head.branch(0)), schemas, known)
         except Exception as error:
             log.warning("the indices of %s are behind: %s", self.uri, error)
 

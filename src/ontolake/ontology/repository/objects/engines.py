@@ -12,11 +12,12 @@ from ontolake.ontology.repository.objects.base import S3Repository
 from ontolake.ontology.repository.objects.layout import ENGINE, HEAD, EngineStamp, Head
 from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
 from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
+from ontolake.ontology.repository.objects.v3 import S3RepositoryV3
 from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import check_engine
 
 LATEST_ENGINE = "v2"
-ENGINES: dict[str, type[S3Repository]] = {"v1": S3RepositoryV1, "v2": S3RepositoryV2}
+ENGINES: dict[str, type[S3Repository]] = {"v1": S3RepositoryV1, "v2": S3RepositoryV2, "v3": S3RepositoryV3}
 
 
 def open_objects(uri: str, engine_version: str | None, config: Config) -> S3Repository:
@@ -54,7 +55,7 @@ def stamp(access: StoreObjects, uri: str) -> str | None:
             raise StorageBackendError(
                 f"{uri!r} says that its engine is {told.backend}/{told.engine_version}, which this version of Ontolake "
                 "does not know", hint=f"it knows {', '.join(f's3/{one}' for one in ENGINES)}; use a newer version")
-        _check_head(access)
+        _check_head(access, told.engine_version)
         return told.engine_version
     head = access.find(HEAD)
     if head is not None:
@@ -67,7 +68,7 @@ def stamp(access: StoreObjects, uri: str) -> str | None:
     return None
 
 
-def _check_head(access: StoreObjects) -> None:
+def _check_head(access: StoreObjects, version: str) -> None:
     """A store whose making was interrupted has no head yet; one that lost its head is damaged."""
     head = access.find(HEAD)
     if head is not None:
@@ -76,7 +77,7 @@ def _check_head(access: StoreObjects) -> None:
     for info in access.store.list("commits/"):
         raise StorageBackendError(f"the object {HEAD!r} is missing in {access.url}, and there are commits, such as "
                                   f"{info.key!r}", hint="restore it from a copy; nothing was changed")
-    _create_head(access)
+    _create_head(access, version)
 
 
 def _initialize(access: StoreObjects, uri: str, version: str) -> str:
@@ -88,13 +89,14 @@ def _initialize(access: StoreObjects, uri: str, version: str) -> str:
         found = stamp(access, uri)
         assert found is not None
         return found
-    _create_head(access)
+    _create_head(access, version)
     return version
 
 
-def _create_head(access: StoreObjects) -> None:
+def _create_head(access: StoreObjects, version: str) -> None:
     nonce = new_nonce()
+    head = ENGINES[version].first_head(Head(0, None, now_text(), "", nonce.decode()))
     try:
-        create(access.store, HEAD, layout.compact(Head(0, None, now_text(), "", nonce.decode())), nonce)
+        create(access.store, HEAD, layout.compact(head), nonce)
     except AlreadyExists:
         return

@@ -30,6 +30,7 @@ from ontolake.ontology.arrow.physical import (
     Type,
     by_key,
     encoded,
+    flags,
     key_texts,
     place,
 )
@@ -80,7 +81,8 @@ def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
     if info.keys[0].type.zoned:  # with and without a zone they sort otherwise as text
         low = high = None
     later = pc.max(table.column(SUPERSEDED)).as_py() if SUPERSEDED in table.column_names else None
-    return DataFile(path, len(table), 0, version, *_bounds(table.column(COMMIT)), low=low, high=high, superseded=later)
+    return DataFile(path, len(table), 0, version, *_bounds(table.column(COMMIT)), low=low, high=high, superseded=later,
+                    deleted=int(flags(table).sum()))
 
 
 def parquet_table(data: bytes) -> pa.Table:

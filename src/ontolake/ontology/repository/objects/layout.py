@@ -11,6 +11,7 @@ import secrets
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ontolake.decoders import learn
 from ontolake.model.types import Kind
@@ -41,8 +42,47 @@ class EngineStamp(msgspec.Struct):
     nonce: str = ""
 
 
+class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A branch: where it is, and where it began. A deleted one stays until nothing leads to it.
+
+    `lineage` has the branches that it came from, the nearest first, each with the last commit that it sees of it.
+    `schemas` is that of the manifest.
+    """
+
+    id: int
+    name: str
+    base_commit_id: int
+    head_commit_id: int
+    manifest_path: str | None
+    created_at: str
+    parent_id: int | None = None
+    lineage: tuple[tuple[int, int], ...] = ()
+    schemas: str | None = None
+    protected: bool = False
+    deleted_at: str | None = None
+    collected_at: str | None = None
+
+    def sees(self, branch_id: int, commit_id: int) -> bool:
+        """Whether a commit of a branch is among those that this one has."""
+        if branch_id == self.id:
+            return commit_id <= self.head_commit_id
+        return any(id == branch_id and commit_id <= until for id, until in self.lineage)
+
+
+class TagEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A name for a commit."""
+
+    commit_id: int
+    created_at: str
+    message: str | None = None
+
+
 class Head(msgspec.Struct, frozen=True):
-    """`meta/head.json`: the single point of truth. `fence` changes whenever somebody takes the write lock."""
+    """`meta/head.json`: the single point of truth. `fence` changes whenever somebody takes the write lock.
+
+    From v3 on `commit_id` is the highest one of all branches, and `manifest_path` its manifest. `erased` names the
+    object that says which files were written anew without rows that were erased.
+    """
 
     commit_id: int
     manifest_path: str | None
@@ -50,6 +90,20 @@ class Head(msgspec.Struct, frozen=True):
     runtime_id: str
     nonce: str
     fence: str = ""
+    branches: tuple[BranchEntry, ...] | UnsetType = UNSET
+    tags: dict[str, TagEntry] | UnsetType = UNSET
+    next_branch: int | UnsetType = UNSET
+    erased: str | UnsetType = UNSET
+
+    def branch(self, id: int) -> BranchEntry | None:
+        """A branch, whether it lives or not; None where there are none, and for one that was forgotten."""
+        return None if self.branches is UNSET else next((one for one in self.branches if one.id == id), None)
+
+    def with_branch(self, entry: BranchEntry) -> Head:
+        """The same with a branch as it is now."""
+        known = () if self.branches is UNSET else self.branches
+        return msgspec.structs.replace(
+            self, branches=tuple(entry if one.id == entry.id else one for one in known))
 
 
 class Lock(msgspec.Struct, frozen=True):
@@ -82,6 +136,8 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     low: str | int | None = None
     high: str | int | None = None
     superseded: int | None = None
+    deleted: int = 0
+    """How many of the rows end their keys."""
 
 
 class TypeState(msgspec.Struct, frozen=True):
@@ -103,7 +159,7 @@ class TypeEntry(msgspec.Struct, frozen=True):
 
 
 class CommitFile(msgspec.Struct, frozen=True):
-    """One file that a commit wrote."""
+    """One file that a commit wrote. From v3 on with its size and the first and the last of the leading keys."""
 
     kind: Kind
     type_name: str
@@ -111,13 +167,18 @@ class CommitFile(msgspec.Struct, frozen=True):
     row_count: int
     schema_version_id: int
     content_sha256: str
+    size: int | UnsetType = UNSET
+    low: str | int | UnsetType | None = UNSET
+    high: str | int | UnsetType | None = UNSET
+    deleted: int | UnsetType = UNSET
 
 
 class CommitManifest(msgspec.Struct, frozen=True):
     """A commit: what it wrote, what came before, and how every type stands after it.
 
-    `ancestors` leads to older commits in few steps, `states` has the types whose files differ from before. `queue` is
-    the newest commit that does something to the queue of events, and the object that says what.
+    `ancestors` leads to older commits of the store in few steps, whichever branches they are on; `states` has the types
+    whose files differ from before. `queue` is the newest commit that does something to the queue of events, and the
+    object that says what. From v3 on there is the branch, and for a merge the second parent.
     """
 
     commit_id: int
@@ -134,6 +195,19 @@ class CommitManifest(msgspec.Struct, frozen=True):
     ancestors: tuple[tuple[int, str], ...] = ()
     dropped: dict[str, TypeEntry] = {}
     queue: tuple[int, str] | None = None
+    branch_id: int | UnsetType = UNSET
+    merged_commit_id: int | UnsetType = UNSET
+
+    @property
+    def parents(self) -> tuple[int, ...]:
+        """The parents, that of the branch first."""
+        first = () if self.parent_commit_id is None else (self.parent_commit_id,)
+        return first if self.merged_commit_id is UNSET else (*first, self.merged_commit_id)
+
+    @property
+    def branch(self) -> int:
+        """The branch that the commit was made on: the first one where there are no others."""
+        return 0 if self.branch_id is UNSET else self.branch_id
 
 
 class SchemaRecord(msgspec.Struct, frozen=True):

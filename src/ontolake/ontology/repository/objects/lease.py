@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import msgspec
+
 from ontolake import faults
 from ontolake.errors import DurabilityUnconfirmed, OntolakeError, PreconditionFailed
 from ontolake.objects import create, new_nonce, replace
@@ -239,8 +241,7 @@ def fence(access: StoreObjects, *, claims: bool = False) -> None:
             raise access.missing(layout.HEAD, "meta/engine.json")
         head = layout.decode(found.data, Head, layout.HEAD, access.url)
         nonce = new_nonce()
-        fenced = Head(head.commit_id, head.manifest_path, head.updated_at, head.runtime_id, nonce.decode(),
-                      head.fence if claims else nonce.decode())
+        fenced = msgspec.structs.replace(head, nonce=nonce.decode(), fence=head.fence if claims else nonce.decode())
         try:
             replace(access.store, layout.HEAD, layout.compact(fenced), found.tag, nonce)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,12 +11,20 @@ from typing import TypeVar
 import msgspec
 
 from ontolake.history import Commit
-from ontolake.history.metadata import AUTHOR
+from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.model.types import Kind
-from ontolake.ontology.errors import StorageBackendError
+from ontolake.ontology.errors import HeadMismatchError, StorageBackendError
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.access import StoreObjects
-from ontolake.ontology.repository.objects.layout import CommitManifest, Head, Schemas, TypeEntry, TypeState, type_key
+from ontolake.ontology.repository.objects.layout import (
+    BranchEntry,
+    CommitManifest,
+    Head,
+    Schemas,
+    TypeEntry,
+    TypeState,
+    type_key,
+)
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.times import parse_time
 from ontolake.ontology.sizes import DEFAULT
@@ -50,20 +59,96 @@ class Records:
             self._kept.popitem(last=False)
 
 
-class HeadSnapshot:
-    """What a reader sees for as long as it reads."""
+class Sight:
+    """The head as the readers of one store see it, on whichever branches: as it is, or as it was when they began."""
 
-    def __init__(self, head: Head, tag: str, records: Records) -> None:
+    def __init__(self, access: StoreObjects, records: Records) -> None:
+        self._access = access
+        self._records = records
+        self._pinned: tuple[Head, str] | None = None
+        self._last: tuple[Head, str] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        self._closed = True
+
+    def look(self) -> tuple[Head, str]:
+        """The head and its tag. Raises `StorageBackendError` if there is none, and once it is closed."""
+        if self._closed:
+            raise StorageBackendError(f"{self._access.url} is closed", hint="open it again")
+        if self._pinned is not None:
+            return self._pinned
+        found = self._access.find(layout.HEAD)
+        if found is None:
+            raise StorageBackendError(f"the object {layout.HEAD!r} is missing in {self._access.url}",
+                                      hint="restore it from a copy; nothing was changed")
+        if self._last is None or self._last[1] != found.tag:
+            self._last = layout.decode(found.data, Head, layout.HEAD, self._access.url), found.tag
+        return self._last
+
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[None]:
+        """A block in which the head stays as it is now."""
+        if self._pinned is not None:
+            yield
+            return
+        self._pinned = self.look()
+        try:
+            yield
+        finally:
+            self._pinned = None
+
+    @contextlib.contextmanager
+    def at(self, moment: HeadSnapshot) -> Iterator[None]:
+        """A block in which the head is as it was at a moment."""
+        before, self._pinned = self._pinned, (moment.head, moment.tag)
+        try:
+            yield
+        finally:
+            self._pinned = before
+
+
+class OtherBranchMoved(HeadMismatchError):
+    """Others committed, but not to the branch that is written: the commit takes another id, and differs as before."""
+
+    def __init__(self, uri: str, now: HeadSnapshot) -> None:
+        super().__init__(f"another commit came first at {uri!r}", hint="try again")
+        self.now = now
+
+
+class HeadSnapshot:
+    """What a reader sees for as long as it reads: the head, and the line of commits of one branch of it."""
+
+    def __init__(self, head: Head, tag: str, records: Records, branch: BranchEntry | None = None) -> None:
         self.head = head
         self.tag = tag
+        self.branch = branch
         self._records = records
 
     @property
     def commit_id(self) -> int:
-        return self.head.commit_id
+        """The newest commit of the branch."""
+        return self.head.commit_id if self.branch is None else self.branch.head_commit_id
+
+    @property
+    def next_commit(self) -> int:
+        """The id of the next commit, on whichever branch it will be."""
+        return self.head.commit_id + 1
+
+    @property
+    def manifest_path(self) -> str | None:
+        """The manifest of the newest commit of the branch."""
+        return self.head.manifest_path if self.branch is None else self.branch.manifest_path
 
     @cached_property
     def manifest(self) -> CommitManifest | None:
+        path = self.manifest_path
+        return None if path is None else self._records.manifest(path)
+
+    @cached_property
+    def newest(self) -> CommitManifest | None:
+        """The manifest of the newest commit of all branches."""
         path = self.head.manifest_path
         return None if path is None else self._records.manifest(path)
 
@@ -85,7 +170,7 @@ class HeadSnapshot:
         return found
 
     def _broken(self, what: str) -> StorageBackendError:
-        return StorageBackendError(f"{what}, which the manifest {self.head.manifest_path!r} names",
+        return StorageBackendError(f"{what}, which the manifest {self.manifest_path!r} names",
                                    hint="restore it from a copy; onto verify looks at all objects")
 
     def versions(self, kind: Kind, name: str) -> list[SchemaVersion]:
@@ -115,14 +200,19 @@ class HeadSnapshot:
 
     def commit_of(self, entry: TypeEntry) -> int:
         """The commit that wrote the files of a type last, or merged them."""
-        if entry.manifest_path == self.head.manifest_path:
+        if entry.manifest_path == self.manifest_path:
             return self.commit_id
         return self._records.manifest(entry.manifest_path, "a manifest").commit_id
 
     # the chain
     def at(self, commit_id: int) -> CommitManifest | None:
-        """The manifest of a commit, found in few steps; None if there is no such commit."""
-        found = self.manifest
+        """The manifest of a commit that the branch has, found in few steps; None if there is no such commit."""
+        found = self.find(commit_id)
+        return found if found is not None and self.has(found) else None
+
+    def find(self, commit_id: int) -> CommitManifest | None:
+        """The same of a commit on whichever branch."""
+        found = self.newest
         if found is None or not 0 < commit_id <= found.commit_id:
             return None
         while found.commit_id != commit_id:
@@ -133,13 +223,39 @@ class HeadSnapshot:
             found = self._records.manifest(path, "a manifest")
         return found
 
+    def has(self, manifest: CommitManifest) -> bool:
+        """Whether the branch has a commit."""
+        return self.branch is None or self.branch.sees(manifest.branch, manifest.commit_id)
+
+    def before(self, manifest: CommitManifest) -> CommitManifest | None:
+        """The manifest of the first parent."""
+        path = manifest.parent_manifest_path
+        return None if path is None else self._records.manifest(path, "a manifest")
+
+    def line(self, until: int | None = None) -> Iterator[CommitManifest]:
+        """The manifests of the commits of the branch up to a commit, newest first."""
+        found = self.manifest
+        if until is not None and until < self.commit_id:
+            found = None
+            for commit_id in range(until, 0, -1):
+                found = self.at(commit_id)
+                if found is not None:
+                    break
+        while found is not None:
+            yield found
+            found = self.before(found)
+
     def commits(self, since: int, until: int | None, limit: int | None) -> Iterator[Commit[int]]:
         """Commits in `(since, until]`, newest first."""
-        found = self.at(self.commit_id if until is None else min(until, self.commit_id))
-        while found is not None and found.commit_id > since and (limit is None or limit > 0):
-            parent = found.parent_commit_id
-            yield Commit(found.commit_id, () if parent is None else (parent,), parse_time(found.created_at),
-                         found.metadata.get(AUTHOR), found.metadata)
+        for found in self.line(until):
+            if found.commit_id <= since or (limit is not None and limit <= 0):
+                return
+            yield self.commit_from(found)
             limit = None if limit is None else limit - 1
-            path = found.parent_manifest_path
-            found = None if path is None else self._records.manifest(path, "a manifest")
+
+    def commit_from(self, manifest: CommitManifest) -> Commit[int]:
+        """What a manifest says of its commit."""
+        metadata = manifest.metadata
+        message = None if self.branch is None else metadata.get(MESSAGE)
+        return Commit(manifest.commit_id, manifest.parents, parse_time(manifest.created_at), metadata.get(AUTHOR),
+                      metadata, message if isinstance(message, str) else None)

@@ -31,7 +31,8 @@ def state_of(repository: S3Repository, moment: HeadSnapshot, version: SchemaVers
     records = moment.schemas.types.get(key, ())
     later = [one.activation_commit_id for one in records if one.schema_version_id > version.schema_version_id]
     if later and repository.versions_apart:
-        manifest = moment.at(min(later) - 1)
+        following = moment.at(min(later))
+        manifest = None if following is None else moment.before(following)
     if manifest is None:
         return None
     entry = manifest.types.get(key) or manifest.dropped.get(key)

@@ -40,8 +40,12 @@ class ObjectCommits:
 
     def __init__(self, repository: S3Repository) -> None:
         found: dict[tuple[str, int], list[WrittenFile]] = {}
+        seen: set[str] = set()
         for _, manifest in manifests(repository, repository.moment()):
             for file in manifest.files:
+                if file.path in seen:  # of another manifest of the same commit
+                    continue
+                seen.add(file.path)
                 key = type_key(file.kind, file.type_name), file.schema_version_id
                 found.setdefault(key, []).append(WrittenFile(manifest.commit_id, file.path, file.row_count))
         self._files = {key: tuple(reversed(files)) for key, files in found.items()}

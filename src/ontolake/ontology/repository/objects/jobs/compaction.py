@@ -20,7 +20,7 @@ from ontolake.ontology.repository.objects.files import write_file
 from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, check_written, key_parts, on_objects
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.upkeep.maintenance import current_states
-from ontolake.ontology.repository.objects.upkeep.merge import level_of, parted
+from ontolake.ontology.repository.objects.upkeep.merge import level_of, parted, settled
 from ontolake.parallel import Workers
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ def merge_part(part: MergePart) -> MergedFiles:
         runs: tuple[DataFile, ...] = ()
         if tables:
             kept, replaced = parted(info, concat(tables))
-            runs = (_written(repository, part, "run", [kept], len(kept) if part.replacing else 0),)
+            if not part.replacing:
+                kept, replaced = settled(kept, replaced)
+            if len(kept):
+                runs = (_written(repository, part, "run", [kept], len(kept) if part.replacing else 0),)
             older += [replaced] if len(replaced) else []
         return MergedFiles(runs, (_written(repository, part, "past", older, 0),) if older else ())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.model.schema import Schema
 from ontolake.model.stored import StoredType
-from ontolake.ontology.arrow.physical import Type, concat, empty_table
+from ontolake.ontology.arrow.physical import DELETED, Type, concat, empty_table, living
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.jobs import ROWS
@@ -80,11 +80,11 @@ class KeyPart:
 
     def latest(self, repository: S3Repository, columns: Sequence[str] | None = None) -> pa.Table:
         """Of every key the row that was written last."""
-        tables = self.tables(repository, self.files, columns)
+        tables = self.tables(repository, self.files, columns and [*columns, DELETED])
         if not tables:
             return empty_table(self.stored)
         plain = len(tables) == 1 or not any(file.updates for file in self.files)
-        return concat(tables) if plain else last_of_each(self.stored, concat(tables))
+        return living(concat(tables) if plain else last_of_each(self.stored, concat(tables)))
 
 
 def key_ranges(

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ontolake.errors import OntolakeError
 from ontolake.history import Damage
 from ontolake.model.stored import StoredType
-from ontolake.ontology.arrow.physical import COMMIT, ROW, SUPERSEDED, Type, concat, key_texts, places, rows_of
+from ontolake.ontology.arrow.physical import (
+    COMMIT,
+    ROW,
+    SUPERSEDED,
+    Type,
+    concat,
+    flags,
+    key_texts,
+    living,
+    places,
+    rows_of,
+)
 from ontolake.ontology.repository.jobs import Looked, Verified, together
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.files import described, parquet_table
@@ -48,6 +59,7 @@ class FileToCheck(NamedTuple):
     version: SchemaVersion | None
     commit: int | None
     said: DataFile | None
+    branch: int = 0
 
 
 class FileGroup(NamedTuple):
@@ -74,14 +86,16 @@ def verify_objects(repository: S3Repository, workers: Workers) -> Verified:
         with repository.reading():
             moment = repository.moment()
             damage += check_chain(repository, moment)
-            damage += [one for version in _versions(moment).values() for one in check_schema(version)]
+            versions = {name: one for line in repository.lines() for name, one in _versions(line.moment()).items()}
+            damage += [one for version in versions.values() for one in check_schema(version)]
             if damage:
                 return Verified(tuple(damage), 1, 0)
-            listed = list(_files(repository, moment))
+            listed = list(_files(repository, moment, versions))
     except OntolakeError as error:
         return Verified((*damage, Damage(layout.HEAD, str(error))), 1, 0)
     size = max(1, min(_FILES, -(-len(listed) // workers.parts)))
-    groups = [FileGroup(url, tuple(listed[at : at + size]), moment.commit_id) for at in range(0, len(listed), size)]
+    head = moment.head.commit_id
+    groups = [FileGroup(url, tuple(listed[at : at + size]), head) for at in range(0, len(listed), size)]
     looked = workers.run(look_at_files, groups)
     damage += [one for part in looked for one in part.damage]
     rows = sum(part.rows for part in looked)
@@ -89,10 +103,11 @@ def verify_objects(repository: S3Repository, workers: Workers) -> Verified:
         return Verified(tuple(damage), len(groups), rows)
     there = {file.path: file for part in looked for file in part.files}
     with repository.reading():
-        if repository.moment().commit_id < moment.commit_id:
+        if repository.moment().head.commit_id < moment.head.commit_id:
             return Verified((Damage(layout.HEAD, "it went back while it was looked at"),), len(groups), rows)
         damage += phantom_rows(repository, moment)
-        again = together(workers, list(_merged(repository, moment, url, listed, there, workers)))
+        work = [item for line in repository.lines() for item in _merged(line, url, listed, there, workers)]
+        again = together(workers, work)
     return Verified((*damage, *again.damage), len(groups) + again.parts, rows)
 
 
@@ -101,22 +116,26 @@ def _versions(moment: HeadSnapshot) -> dict[tuple[str, int], SchemaVersion]:
             for one in moment.versions(*layout.split_key(key))}
 
 
-def _files(repository: S3Repository, moment: HeadSnapshot) -> Iterator[FileToCheck]:
+def _files(
+    repository: S3Repository, moment: HeadSnapshot, versions: Mapping[tuple[str, int], SchemaVersion]
+) -> Iterator[FileToCheck]:  # fmt: skip
     """Every file that a manifest names, once: as the commit wrote it, or as it was merged."""
-    versions, seen = _versions(moment), set()
+    seen, kept = set(), repository.kept_branches()
     for _, manifest in manifests(repository, moment):
-        for file in manifest.files:
+        for file in manifest.files if manifest.branch in kept else ():
             if file.path not in seen:
                 seen.add(file.path)
                 version = versions.get((layout.type_key(file.kind, file.type_name), file.schema_version_id))
-                yield FileToCheck(file.path, file.row_count, file.content_sha256, version, manifest.commit_id, None)
-    for (key, _), version in versions.items():
-        state = state_of(repository, moment, version)
-        for one in (*state.runs, *state.past) if state is not None else ():
-            if one.path not in seen:
-                seen.add(one.path)
-                own = versions.get((key, one.schema_version_id))
-                yield FileToCheck(one.path, one.row_count, one.content_sha256, own, None, one)
+                yield FileToCheck(file.path, file.row_count, file.content_sha256, version, manifest.commit_id, None,
+                                  manifest.branch)
+    for line in repository.lines():
+        for (key, _), version in _versions(line.moment()).items():
+            state = state_of(line, line.moment(), version)
+            for one in (*state.runs, *state.past) if state is not None else ():
+                if one.path not in seen:
+                    seen.add(one.path)
+                    own = versions.get((key, one.schema_version_id))
+                    yield FileToCheck(one.path, one.row_count, one.content_sha256, own, None, one)
 
 
 def _own(state: TypeState, version: int) -> TypeState:
@@ -190,7 +209,7 @@ def _bounds(path: str, file: FileToCheck, found: DataFile, head: int) -> Iterato
         yield Damage(path, f"it has rows of commit {found.max_commit_id}, and the newest is {head}")
     if file.said is None:
         return
-    for name in ("min_commit_id", "max_commit_id", "low", "high", "superseded", "size"):
+    for name in ("min_commit_id", "max_commit_id", "low", "high", "superseded", "size", "deleted"):
         here, said = getattr(found, name), getattr(file.said, name)
         if here != said:
             yield Damage(path, f"its {name} is {here!r}, and the manifest says {said!r}")
@@ -210,13 +229,16 @@ class Again(KeyPart):
 
 
 def _merged(
-    repository: S3Repository, moment: HeadSnapshot, url: str, listed: Sequence[FileToCheck],
-    there: Mapping[str, DataFile], workers: Workers,
+    repository: S3Repository, url: str, listed: Sequence[FileToCheck], there: Mapping[str, DataFile],
+    workers: Workers,
 ) -> Iterator[Item]:  # fmt: skip
     """For every version whose files were merged: ranges of keys to work out again from what commits wrote."""
+    moment = repository.moment()
+    seen = [file for file in listed if file.commit is not None
+            and (moment.branch is None or moment.branch.sees(file.branch, file.commit))]
     wrote: dict[tuple[str, int], list[DataFile]] = {}
-    for file in reversed(listed):  # the newest commit is listed first
-        if file.commit is not None and file.version is not None:
+    for file in reversed(seen):  # the newest commit is listed first
+        if file.version is not None:
             key = layout.type_key(file.version.type_kind, file.version.type_name)
             wrote.setdefault((key, file.version.schema_version_id), []).append(there[file.path])
     for (key, number), version in _versions(moment).items():
@@ -245,8 +267,8 @@ def work_out_again(part: Again) -> Looked:
     damage = list(_unlike(where, info, truth, read))
     if not damage and truth is not None:
         if part.whole:
-            latest = last_of_each(info, truth)
-            shown = last_of_each(info, concat(runs)) if runs else latest.slice(0, 0)
+            latest = living(last_of_each(info, truth))
+            shown = living(last_of_each(info, concat(runs))) if runs else latest.slice(0, 0)
             damage += _unlike(f"{where}, latest state", info, _by_row([latest]), _by_row([shown]))
         damage += _successors(where, info, truth, past)
     return Looked(tuple(damage), 0)
@@ -271,7 +293,7 @@ def _unlike(where: str, info: Type, truth: pa.Table | None, read: pa.Table | Non
         return
     if truth is None or read is None:
         return
-    wrong = np.zeros(len(truth), dtype=bool)
+    wrong = flags(truth) != flags(read)
     for name in (*places((*info.keys, *info.columns)), COMMIT):
         columns = [one.column(name).combine_chunks() if name in one.column_names else None for one in (truth, read)]
         one, two = columns
@@ -305,7 +327,7 @@ def _successors(where: str, info: Type, truth: pa.Table, past: Sequence[pa.Table
     following = codes[order][1:] == codes[order][:-1]
     after = dict(zip(numbers[:-1][following].tolist(), commits[1:][following].tolist(), strict=True))
     said = concat(list(past))
-    wrong = [row for row, commit in zip(said.column(ROW).to_pylist(), said.column(SUPERSEDED).to_pylist(), strict=True)
-             if row not in after or commit < after[row]]
+    rows = zip(said.column(ROW).to_pylist(), said.column(SUPERSEDED).to_pylist(), flags(said).tolist(), strict=True)
+    wrong = [row for row, commit, is_end in rows if not is_end and (row not in after or commit < after[row])]
     if wrong:
         yield Damage(where, f"{len(wrong)} rows are said to be replaced before they were")

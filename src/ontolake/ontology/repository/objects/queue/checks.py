@@ -23,7 +23,7 @@ _SMALL = 64
 
 def needed_changes(repository: S3Repository, moment: HeadSnapshot) -> set[str]:
     """The objects that tell what commits do to the queue, as far as it is not written into the queue."""
-    pointer = None if moment.manifest is None else moment.manifest.queue
+    pointer = None if moment.newest is None else moment.newest.queue
     found: set[str] = set()
     for change in repository.events.queue.changes(pointer, _queue(repository).commit_id):
         assert pointer is not None
@@ -58,7 +58,7 @@ def check_queue(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Dama
     """What of the queue is missing or cannot be right."""
     try:
         queue = _queue(repository)
-        if queue.commit_id > repository.head():
+        if queue.commit_id > repository.highest():
             yield Damage(names.QUEUE, f"it knows of commit {queue.commit_id}, which is not there")
         needed_changes(repository, moment)
     except OntolakeError as error:

@@ -18,9 +18,9 @@ def kept_queue(queue: QueueObjects, moment: HeadSnapshot, done: bool) -> KeptQue
     Raises `HeadMismatchError` if later commits have changed it already.
     """
     view = queue.read(moment)
-    if view.commit_id > moment.commit_id:
+    if view.commit_id > moment.head.commit_id:
         raise HeadMismatchError(f"the queue of {queue.access.url} is at commit {view.commit_id}, and commit "
-                                f"{moment.commit_id} is being read", hint="read again")
+                                f"{moment.head.commit_id} is being read", hint="read again")
     found = _all(queue, view) if done else {item.seq: item for item in view.items() if item.state.what != "done"}
     events = [_kept(item) for _, item in sorted(found.items())]
     schedules = [KeptSchedule(*names.schedule_names(key), tick) for key, tick in sorted(view.schedules.items())]

@@ -196,7 +196,7 @@ class S3EventStore:
         Raises `LeaseExpiredError` if the claim was not good any more when the commit `began`, and `Invalid` if another
         event has the id of one that is queued. Who takes the claim over later moves the head, which stops the commit.
         """
-        before = moment.manifest
+        before = moment.newest
         view = self.queue.read(moment)
         through = None if change.handled is None else self._through(view, change.handled, began)
         new = self._new(view, change.queued)

@@ -61,7 +61,7 @@ class QueueObjects:
     # reading
     def read(self, moment: HeadSnapshot | None = None) -> QueueView:
         """The queue with all that commits have done to it, those up to a moment, or else up to now."""
-        manifest = self._newest() if moment is None else moment.manifest
+        manifest = self._newest() if moment is None else moment.newest
         found = self.access.find(names.QUEUE)
         queue = Queue() if found is None else layout.decode(found.data, Queue, names.QUEUE, self.access.url)
         view = QueueView(queue, None if found is None else found.tag, self.load)

@@ -16,6 +16,7 @@ from ontolake.model.filters import Compare, Member, ValueRef
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.arrow.physical import (
     encoded,
+    flags,
     key_text,
     key_texts,
     public_table,
@@ -24,7 +25,7 @@ from ontolake.ontology.arrow.physical import (
 from ontolake.ontology.query.compiler.conditions import comparand
 from ontolake.ontology.query.needs import conjuncts, needed
 from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.arrow import arrow_table
+from ontolake.ontology.repository.arrow import arrow_table, deleted_name
 from ontolake.ontology.repository.objects.read import datafusion as s3_datafusion
 from ontolake.ontology.repository.objects.read.row_groups import pruner
 from ontolake.ontology.repository.objects.read.scan import Span
@@ -46,7 +47,8 @@ class Executor:
         info = type_info(plan.root)
         table = self._direct(plan, values, info)
         if table is not None:
-            return rows_of(info.all_columns, table)
+            rows = rows_of(info.all_columns, table)
+            return _told(rows, table) if plan.deletions else rows
         columns = needed(plan)
         tables = {one: self._rows(plan, values, one, wanted) for one, wanted in columns.items()}
         if plan.output != "rows" and len(tables[info]) >= self._sizes.planned_rows and s3_datafusion.fits(plan):
@@ -59,8 +61,12 @@ class Executor:
         info = type_info(plan.root)
         table = self._direct(plan, values, info)
         if table is not None:
-            return public_table(info.all_columns, table)
-        return arrow_table(info.all_columns, self.run(plan, values), self._sizes.batch_rows)
+            found = public_table(info.all_columns, table)
+            if plan.deletions:
+                name = pa.field(deleted_name(info.all_columns), pa.bool_(), False)
+                found = found.append_column(name, pa.array(flags(table), pa.bool_()))
+            return found
+        return arrow_table(info.all_columns, self.run(plan, values), self._sizes.batch_rows, deletions=plan.deletions)
 
     def _direct(self, plan: Plan, values: Values, info: TypeInfo) -> pa.Table | None:
         """The rows of a plan for rows of one type, if nothing has to be worked out; else None."""
@@ -92,7 +98,7 @@ class Executor:
             return repository.scanner.scan(info, None, columns=columns)
         root = info is type_info(plan.root)
         since = values.since if root and not plan.hops else None
-        span = Span(values.as_of, since, plan.history and root)
+        span = Span(values.as_of, since, plan.history and root, plan.deletions and root)
         if not plan.history and since is not None:
             span = Span(values.as_of)
         if not root or plan.hops:
@@ -104,7 +110,7 @@ class Executor:
         """What a commit did to rows of a type."""
         repository = self._repository
         state = repository.files_of(info)
-        after = repository.scanner.scan(info, state, Span(commit_id, commit_id - 1, history=True))
+        after = repository.scanner.scan(info, state, Span(commit_id, commit_id - 1, history=True, deletions=True))
         if not len(after):
             return
         leading = list(dict.fromkeys(encoded(info.keys[0], after)))
@@ -114,8 +120,10 @@ class Executor:
         known = earlier.take(pa.array([place for place in at if place is not None], pa.int64()))
         before = iter([*rows_of(info.all_columns, known)])
         keys = list(zip(*(encoded(column, after) for column in info.keys), strict=True))
-        for key, place, row in zip(keys, at, rows_of(info.all_columns, after), strict=True):
-            yield RowChange(key[0] if info.kind == "entity" else key, None if place is None else next(before), row)
+        rows = zip(keys, at, rows_of(info.all_columns, after), flags(after), strict=True)
+        for key, place, row, is_deleted in rows:
+            yield RowChange(key[0] if info.kind == "entity" else key, None if place is None else next(before),
+                            None if is_deleted else row)
 
 
 def _keys(plan: Plan, values: Values) -> list[Any] | None:
@@ -146,6 +154,11 @@ def _only_key(plan: Plan, info: TypeInfo) -> Column | None:
     if info.kind != "entity" or not isinstance(shape, Compare) or shape.op != "==" or shape.other is not None:
         return None
     return info.keys[0] if shape.ref == ValueRef(plan.root, info.keys[0].name) else None
+
+
+def _told(rows: Iterator[Row], table: pa.Table) -> Iterator[Row]:
+    """Rows that say behind their commit whether they end their key."""
+    return ((*row, mark) for row, mark in zip(rows, flags(table).tolist(), strict=True))
 
 
 def _sliced(table: pa.Table, values: Values) -> pa.Table:

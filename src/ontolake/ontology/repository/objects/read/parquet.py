@@ -29,7 +29,7 @@ def parquet_view(
         state = repository.files_of(info)
         runs, past = relevant(state, Span(view.commit, None, view.mode != "latest"))
         read = {place(column) for column in info.all_columns if column.stored in columns}
-        if any(_long_rows(repository, file, read, longest) for file in (*runs, *past)):
+        if any(file.deleted or _long_rows(repository, file, read, longest) for file in (*runs, *past)):
             return None
     return ParquetView(tuple(map(_file, runs)), tuple(map(_file, past)),
                        {column.stored: place(column) for column in info.all_columns},

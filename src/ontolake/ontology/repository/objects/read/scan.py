@@ -17,6 +17,7 @@ from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
 from ontolake.ontology.arrow.physical import (
     COMMIT,
+    DELETED,
     ROW,
     SUPERSEDED,
     Type,
@@ -24,7 +25,9 @@ from ontolake.ontology.arrow.physical import (
     concat,
     empty_table,
     encoded,
+    flags,
     key_texts,
+    living,
     naive_place,
     physical_type,
     place,
@@ -38,11 +41,15 @@ Prune = Callable[[Any, int, DataFile], bool]
 
 
 class Span(NamedTuple):
-    """Which rows: up to a commit, after a commit, and whether all of history or the last ones only."""
+    """Which rows: up to a commit, after a commit, and whether all of history or the last ones only.
+
+    With `deletions` a history has the rows that end keys too, and a column that tells them.
+    """
 
     as_of: int | None = None
     since: int | None = None
     history: bool = False
+    deletions: bool = False
 
 
 LATEST = Span()
@@ -72,15 +79,17 @@ class Scanner:
         self, info: Type, state: TypeState | None, span: Span = LATEST, columns: Sequence[Column] | None = None,
         prune: Prune | None = None, *, keys: Sequence[Any] | None = None,
     ) -> pa.Table:  # fmt: skip
-        """Rows within a span, with the keys, the commit and the place, in the order in which they were written.
+        """Rows within a span, with the keys, the commit and the place, in the order in which they were written. Keys
+        that have ended are left out, unless deletions are asked for.
 
         With `keys`, those that have one of these as their first key.
         """
         wanted = (*info.keys, *(info.columns if columns is None else (c for c in columns if c not in info.keys)))
         runs, past = relevant(state, span)
         if not runs and not past:
-            return empty_table(info, wanted)
-        names = [*places(wanted), COMMIT, ROW]
+            nothing = empty_table(info, wanted)
+            return marked(nothing) if span.deletions else nothing
+        names = [*places(wanted), COMMIT, ROW, DELETED]
         self.files.load([*runs, *past])
         if keys is not None:
             prune = self._only(info, keys)
@@ -94,6 +103,7 @@ class Scanner:
             found = self._latest(info, state, runs, names, prune, keys is not None)
         if keys is not None:
             found = found.filter(pc.is_in(_leading(info, found), value_set=pa.array(keys, leading_type(info))))
+        found = marked(found) if span.deletions else living(found)
         return by_row(_completed(found, wanted))
 
     def _only(self, info: Type, keys: Sequence[Any]) -> Prune:
@@ -184,7 +194,7 @@ class Scanner:
                 seen = np.zeros(len(missing), dtype=bool)
                 seen[numbers(at.drop_null())] = True
                 missing = missing.filter(pa.array(~seen))
-        return _completed(concat(found), info.columns) if found else empty_table(info)
+        return _completed(living(concat(found)), info.columns) if found else empty_table(info)
 
     def _candidates(
         self, info: Type, state: TypeState | None, file: DataFile, leading: Sequence[Any]
@@ -218,13 +228,13 @@ class Scanner:
             if file.row_count <= self.files.sizes.small_rows:
                 at = self.files.positions(info, file).get(text)
                 if at is not None:
-                    return self.files.table(file).slice(at, 1)
+                    return _alive(self.files.table(file).slice(at, 1))
                 continue
             for number in self.files.group_of(info, file, leading):
                 group = self.files.group(file, number)
                 at = _place_of(info, group, text)
                 if at >= 0:
-                    return group.slice(at, 1)
+                    return _alive(group.slice(at, 1))
         return None
 
 
@@ -241,6 +251,20 @@ def _place_of(info: Type, group: pa.Table, text: Any) -> int:
         else:
             high = middle
     return low if low < len(keys) and keys[low].as_py() == text else -1
+
+
+def _alive(row: pa.Table) -> pa.Table | None:
+    """A row, unless it ends its key."""
+    found = living(row)
+    return found if len(found) else None
+
+
+def marked(table: pa.Table) -> pa.Table:
+    """The rows with a mark on those that end their keys."""
+    marks = pa.array(flags(table), pa.bool_())
+    if DELETED in table.column_names:
+        return table.set_column(table.column_names.index(DELETED), DELETED, marks)
+    return table.append_column(DELETED, marks)
 
 
 def relevant(state: TypeState | None, span: Span) -> tuple[list[DataFile], list[DataFile]]:

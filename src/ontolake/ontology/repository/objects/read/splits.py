@@ -18,11 +18,15 @@ from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.arrow.physical import (
     COMMIT,
+    DELETED,
+    ROW,
     SUPERSEDED,
     Type,
     concat,
     empty_table,
+    flags,
     key_texts,
+    living,
     physical,
     physical_type,
     place,
@@ -32,7 +36,7 @@ from ontolake.ontology.arrow.physical import (
 from ontolake.ontology.parallel.filters import column_of, usable
 from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.read.scan import Span, last_of_each, relevant, within
-from ontolake.ontology.repository.ranges import KeyRange, change_name, checked, public_schema, with_change
+from ontolake.ontology.repository.ranges import KeyRange, change_name, checked, deleted_name, public_schema, with_change
 from ontolake.parallel import BATCH, LEAST, PARTS, Filter, FilterOp, Split
 
 if TYPE_CHECKING:
@@ -54,15 +58,21 @@ class FileParts(KeyRange):
     """For changes: the files that have rows from before."""
 
     def _read_all(self) -> Iterator[pa.RecordBatch]:
-        with self.open(self.url, self.branch) as repository:
+        import pyarrow as pa
+
+        with self.open(self.url, self.branch) as opened:
+            repository = opened.holding(self.view.commit)
             info = checked(repository, self.schema, self.schema_hash, self.version)
             change = change_name(info)
             names = [name for name in self.columns if name != change or self.view.mode != "changes"]
-            schema = public_schema(info, "latest")
+            schema = public_schema(info, self.view.mode if self.view.mode == "history" else "latest",
+                                   deletions=repository.keeps_deletions)
             wanted = tuple(column for column in info.all_columns if column.stored in self.columns)
             table = self._rows(repository, info, wanted)
             shown = public_table(wanted, table)
-            shown = shown.rename_columns([*shown.column_names[:-1], schema.names[-1]])
+            shown = shown.rename_columns([*shown.column_names[:-1], public_schema(info, "latest").names[-1]])
+            if deleted_name(info) in self.columns and self.view.mode == "history":
+                shown = shown.append_column(deleted_name(info), pa.array(flags(table), pa.bool_()))
             for at, name in enumerate(shown.column_names):
                 if shown.field(at).type != schema.field(name).type:
                     shown = shown.set_column(at, schema.field(name), shown.column(at).cast(schema.field(name).type))
@@ -77,7 +87,7 @@ class FileParts(KeyRange):
         history = self.view.mode != "latest"
         span = Span(self.view.commit, self.view.since if self.view.mode == "changes" else None, history)
         columns = (*info.keys, *(column for column in wanted if column not in info.keys))
-        names = [*places(columns), COMMIT, "row_id"]
+        names = [*places(columns), COMMIT, ROW, DELETED]
         repository.files.load([file for file, groups in self.files if groups is None])
         tables = []
         for file, groups in self.files:
@@ -98,25 +108,28 @@ class FileParts(KeyRange):
         found = within(concat(tables), span)
         past = any(file.superseded is not None for file, _ in self.files)
         plain = not past and (len(tables) < 2 or not any(file.updates for file, _ in self.files))
-        return found if history or plain else last_of_each(info, found)
+        found = found if history or plain else last_of_each(info, found)
+        return living(found) if self.view.mode == "latest" else found
 
     def _kinds(self, repository: S3Repository, info: TypeInfo, table: pa.Table) -> pa.Array:
-        """For each changed row whether its key was there before."""
+        """For each changed row whether it ends its key, and else whether that was there before."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
         texts = key_texts(info, table)
         codes = numbers(texts.dictionary_encode().indices)
-        order = np.lexsort((numbers(table.column("row_id")), codes))
-        again = np.zeros(len(table), dtype=bool)
+        order = np.lexsort((numbers(table.column(ROW)), codes))
+        ended = flags(table)
+        again, there = np.zeros(len(table), dtype=bool), np.zeros(len(table), dtype=bool)
         again[order[1:]] = codes[order][1:] == codes[order][:-1]
-        before = np.zeros(len(table), dtype=bool)
+        there[order[1:]] = again[order[1:]] & ~ended[order][:-1]
+        before: list[pa.Table] = []
         leading = sorted({*_encoded_keys(info, table)})
         for file in self.earlier if leading else ():
             small = file.row_count <= repository.files.sizes.small_rows
             groups = None if small else repository.files.groups_of(info, file, leading)
-            names = [*places(info.keys), COMMIT]
+            names = [*places(info.keys), COMMIT, ROW, DELETED]
             if groups is None or len(leading) > BATCH:
                 part = repository.files.table(file, names)
             elif not groups:
@@ -124,8 +137,12 @@ class FileParts(KeyRange):
             else:
                 part = repository.files.groups(file, groups, names)
             part = part.filter(pc.less_equal(part.column(COMMIT), int_scalar(self.view.since)))
-            before |= numbers(pc.is_in(texts, value_set=key_texts(info, part)))
-        return pa.array(np.where(again | before, "update", "insert"), pa.string())
+            before.append(part.filter(pc.is_in(key_texts(info, part), value_set=texts)))
+        if before:
+            last = concat(before)
+            last = living(last_of_each(info, last)) if DELETED in last.column_names else last
+            there |= ~again & numbers(pc.is_in(texts, value_set=key_texts(info, last))).astype(bool)
+        return pa.array(np.where(ended, "delete", np.where(there, "update", "insert")), pa.string())
 
 
 def in_range(info: Type, table: pa.Table, low: Any, high: Any) -> pa.Table:

@@ -2,5 +2,5 @@
 
 `merge` joins the files of a type after commits. `maintenance` does so on request and removes what nobody can reach.
 `advisory` writes what is beside the truth, `checks` reads everything to find damage, and `phantoms` names rows that no
-commit declared.
+commit declared. `branch_garbage` finds deleted branches that nothing leads to.
 """

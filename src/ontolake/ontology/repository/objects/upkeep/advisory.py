@@ -52,7 +52,7 @@ def write_advisory(
     for some in (objects, latest):
         if some:
             repository.access.write_advisory(some)
-    repository.advised = after.head.manifest_path
+    repository.advised = after.manifest_path
 
 
 def _last(manifest: CommitManifest) -> str | None:
@@ -62,9 +62,9 @@ def _last(manifest: CommitManifest) -> str | None:
 
 def settled(repository: S3Repository, moment: HeadSnapshot) -> bool:
     """Whether what is advisory has followed the newest commit: known, or told by one object."""
-    if repository.advised is not None and repository.advised == moment.head.manifest_path:
+    if repository.advised is not None and repository.advised == moment.manifest_path:
         return True
-    manifest, path = moment.manifest, moment.head.manifest_path
+    manifest, path = moment.manifest, moment.manifest_path
     for _ in range(_STEPS):  # to the newest commit that has an index
         if manifest is None or path is None:
             return True

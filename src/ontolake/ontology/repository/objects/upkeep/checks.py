@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from ontolake.errors import OntolakeError
 from ontolake.history import Damage
@@ -24,12 +27,27 @@ if TYPE_CHECKING:
 
 
 def manifests(repository: S3Repository, moment: HeadSnapshot) -> Iterator[tuple[str, CommitManifest]]:
-    """The chain of manifests with their paths, newest first. Raises what reading one raises."""
-    path = moment.head.manifest_path
-    while path is not None:
-        found = repository.records.manifest(path, "the manifest after it")
+    """The manifests of all commits with their paths, newest first. Raises what reading one raises.
+
+    Where there are branches, a commit can have several, that differ in how files are merged.
+    """
+    known = () if moment.head.branches is UNSET else moment.head.branches
+    starts = {moment.head.manifest_path, *(one.manifest_path for one in known)} - {None}
+    waiting = [(-_read(repository, path).commit_id, path) for path in starts if path is not None]
+    heapify(waiting)
+    seen = {path for _, path in waiting}
+    while waiting:
+        _, path = heappop(waiting)
+        found = _read(repository, path)
         yield path, found
-        path = found.parent_manifest_path
+        for one in (found.parent_manifest_path, *(path for _, path in found.ancestors[:1])):
+            if one is not None and one not in seen:
+                seen.add(one)
+                heappush(waiting, (-_read(repository, one).commit_id, one))
+
+
+def _read(repository: S3Repository, path: str) -> CommitManifest:
+    return repository.records.manifest(path, "the manifest after it")
 
 
 def check(repository: S3Repository) -> Iterator[Damage]:
@@ -38,12 +56,14 @@ def check(repository: S3Repository) -> Iterator[Damage]:
         moment = repository.moment()
         yield from check_chain(repository, moment)
         seen: set[str] = set()
+        kept = repository.kept_branches()
         for _, manifest in manifests(repository, moment):
-            for file in manifest.files:
+            for file in manifest.files if manifest.branch in kept else ():
                 yield from _bytes(repository, file.path, file.content_sha256, seen)
-        for state in live_states(repository, moment):
-            for one in (*state.runs, *state.past):
-                yield from _bytes(repository, one.path, one.content_sha256, seen)
+        for line in repository.lines():
+            for state in live_states(line, line.moment()):
+                for one in (*state.runs, *state.past):
+                    yield from _bytes(repository, one.path, one.content_sha256, seen)
         yield from phantom_rows(repository, moment)
     except OntolakeError as error:
         yield Damage(layout.HEAD, str(error))
@@ -62,15 +82,40 @@ def _bytes(repository: S3Repository, path: str, digest: str, seen: set[str]) -> 
 
 def check_chain(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
     """Manifests, types and the queue of events where they do not fit to each other, without files of rows."""
-    below = moment.commit_id + 1
+    below = moment.head.commit_id + 1
     for path, manifest in manifests(repository, moment):
-        if manifest.commit_id != below - 1:
+        if manifest.commit_id != below - 1 and not (repository.keeps_branches and manifest.commit_id == below):
             yield Damage(path, f"it is of commit {manifest.commit_id}, where {below - 1} should be")
         below = manifest.commit_id
     if below not in (0, 1):
-        yield Damage(moment.head.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
-    yield from _types(repository, moment)
+        yield Damage(moment.manifest_path or layout.HEAD, f"the chain ends at commit {below}, not at 1")
+    for line in repository.lines():
+        yield from _types(line, line.moment())
+        yield from _branch(line.moment())
+    for name, tag in ({} if moment.head.tags is UNSET else moment.head.tags).items():
+        if moment.find(tag.commit_id) is None:
+            yield Damage(f"tag {name}", "its commit is not there")
     yield from check_queue(repository, moment)
+
+
+def _branch(moment: HeadSnapshot) -> Iterator[Damage]:
+    """A branch whose head, beginning or line of commits is not what the head says."""
+    entry, manifest = moment.branch, moment.manifest
+    if entry is None:
+        return
+    where = f"branch {entry.name}"
+    if (0 if manifest is None else manifest.commit_id) != entry.head_commit_id:
+        yield Damage(where, f"its head is not commit {entry.head_commit_id}, which it should be")
+    if entry.base_commit_id and moment.find(entry.base_commit_id) is None:
+        yield Damage(where, "it begins at a commit that is not there")
+    following: CommitManifest | None = None
+    for one in moment.line():
+        if not moment.has(one):
+            yield Damage(where, f"commit {one.commit_id} is in its line, and of another branch")
+        if following is not None and (one.commit_id >= following.commit_id
+                                      or following.parent_commit_id != one.commit_id):
+            yield Damage(where, f"the parent of commit {following.commit_id} is not there or came later")
+        following = one
 
 
 def _types(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
@@ -84,11 +129,12 @@ def _types(repository: S3Repository, moment: HeadSnapshot) -> Iterator[Damage]:
             yield Damage(key, f"its files are of version {state.schema_version_id}, not {entry.schema_version_id}")
 
 
-def stored_history(repository: S3Repository, version: SchemaVersion) -> Iterator[Row]:
-    """All rows that were written under a version of a schema."""
+def stored_history(repository: S3Repository, version: SchemaVersion, since: int | None = None) -> Iterator[Row]:
+    """All rows that were written under a version of a schema, by commits of the branch after `since` if it is given."""
     moment = repository.moment()
     stored = StoredType(version.schema)
     state = state_of(repository, moment, version)
     if state is not None and not repository.versions_apart:
         state = only_version(state, state.schema_version_id, version.schema_version_id)
-    return rows_of(stored.all_columns, repository.scanner.scan(stored, state, Span(history=True)))
+    span = Span(None, since, history=True, deletions=True)
+    return rows_of(stored.all_columns, repository.scanner.scan(stored, state, span))

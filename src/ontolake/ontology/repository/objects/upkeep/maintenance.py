@@ -136,14 +136,20 @@ def collect(repository: S3Repository, token: str | None, *, grace: float = GRACE
 
 def _needed(repository: S3Repository, moment: HeadSnapshot) -> set[str]:
     found: set[str] = set()
+    kept = repository.kept_branches()
     for path, manifest in manifests(repository, moment):
         found.add(path)
-        found.update(file.path for file in manifest.files)
         found.update(entry.manifest_path for entry in (*manifest.types.values(), *manifest.dropped.values()))
         if manifest.schemas is not None:
             found.add(manifest.schemas)
-    for state in live_states(repository, moment):
-        found.update(file.path for file in (*state.runs, *state.past))
+        if manifest.branch in kept:
+            found.update(file.path for file in manifest.files)
+            # Where there are branches, one can be made at any commit, and begins with the files of that.
+            for state in manifest.states.values() if repository.keeps_branches else ():
+                found.update(file.path for file in (*state.runs, *state.past))
+    for line in repository.lines():
+        for state in live_states(line, line.moment()) if line.branch_id in kept else ():
+            found.update(file.path for file in (*state.runs, *state.past))
     return found | needed_changes(repository, moment)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_values import numbers
-from ontolake.ontology.arrow.physical import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat
+from ontolake.ontology.arrow.physical import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat, flags, living
 from ontolake.ontology.repository.objects.files import Files, write_file
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.read.scan import same_keys
@@ -77,6 +77,20 @@ def parted(info: Type, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return kept.append_column(FIRST, pa.array(first[begins], pa.int64())), old
 
 
+def settled(kept: pa.Table, old: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Of what lies at the bottom, keys that have ended go to the other rows: nothing below has to be hidden.
+
+    Only histories look at such a row, whose own commit takes the place of a successor's.
+    """
+    marks = flags(kept)
+    if not marks.any():
+        return kept, old
+    ended = kept.filter(pa.array(marks))
+    ended = ended.drop_columns([FIRST]) if FIRST in ended.column_names else ended
+    ended = ended.append_column(SUPERSEDED, ended.column(COMMIT))
+    return living(kept), concat([old, ended]) if len(old) else ended
+
+
 def _first(rows: pa.Table) -> np.ndarray[Any, Any]:
     """For each row the commit of the first state of its key within its run."""
     commits = rows.column(COMMIT)
@@ -135,9 +149,11 @@ class _Merge:
         parts = self._runs[start:end]
         self._files.load([part.file for part in parts if part.table is None])
         kept, old = parted(self._info, concat([self._table(part) for part in parts]))
+        if start == 0:
+            kept, old = settled(kept, old)
         updates = 0 if start == 0 else sum(part.file.updates for part in parts)
         level = max(max(part.file.level for part in parts) + 1, level_of(len(kept) + len(old), self._sizes))
-        self._runs[start:end] = [self._new("run", kept, level, updates)]
+        self._runs[start:end] = [self._new("run", kept, level, updates)] if len(kept) else []
         if len(old):
             self._past.append(self._new("past", old, level_of(len(old), self._sizes), 0))
 
