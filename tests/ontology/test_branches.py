@@ -18,7 +18,6 @@ from ontolake.history import (
     MergeConflictError,
     ProtectedBranchError,
     Resolution,
-    RevertError,
     UnknownBranchError,
     Value,
 )
@@ -229,38 +228,6 @@ def test_a_type_may_be_new_on_a_branch(native: str) -> None:
         assert session.get(Note, "n") == Note(id="n", text="new")
         assert not list(session.repository.check())
         session.ensure(Note(id="m", text="main"))
-
-
-def test_a_branch_keeps_the_schemas_of_its_time(native: str) -> None:
-    def types(more: bool) -> Any:
-        fields = {"__annotations__": {"id": Field[str], "n": Field[int], **({"m": Field[int]} if more else {})},
-                  "id": Field(primary_key=True), "n": Field(default=0), **({"m": Field(default=5)} if more else {})}
-        return type("Thing", (Entity,), {"__module__": __name__, **fields})
-
-    old, new = types(False), types(True)
-    with Session(native, entity_types=[old], engine_version="v3") as session:
-        session.ensure(old(id="a", n=1))
-        session.commit()
-        session.branches.create("try")
-    with Session(native, entity_types=[new]) as session:
-        session.migrate(dry_run=False, force=True)
-        assert session.query().entities(new).collect()[0].m == 5
-    with Session(native, entity_types=[old], branch="try") as work:
-        assert work.query().entities(old).collect() == [old(id="a", n=1)]
-        work.ensure(old(id="a", n=2))
-        work.commit()
-        work.validate()
-    with Session(native, entity_types=[new]) as session:
-        with pytest.raises(MergeConflictError) as refused:
-            session.merge("try")
-        assert [one.kind for one in refused.value.conflicts] == [ConflictKind.SCHEMA]
-        with pytest.raises(RevertError, match="migration"):
-            session.revert(2)
-        assert session.merge("try", strategy="ours").commit is not None
-        assert session.query().entities(new).collect()[0].n == 1
-        assert not list(session.repository.check())
-    with Session(native, entity_types=[new], branch="try") as work, pytest.raises(Invalid, match="branch 'try'"):
-        work.migrate(dry_run=False, force=True)
 
 
 def test_restore_some_types(shop: Session) -> None:

@@ -16,7 +16,8 @@ from ontolake.history.threeway import Disputed
 from ontolake.model.codecs import NAN
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.history.states import StoreStates
+from ontolake.ontology.history.lifted_states import LiftedStates
+from ontolake.ontology.history.states import Name
 from ontolake.ontology.keys import decoded_key
 from ontolake.ontology.repository.protocol import Row
 
@@ -64,15 +65,14 @@ class RowTables:
 
 
 def base_table(
-    tables: RowTables, states: StoreStates, version: int, dag: Dag[int], bases: Sequence[int], keys: Sequence[Row]
+    tables: RowTables, states: LiftedStates, name: Name, dag: Dag[int], bases: Sequence[int], keys: Sequence[Row]
 ) -> tuple[pa.Table, Any, dict[str, Any]]:  # fmt: skip
     """The rows of the base, or of what merging several bases gives, and what these do not agree on."""
-    info = tables.info
     if len(bases) == 1:
-        return tables.table(states.rows(info, version, keys, bases[0])), None, {}
+        return tables.table(states.rows(name, keys, bases[0])), None, {}
 
     def read(commit: int, some: Sequence[Row]) -> dict[Row, Any]:
-        found = tables.table(states.rows(info, version, some, commit))
+        found = tables.table(states.rows(name, some, commit))
         at = positions(tables.names, tables.keys(some), found)
         rows = found.to_pylist()
         return {key: rows[place] if place >= 0 else None for key, place in zip(some, at.tolist(), strict=True)}

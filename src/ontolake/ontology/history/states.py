@@ -22,15 +22,19 @@ class StoreStates:
         self.dag = TypedDag(repository)
         self._reader = repository.states
         self._infos: dict[tuple[Name, int], TypeInfo] = {}
+        self._versions: dict[int, Mapping[Name, int]] = {}
 
     def versions_at(self, commit: int) -> Mapping[Name, int]:
         """The schema version that each type had at a commit."""
+        if commit in self._versions:
+            return self._versions[commit]
         there = self.repository.holding(commit)
         found: dict[Name, int] = {}
         for name in there.schemas():
             known = [(since, version) for version, since in there.activations(*name).items() if since <= commit]
             if known:
                 found[name] = max(known)[1]
+        self._versions[commit] = found
         return found
 
     def version(self, name: Name, version: int) -> SchemaVersion:

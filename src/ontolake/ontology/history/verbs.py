@@ -6,7 +6,7 @@ Engines without branches answer these verbs with a `LayoutLacksError`, which nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +29,6 @@ from ontolake.history import (
 from ontolake.history.contract import as_snapshot
 from ontolake.history.erasures import check_reason
 from ontolake.history.errors import ProtectedBranchError
-from ontolake.history.metadata import KIND
 from ontolake.history.operations import MergeRequest
 from ontolake.history.refs import on_branch, parsed
 from ontolake.model.types import Kind, type_info
@@ -38,6 +37,7 @@ from ontolake.ontology.history.branches import TypedBranches
 from ontolake.ontology.history.references import TypedRefs
 from ontolake.ontology.history.tags import TypedTags
 from ontolake.ontology.keys import decoded_key, encoded_key
+from ontolake.ontology.migration.upgraders import UpgraderOption, collected
 from ontolake.ontology.versioned import TypedHistory, TypedSnapshot, compare, fields_of, table_of
 
 if TYPE_CHECKING:
@@ -164,46 +164,59 @@ class VersionedTypes(TypedHistory):
     def merge(
         self, source: str, into: str | None = None, *, strategy: Strategy = None,
         resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
-        author: str | None = None,
+        author: str | None = None, upgraders: UpgraderOption = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Bring the changes of a branch, tag or commit into a branch, by row and field. See `history.contract`.
 
-        A relation whose end the other side deleted is a conflict, and a type that the sides have in different schema
-        versions, if the source changed it.
+        A relation whose end the other side deleted is a conflict. A type that the source has migrated gets its schema;
+        rows that the side with the old schema wrote meanwhile are led through `upgraders`, as `migrate` takes them.
+        A type that both sides gave different schemas is a conflict; the side that settles it says whose schema it is,
+        and rows of the other are led there by an upgrader from its version. Raises `MissingUpgraderError`, which names
+        the types, and `MigrationError` if an upgrader fails.
         """
         self._with_branches()
         target = self.branch if into is None else into
         request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
-        return operations.merge(self._mergeable, source, target, request)
+        return operations.merge(self._lifting(upgraders), source, target, request)
 
     def revert(
         self, commit: str | int, *, branch: str | None = None, strategy: Strategy = None,
         resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
         author: str | None = None,
     ) -> MergeResult[int]:  # fmt: skip
-        """Undo what one commit did, as a new commit. A migration cannot be. See `history.contract`."""
+        """Undo what one commit did, as a new commit. See `history.contract`.
+
+        A migration, or a merge that brought one, cannot be: that is a `RevertError`. Rows from before a later migration
+        are lifted by the upgraders that were declared. Raises `MissingUpgraderError`.
+        """
         request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
         target = self._target(branch, dry_run)
-        id = self._refs().resolve(commit).commit
-        if self._with_branches().commit(id).metadata.get(KIND) == "migration":
-            raise RevertError(id, "is a migration, and cannot be reverted", hint="migrate to the old types again")
-        return operations.revert(self._mergeable, commit, target, request)
+        self._check_no_migration(commit, "reverted", "migrate to the old types again")
+        return operations.revert(self._lifting(None), commit, target, request)
 
     def cherry_pick(
         self, commit: str | int, *, branch: str | None = None, strategy: Strategy = None,
         resolutions: Iterable[Resolution] = (), dry_run: bool = False, message: str | None = None,
-        author: str | None = None,
+        author: str | None = None, upgraders: UpgraderOption = None,
     ) -> MergeResult[int]:  # fmt: skip
-        """Do on a branch what one commit did elsewhere, as a new commit. See `history.contract`."""
+        """Do on a branch what one commit did elsewhere, as a new commit. See `history.contract`.
+
+        Rows of another schema are led through `upgraders` to that of the branch. A migration cannot be picked. Raises
+        what `revert` raises.
+        """
         request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
         target = self._target(branch, dry_run)
-        return operations.cherry_pick(self._mergeable, commit, target, request)
+        self._check_no_migration(commit, "picked", "merge its branch")
+        return operations.cherry_pick(self._lifting(upgraders), commit, target, request)
 
     def restore(
         self, to: str | int, tables: Iterable[str] | None = None, *, branch: str | None = None, dry_run: bool = False,
-        message: str | None = None, author: str | None = None,
+        message: str | None = None, author: str | None = None, upgraders: UpgraderOption = None,
     ) -> MergeResult[int]:  # fmt: skip
-        """Bring an earlier state back, of all tables or some, as a new commit. See `history.contract`."""
+        """Bring an earlier state back, of all tables or some, as a new commit. See `history.contract`.
+
+        Schemas stay: rows from before a migration are led through `upgraders`. Raises `MissingUpgraderError`.
+        """
         request = MergeRequest.of(None, (), dry_run, message, author)
         target = self._target(branch, dry_run)
         if tables is not None and (isinstance(tables, str) or not isinstance(tables, Iterable)):
@@ -211,7 +224,7 @@ class VersionedTypes(TypedHistory):
         some = None if tables is None else list(tables)
         for name in some or ():
             self._name(name)
-        return operations.restore(self._mergeable, to, target, some, request)
+        return operations.restore(self._lifting(upgraders), to, target, some, request)
 
     def erase(
         self, table: str | type, key: Any, reason: str, *, dry_run: bool = True, author: str | None = None,
@@ -244,10 +257,23 @@ class VersionedTypes(TypedHistory):
     def _refs(self) -> TypedRefs:
         return TypedRefs(self._with_branches())
 
-    def _mergeable(self) -> TypedMergeable:
+    def _lifting(self, upgraders: UpgraderOption) -> Callable[[], TypedMergeable]:
+        """What opens the store for an operation that leads rows through upgraders."""
         from ontolake.ontology.history.merges import TypedMergeable
 
-        return TypedMergeable(self._with_branches(), self._owner)
+        known = collected(upgraders)
+        return lambda: TypedMergeable(self._with_branches(), self._owner, self.types, known)
+
+    def _check_no_migration(self, commit: str | int, what: str, hint: str) -> None:
+        """Raise `RevertError` if a commit gave types another schema."""
+        from ontolake.ontology.history.states import StoreStates
+
+        states, id = StoreStates(self._with_branches()), self._refs().resolve(commit).commit
+        parents = states.dag.parents(id)
+        before, after = (states.versions_at(one) if one else {} for one in (parents[0] if parents else 0, id))
+        changed = sorted(name for (_, name), version in before.items() if after.get((_, name), version) != version)
+        if changed:
+            raise RevertError(id, f"is a migration of {', '.join(changed)}, and cannot be {what}", hint=hint)
 
     @property
     def _owner(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -35,6 +36,10 @@ def eras(repository: Repository, kind: Kind, name: str) -> list[Era]:
         return []
     since = repository.activations(kind, name)
     versions = repository.schema_versions(kind, name)
+    # On a branch a merge may have brought a version of another branch that is older than what was there.
+    first = versions[0].schema_version_id if versions else 0
+    versions = sorted(versions, key=lambda one: since.get(one.schema_version_id, 0 if one.schema_version_id == first
+                                                          else sys.maxsize))
     known = [(one, since.get(one.schema_version_id, 0) if number else 0) for number, one in enumerate(versions)
              if not number or one.schema_version_id in since]
     ends = [commit - 1 for _, commit in known[1:]]

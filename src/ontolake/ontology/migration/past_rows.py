@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.filters import Compare, Member, ValueRef
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo, type_info
-from ontolake.ontology.errors import MissingUpgraderError
-from ontolake.ontology.migration.lifts import Lift, lift_between
+from ontolake.ontology.migration.lifts import Lift
 from ontolake.ontology.migration.past import Era, eras, type_of
 from ontolake.ontology.migration.rewrite import upgraded_rows, upgraded_table
+from ontolake.ontology.migration.steps import lifting, steps_along
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.query.compiler.loaded import Loaded
 from ontolake.ontology.query.needs import conjuncts, needed
@@ -82,27 +82,12 @@ class Lifted:
         stored = StoredType(era.version.schema)
         found = list(in_order(then, [column.stored for column in stored.all_columns], rows))
         if found:
-            yield from _lifted(info, stored, self._chain(info, era), found)
+            yield from lifted_rows(info, stored, self._chain(info, era), found)
 
     def _chain(self, info: TypeInfo, era: Era) -> list[Upgrader | Lift]:
         """What leads from a version to the current one. Raises `MissingUpgraderError`."""
-        versions = [one.version for one in eras(self._repository, info.kind, info.name) if one.since >= era.since]
-        found: list[Upgrader | Lift] = []
-        missing: list[tuple[str, int]] = []
-        reasons: list[str] = []
-        for old, new in pairwise(versions):
-            numbers = range(old.schema_version_id, new.schema_version_id)
-            given = [self._upgraders.get((info.name, number)) for number in numbers]
-            step = None if any(given) or len(numbers) > 1 else lift_between(old.schema, new.schema, info.all_columns)
-            if isinstance(step, Lift):
-                found.append(step)
-                continue
-            found += [one for one in given if one is not None]
-            missing += [(info.name, number) for number, one in zip(numbers, given, strict=True) if one is None]
-            reasons += [] if step is None else [f"{info.name}: {reason}" for reason in step.reasons]
-        if missing:
-            raise MissingUpgraderError(missing, reasons)
-        return found
+        later = [one for one in eras(self._repository, info.kind, info.name) if one.since >= era.since]
+        return lifting(steps_along(self._repository, later), info.all_columns, self._upgraders)
 
 
 def _keys(plan: Plan, values: Values, root: TypeInfo) -> tuple[Any, ...] | None:
@@ -120,7 +105,7 @@ def in_order(info: TypeInfo, stored: Sequence[str], rows: Iterable[Row]) -> Iter
     return map(itemgetter(*(places[name] for name in stored), -1), rows)
 
 
-def _lifted(
+def lifted_rows(
     info: TypeInfo, stored: StoredType, steps: Sequence[Upgrader | Lift], rows: Sequence[Row]
 ) -> Iterator[Row]:  # fmt: skip
     """Rows of a version, the commit behind them, as rows of the current one."""
@@ -148,4 +133,4 @@ def _lifted(
             yield (*found, commits[tuple(map(str, found[:width]))])
 
 
-__all__ = ["Lifted", "in_order"]
+__all__ = ["Lifted", "in_order", "lifted_rows"]

@@ -27,6 +27,7 @@ from ontolake.ontology.errors import (
     SchemaValidationError,
 )
 from ontolake.ontology.migration.lifts import FieldLift, Lift, Unliftable, key_text, lift_of, retyped
+from ontolake.ontology.migration.steps import migrated_type
 from ontolake.ontology.migration.upgraders import Upgrader, UpgraderOption, collected
 from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 
@@ -106,7 +107,8 @@ class Migration:
             if rows and reasons:
                 missing.append((info.name, version))
             self._check_relations(info, change)
-            planned.append(TypeMigration(info.kind, info.name, version, version + max(1, len(chain)), change, rows,
+            to = self._next(info, version, len(chain))
+            planned.append(TypeMigration(info.kind, info.name, version, to, change, rows,
                                          tuple(one.name for one in chain), fields, reasons))
         return MigrationPreview(tuple(planned), tuple(missing), self._token(planned))
 
@@ -128,6 +130,11 @@ class Migration:
             version += 1
         return found
 
+    def _next(self, info: TypeInfo, version: int, steps: int) -> int:
+        """The version that a type gets: one for each upgrader, and one that no other branch has."""
+        highest = max(one.schema_version_id for one in self._repository.every_version(info.kind, info.name))
+        return max(version + max(1, steps), highest + 1)
+
     def _token(self, planned: Sequence[TypeMigration]) -> str:
         """What a migration would do, from which state: another state or another plan has another token."""
         state = [self._repository.head(), [
@@ -141,7 +148,6 @@ class Migration:
         Raises `MigrationTokenError` unless `token` is that of a preview of just this (or `force` is set),
         `MissingUpgraderError`, or `MigrationError` if an upgrader raises or returns rows that do not fit.
         """
-        self._repository.check_migratable()
         with self._repository.transaction(owner) as transaction:
             preview = self.preview()
             if not preview.types:
@@ -266,10 +272,9 @@ def _same_keys(info: TypeInfo, stored: StoredType, before: pa.Table, after: Arro
 
 
 def _told(one: TypeMigration) -> dict[str, Any]:
-    return {
-        "type_kind": one.type_kind, "type_name": one.type_name, "from_schema_version_id": one.from_schema_version_id,
-        "to_schema_version_id": one.to_schema_version_id, "rows_rewritten": one.rows,
-    }  # fmt: skip
+    old, new, number = one.from_schema_version_id, one.to_schema_version_id, len(one.upgraders)
+    steps = [] if new == old + max(1, number) else [(new, range(old, old + number))]
+    return migrated_type((one.type_kind, one.type_name), (old, new), one.rows, steps)
 
 
 def _called(one: Upgrader, rows: Any, type_name: str, key: Any) -> Any:

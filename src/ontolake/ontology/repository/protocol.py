@@ -108,7 +108,10 @@ class RepositoryTransaction(Protocol):
         ...
 
     def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
-        """Make `version` the current one of a type, with these rows as its state, and return how many they were."""
+        """Make `version` the current one of a type, with these rows as its state, and return how many they were.
+
+        The branch has not had this version before; others may have it.
+        """
         ...
 
     def attach(self, info: TypeInfo, fragments: Sequence[Fragment]) -> int | None:
@@ -167,10 +170,6 @@ class Repository(Protocol):
 
     def beyond_lines(self) -> Sequence[str]:
         """What a store has that one line of commits without deletions cannot say, in words; nothing for most."""
-        ...
-
-    def check_migratable(self) -> None:
-        """Raise `Invalid` if types cannot be migrated on the branch that is read."""
         ...
 
     def on_branch(self, name: str) -> Repository:

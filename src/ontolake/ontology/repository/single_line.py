@@ -26,9 +26,6 @@ class SingleLine:
     def beyond_lines(self) -> Sequence[str]:
         return ()
 
-    def check_migratable(self) -> None:
-        return
-
     def on_branch(self, name: str) -> Any:
         if name != self.config.branch:
             raise NotFound(f"the store is open on the branch {self.config.branch!r}, not on {name!r}",

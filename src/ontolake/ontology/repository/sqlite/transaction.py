@@ -111,7 +111,9 @@ class SqliteTransaction:
         repository = self._repository
         with stage(self._db, info, rows, "NULL", repository.staged) as table:
             faults.reach("ontology: rewritten rows staged")
-            control.put_schema(self._db, schema_of(info.cls), version, "migration", repository.runtime_id)
+            known = {one.schema_version_id for one in repository.every_version(info.kind, info.name)}
+            if version not in known:
+                control.put_schema(self._db, schema_of(info.cls), version, "migration", repository.runtime_id)
             repository.forget()
             repository.switch(info, version, self.commit_id)
             self._versions[info] = version

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 
 from ontolake.history import Commit, Damage, Garbage
-from ontolake.history.errors import BranchError, ProtectedBranchError, UnknownBranchError
+from ontolake.history.errors import ProtectedBranchError, UnknownBranchError
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.history.names import MAIN as MAIN_NAME
 from ontolake.model.codecs import encode_datetime
@@ -252,11 +252,6 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         gone = [name for name, table in tables
                 if db.execute(f"SELECT 1 FROM main.{quoted(table)} WHERE {DELETED} LIMIT 1").get]
         return [*found, *(f"deleted rows of {name}" for name in dict.fromkeys(gone))]
-
-    def check_migratable(self) -> None:
-        if self.branch_id:
-            raise BranchError(self.branch_row(self.branch_id).name, "cannot be migrated by itself",
-                              hint="migrate the first branch, and make the branch anew from it")
 
     def on_branch(self, name: str) -> SqliteRepositoryV3:
         row = self.branch_named(name)
