@@ -21,7 +21,7 @@ from ontolake.graph import Graph
 from ontolake.graph.errors import ErasureError
 from ontolake.history import Branched, Maintained, VersionControlled, Versioned
 from ontolake.model import Entity, Field
-from ontolake.ontology import Session, TypedStore
+from ontolake.ontology import LayoutLacksError, Session, TypedStore
 from ontolake.parallel import open_parallel
 from ontolake.sql import Database, open_database
 from ontolake.sql.errors import UnsupportedError
@@ -282,3 +282,15 @@ def test_import_is_quick_and_brings_no_arrow() -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(cpu() for _ in range(3)) < 0.1, "seconds of processor time, the interpreter's own start included"
+
+
+def test_a_typed_store_on_objects_offers_what_its_engine_has(tmp_path: Path) -> None:
+    for engine, has_branches in (("v2", False), ("v3", True)):
+        url = f"{tmp_path}/{engine}/"
+        with Session(url, entity_types=[Thing], engine_version=engine) as session:
+            session.ensure(Thing(id="a"))
+        assert stores.find(url).offers("merge") is stores.find(url).offers("branch") is has_branches
+        with pytest.raises(NotFound if has_branches else LayoutLacksError):
+            ontolake.open(url, branch="try")
+        with pytest.raises(NotFound if has_branches else LayoutLacksError):
+            Session(url, entity_types=[Thing], branch="try")

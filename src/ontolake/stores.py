@@ -76,8 +76,8 @@ TYPED = Model(
     "typed", "a typed store", "ontolake.ontology.store", _ALL,
     tables=(frozenset({"storage_meta", "schema_versions", "commits"}), frozenset({"commits", "entity_history"})),
     stamps=("typed",), opens_branch=True)  # fmt: skip
-_BRANCHED = frozenset({"branches", "tags"})
-"""The tables of typed stores whose engine has branches."""
+_BRANCHED, _BRANCHED_OBJECTS = frozenset({"branches", "tags"}), 3
+"""The tables of typed stores whose engine has branches, and the first version of such an engine on objects."""
 DOCUMENTS = Model(
     "documents", "a space of documents", "ontolake.documents.store", _ALL | HISTORY | {"copy"},
     tables=(frozenset({"revision", "commit", "head", "snapshot"}),), trees=True)  # fmt: skip
@@ -199,7 +199,9 @@ def find(url: str) -> Store:
     """The store at `url`. Raises `NotFound` if nothing is there, `Corruption`, and what `urls.detect` raises."""
     site = locate(url)
     if not site.in_sqlite:
-        return Store(url, site, next((one for one in MODELS if site.stamp.kind in one.stamps), None))
+        model = next((one for one in MODELS if site.stamp.kind in one.stamps), None)
+        branched = model is TYPED and (site.stamp.version or 0) >= _BRANCHED_OBJECTS
+        return Store(url, site, model, HISTORY if branched else frozenset())
     tables = _tables(site.url)
     model = next((one for one in MODELS if any(some <= tables for some in one.tables)), None)
     return Store(url, site, model, HISTORY | {"copy"} if model is TYPED and tables >= _BRANCHED else frozenset())

@@ -256,7 +256,7 @@ def test_differences_between_branches(shop: Session, url: str) -> None:
 def test_erasing_an_entity_takes_its_relations_along(shop: Session, url: str) -> None:
     shop.branches.create("try")
     change(url, "try", Customer(id="a", name="needle-name"))
-    with pytest.raises(LiveRelationsError):
+    with pytest.raises(LiveRelationsError, match=r"Placed \(.*erase\(…, cascade"):
         shop.erase(Customer, "a", reason="asked", dry_run=False)
     with pytest.raises(Invalid, match="names the row"):
         shop.erase(Customer, "needle", reason="the needle asked")

@@ -43,13 +43,15 @@ class DanglingRelationError(SchemaValidationError):
 
 
 class LiveRelationsError(SchemaValidationError):
-    """An entity is to be deleted while relations lead to it. `relations` has their types and keys."""
+    """An entity is to be deleted or erased while relations lead to it. `relations` has their types and keys."""
 
-    def __init__(self, type_name: str, key: Any, relations: Sequence[tuple[str, Any]]) -> None:
+    def __init__(
+        self, type_name: str, key: Any, relations: Sequence[tuple[str, Any]], verb: str = "delete"
+    ) -> None:  # fmt: skip
         shown = ", ".join(f"{name} {of!r}" for name, of in relations[:3])
         more = f" and {len(relations) - 3} more" if len(relations) > 3 else ""
         super().__init__(f"relations lead to it: {shown}{more}", type_name=type_name, key=key,
-                         hint="delete them first, or with it: delete(…, cascade=True)")
+                         hint=f"{verb} them first, or with it: {verb}(…, cascade=True)")
         self.relations = tuple(relations)
 
 
@@ -61,7 +63,7 @@ class LayoutLacksError(UsageFailure, OntologyError, AttributeError):
 
     def __init__(self, what: str, uri: str, engine: str) -> None:
         super().__init__(f"{uri!r} has the engine {engine}, which keeps no {what}",
-                         hint="onto convert --engine-version v3 makes a copy that does, in SQLite")
+                         hint="onto convert --engine-version v3 makes a copy that does")
         self.what = what
         self.engine = engine
 

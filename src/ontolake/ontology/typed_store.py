@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ontolake import urls
 from ontolake.errors import Invalid
 from ontolake.history import Damage, Garbage
 from ontolake.model.restoration import restore
@@ -31,12 +30,9 @@ class TypedStore(VersionedTypes):
         engine_version: str | None = None,
     ) -> None:  # fmt: skip
         """Open the store at `uri`. Raises what `open_repository` raises, `SchemaOutdatedError` if a class has another
-        schema than the store has for it, and `Invalid` for a branch where there can be none."""
+        schema than the store has for it."""
         self.config = Config.of(config)
         given = {(info.kind, info.name): info for info in map(type_info, classes)}
-        location = urls.parse(uri)
-        if self.config.branch != "main" and location.holds_objects and not location.seam:
-            raise Invalid(f"{uri!r} has no branches", hint="stores over the page seam have some")
         self.repository: Repository = open_repository(uri, engine_version=engine_version, config=self.config)
         try:
             self._infos = self._adopted(given)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ontolake.errors import AlreadyExists
+from ontolake.history.names import MAIN
 from ontolake.objects import ObjectStore, create, new_nonce, open_store
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
+from ontolake.ontology.errors import LayoutLacksError, StorageBackendError, UninitializedStorageError
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.base import S3Repository
@@ -40,6 +41,8 @@ def open_objects(uri: str, engine_version: str | None, config: Config) -> S3Repo
                 raise UninitializedStorageError(uri)
             found = _initialize(access, uri, engine_version or LATEST_ENGINE)
         check_engine(uri, found, engine_version)
+        if config.branch != MAIN and not ENGINES[found].keeps_branches:
+            raise LayoutLacksError("branches", uri, found)
     except BaseException:
         store.close()
         raise

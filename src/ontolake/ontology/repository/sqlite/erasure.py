@@ -87,8 +87,7 @@ class SqliteErasure:
             raise UnknownKeyError(self._name, self._key if len(self._key) > 1 else self._key[0])
         related = list(self._related()) if self._kind == "entity" else []
         if related and not self._cascade:
-            names = sorted({(table.removeprefix("relation_"), len(rows)) for table, rows in related})
-            raise LiveRelationsError(self._name, self._key[0], names)
+            raise LiveRelationsError(self._name, self._key[0], sorted(set(self._named(related))), "erase")
         self._events()
         return found + related
 
@@ -117,6 +116,16 @@ class SqliteErasure:
                     f"SELECT row_id FROM main.{quoted(table)} WHERE {where}", (self._key[0],))] if sides else []
                 if rows:
                     yield table, rows
+
+    def _named(self, places: Places) -> Iterator[tuple[str, Row]]:
+        """The types and keys of relations, for people."""
+        names: Any = self._db.execute("SELECT DISTINCT table_name, type_name FROM type_layout_catalog")
+        types = dict(names.fetchall())
+        for table, rows in places:
+            keys: Any = self._db.execute(f"SELECT left_key, right_key, instance_key FROM main.{quoted(table)} "
+                                         f"WHERE row_id IN (SELECT value FROM {VALUES}(?))", (given_list(rows),))
+            for key in keys:
+                yield types[table], key if key[2] else key[:2]
 
     def _tables(self, kind: Kind, name: str) -> Iterator[tuple[str, StoredType]]:
         rows: Any = self._db.execute(
