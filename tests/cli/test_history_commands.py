@@ -121,6 +121,27 @@ def test_diff_shows_fields_rows_or_counts(onto, place: VersionedPlace) -> None:
     assert onto("diff", url, "@2999-01-01", "--json").document["changes"] == []
 
 
+def test_what_defines_tables_is_in_the_log_and_in_diffs(onto, tmp_path: Path) -> None:
+    url = f"{tmp_path}/shop.db"
+    with open_database(url) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT); INSERT INTO t VALUES (1, 'x')")
+        db.execute("ALTER TABLE t ADD COLUMN n BIGINT; CREATE TABLE u (id BIGINT PRIMARY KEY); DROP TABLE u")
+        db.execute("ALTER TABLE t ALTER COLUMN n TYPE TEXT; INSERT INTO t VALUES (2, 'y', 'z'); DROP TABLE t")
+    log = [line.split("\t")[4] for line in onto("log", url).out.splitlines()[1:]]
+    t, u = "main.public.t", "main.public.u"
+    assert log == [f"{t} dropped -2", f"{t} +1", f"{t} altered", f"{u} dropped", f"{u} created", f"{t} altered",
+                   f"{t} +1", f"{t} created"]  # fmt: skip
+    before, after = (f'{{"type": "{name}", "nullable": true, "default": null}}' for name in ("BIGINT", "TEXT"))
+    lines = onto("diff", url, "3", "6").out.splitlines()
+    assert lines[1:] == [f"alter\t{t}\t-\tcolumn n: {before} → {after}"]
+    assert onto("diff", url, "2", "3").out.splitlines()[1] == f"alter\t{t}\t-\tcolumn n: (none) → {before}"
+    (change,) = onto("diff", url, "3", "6", "--json").document["changes"]
+    assert (change["kind"], change["key"], change["fields"]) == ("schema", None, ["column n"])
+    assert [one["type"] for one in change["after"]["columns"]] == ["BIGINT", "TEXT", "TEXT"]
+    assert [line.split("\t")[0] for line in onto("diff", url, "6", "8").out.splitlines()] == ["kind", "drop", "delete"]
+    assert onto("diff", url, "3", "6", "--stat").out.splitlines()[1:] == []
+
+
 def test_a_merge_takes_what_does_not_collide(onto, place: VersionedPlace) -> None:
     url = place.url
     assert onto("branch", url, "create", "try").code == 0

@@ -21,7 +21,7 @@ class TestNativeFiles(VersioningConformance):
 
     adapter = DirectoryAdapter
     machine_runs = 10
-    crash_runs = 6
+    crash_repeats = None
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Fresh:
@@ -35,7 +35,6 @@ class TestPageFiles(VersioningConformance):
 
     adapter = DirectoryAdapter
     machine_runs = 8
-    crash_runs = 6
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Fresh:

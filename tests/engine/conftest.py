@@ -15,7 +15,7 @@ from marking import slow_after
 from ontolake import engine, faults
 from ontolake.objects import ObjectStore, open_store
 from ontolake.storage import ObjectStorage, register_backend
-from ontolake.storage.conformance.peers import Forker, ProcessPeer
+from ontolake.suites.peers import Forker, ProcessPeer
 
 
 class Connect(Protocol):

@@ -14,7 +14,7 @@ import pytest
 from ontolake import engine, faults
 from ontolake.storage import open_storage
 from ontolake.storage.conformance.base import until_clock
-from ontolake.storage.conformance.peers import ProcessPeer
+from ontolake.suites.peers import ProcessPeer
 
 Connect = Callable[..., apsw.Connection]
 Start = Callable[..., ProcessPeer]

@@ -15,7 +15,7 @@ from ontolake.model import Entity, Field
 from ontolake.ontology import Session
 from ontolake.sql import Database, open_database
 from ontolake.storage import open_storage
-from ontolake.storage.conformance.peers import ProcessPeer
+from ontolake.suites.peers import ProcessPeer
 
 Start = Callable[..., ProcessPeer]
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from ontolake import engine
 from ontolake.errors import Contended, Fenced, StorageError
 from ontolake.storage import Storage, open_storage
 from ontolake.storage.conformance.base import wait_until
-from ontolake.storage.conformance.peers import ProcessPeer
+from ontolake.suites.peers import ProcessPeer
 
 Connect = Callable[..., apsw.Connection]
 Start = Callable[..., ProcessPeer]

@@ -22,7 +22,6 @@ class TestDirectory(VersioningConformance):
     adapter = GraphAdapter
     machine_runs = 5
     machine_steps = 12
-    crash_runs = 10
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:

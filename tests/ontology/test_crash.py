@@ -16,7 +16,7 @@ from marking import slow_after
 
 from ontolake import faults
 from ontolake.ontology import MigrationResult, SchemaOutdatedError, Session
-from ontolake.storage.conformance.peers import Forker, ProcessPeer
+from ontolake.suites.peers import Forker, ProcessPeer
 
 from .shop import ENTITIES, RELATIONS, Customer
 from .test_migration import SPLIT, filled, first, opened, second

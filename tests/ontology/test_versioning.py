@@ -14,10 +14,12 @@ from ontolake.ontology.conformance import TypedVersioning
 
 class TypedConformance(VersioningConformance):
     adapter = TypedVersioning
-    machine_runs, machine_steps, crash_runs = 6, 20, 8
+    machine_runs, machine_steps = 6, 20
 
 
 class TestNativeFile(TypedConformance):
+    crash_repeats = None
+
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:
         return lambda: str(tmp_path / f"{secrets.token_hex(6)}.db")
@@ -25,7 +27,7 @@ class TestNativeFile(TypedConformance):
 
 @pytest.mark.slow
 class TestPageFile(TypedConformance):
-    machine_runs, machine_steps, crash_runs = 3, 15, 6
+    machine_runs, machine_steps = 3, 15
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:

@@ -16,7 +16,7 @@ from ontolake.sql.conformance import SqlVersioning
 
 class SqlConformance(VersioningConformance):
     adapter = SqlVersioning
-    machine_runs, machine_steps, crash_runs = 4, 15, 6
+    machine_runs, machine_steps = 4, 15
 
 
 @pytest.mark.slow
@@ -27,6 +27,8 @@ class TestPageFile(SqlConformance):
 
 
 class TestNativeFile(SqlConformance):
+    crash_repeats = None
+
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:
         return lambda: f"{tmp_path}/{secrets.token_hex(6)}.db"
@@ -43,7 +45,7 @@ class TestMemory(SqlConformance):
 
 @pytest.mark.slow
 class TestDirectory(SqlConformance):
-    machine_runs, machine_steps, crash_runs = 2, 12, 4
+    machine_runs, machine_steps = 2, 12
 
     @pytest.fixture
     def fresh(self, tmp_path: Path) -> Callable[[], str]:

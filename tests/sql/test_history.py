@@ -15,7 +15,7 @@ from marking import slow_after
 from sql_work import work
 
 from ontolake.errors import Invalid, NotFound
-from ontolake.history import Branched, ChangeKind, Maintained, Ref, Versioned
+from ontolake.history import Branched, ChangeKind, Maintained, Ref, Versioned, net
 from ontolake.sql import Database, SqlError, open_database
 from ontolake.sql.keyspace import nodes, versions
 
@@ -115,6 +115,9 @@ def test_history_protocol(anywhere: Database) -> None:
     now: dict[int, str] = {}
     for change in anywhere.changes(0):
         assert change.table == "main.public.t"
+        if change.kind is ChangeKind.SCHEMA:
+            assert (change.commit, change.key) in ((1, None), (2, None))
+            continue
         assert (change.before or {}).get("v") == now.get(change.key)
         if change.kind is ChangeKind.DELETE:
             del now[change.key]
@@ -136,6 +139,54 @@ def test_history_protocol(anywhere: Database) -> None:
         anywhere.snapshot(999)
     with pytest.raises(NotFound):
         list(anywhere.changes(999))
+
+
+DEFINING = {
+    "CREATE TABLE t (id BIGINT PRIMARY KEY, a TEXT)": (None, {"columns": ["id BIGINT", "a TEXT"]}),
+    "ALTER TABLE t ADD COLUMN n BIGINT DEFAULT 5": ({}, {"columns": ["id BIGINT", "a TEXT", "n BIGINT"]}),
+    "CREATE UNIQUE INDEX by_n ON t (n, id)": ({"indexes": []}, {"indexes": ["by_n"]}),
+    "ALTER TABLE t ADD CONSTRAINT rule CHECK (n > 0)": ({"checks": []}, {"checks": ["rule"]}),
+    "ALTER TABLE t RENAME COLUMN a TO b": ({}, {"columns": ["id BIGINT", "b TEXT", "n BIGINT"]}),
+    "ALTER TABLE t DROP CONSTRAINT rule": ({"checks": ["rule"]}, {"checks": []}),
+    "ALTER TABLE t ALTER COLUMN n TYPE TEXT": ({}, {"columns": ["id BIGINT", "b TEXT", "n TEXT"]}),
+    "DROP INDEX by_n": ({"indexes": ["by_n"]}, {"indexes": []}),
+    "ALTER TABLE t DROP COLUMN n": ({}, {"columns": ["id BIGINT", "b TEXT"]}),
+    "ALTER TABLE t RENAME TO u": ({"name": "main.public.t"}, {"name": "main.public.u"}),
+    "DROP TABLE u": ({"name": "main.public.u"}, None),
+}
+"""Statements that define, in turn, and what they change of the definition."""
+
+
+def outline(definition: dict[str, Any]) -> dict[str, Any]:
+    columns = [f"{one['name']} {one['type']}" for one in definition["columns"]]
+    return {"name": definition["name"], "columns": columns, "indexes": [*definition["indexes"]],
+            "checks": [*definition["checks"]]}
+
+
+def test_what_defines_tables_is_in_changes_and_diffs(everywhere: Database) -> None:
+    states: list[dict[str, Any] | None] = [None]
+    for sql, (before, after) in DEFINING.items():
+        start = everywhere.version()
+        everywhere.execute(sql)
+        found = [one for one in everywhere.changes(start) if one.kind is ChangeKind.SCHEMA]
+        assert [one.key for one in found] == [None], f"{sql} changes one table, once, when it is done"
+        old, new = (side and outline(side) for side in (found[0].before, found[0].after))
+        assert found[0].table == (new or old or {})["name"]
+        assert old == states[-1], sql
+        assert (old is None, new is None) == (before is None, after is None), sql
+        for side, expected in ((old, before), (new, after)):
+            assert {name: (side or {})[name] for name in expected or {}} == (expected or {}), sql
+        if old is not None and new is not None and old["name"] == new["name"]:
+            assert [one._replace(commit=0) for one in everywhere.diff(start, everywhere.version())
+                    if one.kind is ChangeKind.SCHEMA] == [found[0]._replace(commit=0)]
+        states.append(new)
+        if len(states) == 2:
+            everywhere.execute("INSERT INTO t VALUES (1, 'one')")
+    dropping = list(everywhere.changes(everywhere.version() - 1))
+    assert [(one.kind.value, one.key) for one in dropping] == [("delete", 1), ("schema", None)]
+    assert list(everywhere.diff(0, everywhere.version())) == []
+    folded = [one for one in net(everywhere.changes(1, 4)) if one.key is None]
+    assert [(one.kind.value, [*(one.after or {})["indexes"]]) for one in folded] == [("schema", ["by_n"])]
 
 
 def now_after(moment: datetime) -> datetime:

@@ -56,7 +56,8 @@ def diff(
             whole = [(kind, name, None, None, *([None] if rows else []))
                      for kind, names in (("create", tables["added"]), ("drop", tables["removed"]))
                      for name in names if not table or name in table]  # fmt: skip
-            lines = (_line(change, rows, pointers) for change in changes)
+            lines = (_line(change, rows, pointers) for change in changes
+                     if not _is_schema(change) or (change.before is not None and change.after is not None))
             out.stream(_ROWS if rows else _FIELDS, chain(whole, lines))
 
 
@@ -94,27 +95,52 @@ def _check(tables: Sequence[str] | None, old: Snapshot[Any], new: Snapshot[Any])
 
 
 def _facts(change: Change[Any], pointers: bool) -> dict[str, Any]:
-    fields = [] if change.before is None or change.after is None else \
-        [one.field for one in changed_fields(change.before, change.after, pointers=pointers)]
+    before, after = (_definition(row) for row in (change.before, change.after)) if _is_schema(change) \
+        else (change.before, change.after)
+    fields = [] if before is None or after is None else \
+        [one.field for one in changed_fields(before, after, pointers=pointers)]
     return {"table": change.table, "key": plain(change.key), "kind": change.kind.value, "before": plain(change.before),
             "after": plain(change.after), "fields": fields}  # fmt: skip
 
 
 def _line(change: Change[Any], rows: bool, pointers: bool) -> tuple[Any, ...]:
-    where = (change.kind.value, change.table, key_cell(change.key))
-    before, after = (None if row is None else cell(row) for row in (change.before, change.after))
+    where: tuple[str, str, str | None] = (change.kind.value, change.table, key_cell(change.key))
+    old, new = change.before, change.after
+    if _is_schema(change):
+        where, old, new = ("alter", change.table, None), _definition(old), _definition(new)
+    before, after = (None if row is None else cell(row) for row in (old, new))
     if rows:
         return *where, before, after
     if before is None or after is None:
         return *where, before or after
-    return *where, "; ".join(map(field_text, changed_fields(change.before, change.after, pointers=pointers)))
+    return *where, "; ".join(map(field_text, changed_fields(old, new, pointers=pointers)))
+
+
+def _is_schema(change: Change[Any]) -> bool:
+    """Whether it is the table that changed, rather than a row of it."""
+    from ontolake.history import ChangeKind
+
+    return change.kind is ChangeKind.SCHEMA
+
+
+def _definition(table: Any) -> dict[str, Any] | None:
+    """The definition of a table with a field for each column, so that only the columns that differ are shown."""
+    if table is None:
+        return None
+    columns = {f"column {one['name']}": {name: value for name, value in one.items() if name != "name"}
+               for one in table.get("columns", ())}  # fmt: skip
+    named = {f"{word} {name}": value for word, part in (("check", "checks"), ("index", "indexes"))
+             for name, value in table.get(part, {}).items()}  # fmt: skip
+    rest = {name: value for name, value in table.items() if name not in ("columns", "checks", "indexes")}
+    return {**rest, **columns, **named}
 
 
 def _show_stat(out: Out, head: dict[str, Any], changes: Iterator[Change[Any]]) -> None:
     counts: dict[str, dict[str, int]] = {}
     for change in changes:
-        table = counts.setdefault(change.table, {"insert": 0, "update": 0, "delete": 0})
-        table[change.kind.value] += 1
+        if not _is_schema(change):
+            table = counts.setdefault(change.table, {"insert": 0, "update": 0, "delete": 0})
+            table[change.kind.value] += 1
     found = [(table, some["insert"], some["update"], some["delete"]) for table, some in sorted(counts.items())]
     if out.json:
         names = ("table", "inserted", "updated", "deleted")

@@ -16,7 +16,7 @@ from ontolake.cli.common.options import AnyUrl, Db, StorageUri, place
 from ontolake.cli.common.output import Heading, Json, Out, cut
 from ontolake.cli.common.stored_commits import Limit, OnBranch, Since, Until, branch_argument, commit_in
 from ontolake.cli.common.values import cell, plain
-from ontolake.cli.common.versions import counts_text, moment, title
+from ontolake.cli.common.versions import counts_text, definition_word, moment, title
 
 if TYPE_CHECKING:
     from ontolake.history import Commit, Counts
@@ -82,9 +82,9 @@ class _Counting:
         if self._left <= 0:
             return "…"
         started = time.perf_counter()
-        tables, whole = changed_rows(self._versioned, commit, branch, self._most)
+        tables, defined, whole = changed_tables(self._versioned, commit, branch, self._most)
         self._left -= time.perf_counter() - started
-        shown = counts_text(tables)
+        shown = counts_text(tables, defined)
         return shown if whole or shown is None else f"{shown}, …"
 
 
@@ -92,15 +92,17 @@ def _metadata(commit: Commit[Any]) -> str | None:
     return cell(dict(commit.metadata)) if commit.metadata else None
 
 
-def changed_rows(
+def changed_tables(
     versioned: Any, commit: Commit[Any], branch: str | None, most: int | None = COUNTED
-) -> tuple[Mapping[str, Counts], bool]:  # fmt: skip
-    """How many rows of which tables a commit changed, counting `most` at most, and whether these were all."""
+) -> tuple[Mapping[str, Counts], Mapping[str, str], bool]:  # fmt: skip
+    """How many rows of which tables a commit changed, counting `most` at most, which tables it created, altered or
+    dropped, and whether these were all."""
     from ontolake.errors import NotFound
     from ontolake.history import ChangeKind, Counts
 
     if not commit.parents and not isinstance(commit.id, int):
-        return {}, True
+        return {}, {}, True
+    defined: dict[str, str] = {}
     tables: dict[str, list[int]] = {}
     places = {ChangeKind.INSERT: 0, ChangeKind.UPDATE: 1, ChangeKind.DELETE: 2}
     seen = 0
@@ -108,11 +110,13 @@ def changed_rows(
         for change in islice(versioned.changes(commit.parents[0] if commit.parents else 0, commit.id,
                                                **branch_argument(branch)), None if most is None else most + 1):
             seen += 1
-            if most is None or seen <= most:
+            if change.kind is ChangeKind.SCHEMA:
+                defined[change.table] = definition_word(change)
+            elif most is None or seen <= most:
                 tables.setdefault(change.table, [0, 0, 0])[places[change.kind]] += 1
     except NotFound:  # the state before it is no longer kept
-        return {}, True
-    return {table: Counts(*counts) for table, counts in tables.items()}, most is None or seen <= most
+        return {}, {}, True
+    return {table: Counts(*counts) for table, counts in tables.items()}, defined, most is None or seen <= most
 
 
 def _show_graph(store: Store, out: Out, limit: int | None, long: bool, counts: bool) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,6 +61,5 @@ class DirectoryAdapter(DocumentsAdapter):
     """Spaces in a local folder, native or on pages: all bytes can be read."""
 
     @classmethod
-    def stored(cls, where: str) -> Iterable[bytes]:
-        folder = Path(where.rpartition(" ")[0].rpartition("://")[2])
-        return [path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()]
+    def files(cls, where: str) -> list[Path]:
+        return [Path(where.rpartition(" ")[0].rpartition("://")[2])]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from ontolake.graph.graph import Graph
 from ontolake.graph.place import GraphPlace
-from ontolake.history.conformance.adapter import VersioningAdapter
+from ontolake.history.conformance.adapter import VersioningAdapter, files_at
 from ontolake.history.conformance.oracle import Record
 from ontolake.model import Entity, Field
 
@@ -59,6 +60,10 @@ class GraphAdapter(VersioningAdapter):
     @classmethod
     def forget(cls, store: Any) -> None:
         store.cleanup(keep=timedelta(0), keep_commits=1, dry_run=False)
+
+    @classmethod
+    def files(cls, where: str) -> Sequence[Path] | None:
+        return files_at(where)
 
     @classmethod
     def stored(cls, where: str) -> Iterable[bytes] | None:

@@ -53,15 +53,21 @@ class RowVersion(NamedTuple, Generic[Id]):
 
 
 class ChangeKind(StrEnum):
-    """What became of a row."""
+    """What became of a row, or of the table that it is in."""
 
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
+    SCHEMA = "schema"
+    """The table itself was created, altered or dropped."""
 
 
 class Change(NamedTuple, Generic[Id]):
-    """What one commit did to one row: `before` is None for an insert, `after` for a delete."""
+    """What one commit did to one row: `before` is None for an insert, `after` for a delete.
+
+    A change of kind `schema` has no key, and the definitions of the table as `before` and `after`, as a conflict of
+    that kind has them: `before` is None for a table that was created, `after` for one that was dropped.
+    """
 
     commit: Id
     table: str
@@ -78,6 +84,11 @@ class Change(NamedTuple, Generic[Id]):
         kind = ChangeKind.INSERT if before is None else ChangeKind.DELETE if after is None else ChangeKind.UPDATE
         return Change(commit, table, key, kind, before, after)
 
+    @classmethod
+    def of_schema(cls, commit: Id, table: str, before: Row | None, after: Row | None) -> Change[Id]:
+        """The change from one definition of a table to another. Raises `Invalid` if there is neither."""
+        return cls.of(commit, table, None, before, after)._replace(kind=ChangeKind.SCHEMA)
+
 
 def net(changes: Iterable[Change[Id]]) -> list[Change[Id]]:
     """What changes amount to together: at most one a row, in the order in which rows were first touched.
@@ -91,10 +102,12 @@ def net(changes: Iterable[Change[Id]]) -> list[Change[Id]]:
         first = folded.get(where)
         folded[where] = change if first is None else change._replace(before=first.before)
     return [
-        Change.of(change.commit, change.table, change.key, change.before, change.after)
+        (Change.of_schema(change.commit, change.table, change.before, change.after)
+         if change.kind is ChangeKind.SCHEMA
+         else Change.of(change.commit, change.table, change.key, change.before, change.after))
         for change in folded.values()
         if change.before != change.after
-    ]
+    ]  # fmt: skip
 
 
 class Damage(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from ontolake import urls
 from ontolake.history.conformance import VersioningAdapter
+from ontolake.history.conformance.adapter import files_at
 from ontolake.history.conformance.oracle import Record
 from ontolake.model import Entity, Field
 from ontolake.model.types import type_info
@@ -83,12 +84,12 @@ class TypedVersioning(VersioningAdapter):
             session.close()
 
     @classmethod
+    def files(cls, where: str) -> Sequence[Path] | None:
+        return files_at(where)
+
+    @classmethod
     def stored(cls, where: str) -> Iterable[bytes] | None:
-        location = urls.parse(where)
-        if location.place in _OBJECTS:
+        if urls.parse(where).place in _OBJECTS:
             with contextlib.closing(open_store(where)) as store:
                 return [store.get(info.key).data for info in store.list()]
-        if location.place not in (urls.Place.SQLITE, urls.Place.PAGE_FILE):
-            return None
-        path = Path(location.path)
-        return [file.read_bytes() for file in path.parent.iterdir() if file.name.startswith(path.name)]
+        return super().stored(where)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ontolake import urls
 from ontolake.history.conformance import VersioningAdapter
+from ontolake.history.conformance.adapter import files_at
 from ontolake.history.conformance.oracle import Record
 from ontolake.objects import open_store
 from ontolake.sql.database import Database, open_database
@@ -62,9 +63,11 @@ class SqlVersioning(VersioningAdapter):
         if location.place in (urls.Place.BUCKET, urls.Place.MEMORY):
             with closing(open_store(where)) as store:
                 return [store.get(info.key).data for info in store.list()]
-        path = Path(location.path)
-        files = path.rglob("*") if path.is_dir() else path.parent.glob(path.name + "*")
-        return [each.read_bytes() for each in sorted(files) if each.is_file()]
+        return super().stored(where)
+
+    @classmethod
+    def files(cls, where: str) -> Sequence[Path] | None:
+        return files_at(where)
 
     @classmethod
     def forget(cls, store: Any) -> None:

@@ -13,7 +13,7 @@ import typer
 from ontolake.errors import Invalid
 
 if TYPE_CHECKING:
-    from ontolake.history import Commit, Counts
+    from ontolake.history import Change, Commit, Counts
     from ontolake.stores import Store, Verb
 
 _TITLE = 72
@@ -95,10 +95,19 @@ def _like_an_id(found: Store, text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def counts_text(tables: Mapping[str, Counts]) -> str | None:
-    """How many rows of which table changed, for people: `orders +2 ~1 -3`."""
-    return ", ".join(" ".join((table, *(f"{sign}{count}" for sign, count in zip("+~-", counts, strict=True) if count)))
-                     for table, counts in sorted(tables.items()) if any(counts)) or None
+def counts_text(tables: Mapping[str, Counts], defined: Mapping[str, str] | None = None) -> str | None:
+    """How many rows of which table changed, for people: `orders +2 ~1 -3`; before that what became of the table
+    itself, if that is in `defined`: `orders created +2`."""
+    words = defined or {}
+    parts = [" ".join((table, *([words[table]] if table in words else ()),
+                       *(f"{sign}{count}" for sign, count in zip("+~-", tables.get(table, ()), strict=False) if count)))
+             for table in sorted({*words, *(table for table, counts in tables.items() if any(counts))})]  # fmt: skip
+    return ", ".join(parts) or None
+
+
+def definition_word(change: Change[Any]) -> str:
+    """What became of a table whose definition changed."""
+    return "created" if change.before is None else "dropped" if change.after is None else "altered"
 
 
 def title(commit: Commit[Any]) -> str | None:

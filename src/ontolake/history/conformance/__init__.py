@@ -10,7 +10,7 @@
 
 `adapter` is what a model fills in. Cases are in `linear`, `branches` (and tags), `merges`, `undo`, `bad_input`,
 `processes` and `machine`, on `base`, all in one class of `suite`. `workload` has the steps of histories, played on a
-store and on `oracle`; `child` is a process that does so and is killed. `run` runs the suite from a program.
+store and on `oracle`; `tasks` are what other processes do. `run` runs the suite from a program.
 
 pytest and Hypothesis are needed only where the suite itself is used, so they load with it.
 """

@@ -6,10 +6,12 @@ The suite works on one table of records with a text key and the fields `f` and `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, ClassVar
 
+from ontolake import urls
 from ontolake.history.conformance.oracle import Record, State
 from ontolake.history.contract import Snapshot
 
@@ -78,6 +80,27 @@ class VersioningAdapter(ABC):
         return
 
     @classmethod
+    def files(cls, where: str) -> Sequence[Path] | None:
+        """The files and folders that hold the whole store; None if it is not on a local disk.
+
+        With them every fault point of a history is swept, without them only some.
+        """
+        return None
+
+    @classmethod
     def stored(cls, where: str) -> Iterable[bytes] | None:
         """All bytes that are stored, for the proof that an erased row is gone; None if they cannot be read."""
+        files = cls.files(where)
+        if files is None:
+            return None
+        paths = (path for root in files for path in (root, *root.rglob("*")))
+        return (path.read_bytes() for path in paths if path.is_file())
+
+
+def files_at(url: str) -> list[Path] | None:
+    """The files and folders at a URL of a local disk: those whose name begins as the URL's, as those of SQLite do."""
+    location = urls.parse(url)
+    if location.place not in (urls.Place.SQLITE, urls.Place.PAGE_FILE, urls.Place.DIRECTORY):
         return None
+    path = Path(location.path)
+    return sorted(path.parent.glob(f"{path.name}*"))

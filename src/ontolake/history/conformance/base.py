@@ -29,8 +29,11 @@ class VersioningBase:
     """How many random histories are played."""
     machine_steps: ClassVar[int] = 25
     """How many steps such a history has at most."""
+    crash_repeats: ClassVar[int | None] = 1
+    """How often processes are killed at each fault point of each kind of step, where a store can be copied; None for
+    every time that it is reached."""
     crash_runs: ClassVar[int] = 12
-    """How many processes are killed."""
+    """How many processes are killed where a store cannot be copied: each plays the whole history."""
     processes: ClassVar[bool] = True
     """False for a store that lives in the memory of one process."""
 

@@ -1,102 +1,172 @@
-"""Other processes: writers side by side, and writers that are killed at any step."""
+"""Other processes: writers and mergers side by side, and processes that are killed at any step."""
 
 from __future__ import annotations
 
 import random
 import re
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from ontolake.history.conformance import tasks
+from ontolake.history.conformance.adapter import VersioningAdapter
 from ontolake.history.conformance.base import Fresh, VersioningBase, record
-from ontolake.history.conformance.oracle import State
-from ontolake.history.conformance.workload import CRASHING, HistoryPlayer
+from ontolake.history.conformance.oracle import GitOfDictionaries
+from ontolake.history.conformance.workload import CRASHING, HistoryStep, Played
+from ontolake.suites.peers import Forker, ProcessPeer
 
-PATIENCE = 120.0
-"""Seconds that a child may take."""
+Start = Callable[..., ProcessPeer]
+
+
+class Run(NamedTuple):
+    """How a process that played steps ended: how many were acknowledged and, unless it was killed, the fault points
+    that it saw and what it knows of the history."""
+
+    done: int
+    points: list[str] | None
+    played: Played | None
 
 
 class ProcessCases(VersioningBase):
-    """What a crash leaves, and what two writers make of one store."""
+    """What a crash leaves, and what two processes make of one store."""
 
     title = "Processes"
 
-    def child(self, *arguments: str) -> subprocess.Popen[str]:
-        name = f"{self.adapter.__module__}:{self.adapter.__qualname__}"
-        command, *rest = arguments
-        return subprocess.Popen([sys.executable, "-m", "ontolake.history.conformance.child", command, name, *rest],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
-
-    def ended(self, child: subprocess.Popen[str]) -> tuple[list[str], str, int]:
-        out, err = child.communicate(timeout=PATIENCE)
-        return out.splitlines(), err, child.returncode
-
-    def test_two_processes_lose_nothing(self, where: str) -> None:
-        if not self.processes:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def forker(cls) -> Iterator[Forker]:
+        """The helper that forks processes: it has loaded the adapter, and opens nothing itself."""
+        if not cls.processes:
             pytest.skip("this store lives in one process")
+        forker = Forker(cls.adapter)
+        yield forker
+        forker.close()
+
+    @pytest.fixture
+    def start(self, forker: Forker) -> Iterator[Start]:
+        """Starts a process at a task: `start(task, where, …)`. Those left over when the test ends are killed."""
+        peers: list[ProcessPeer] = []
+
+        def start(task: Callable[..., None], *arguments: Any) -> ProcessPeer:
+            peers.append(forker.start(task, arguments))
+            return peers[-1]
+
+        yield start
+        for peer in peers:
+            peer.abandon()
+
+    def test_two_processes_lose_nothing(self, where: str, start: Start) -> None:
         with self.adapter.open(where) as store:
             self.write(store, self.main, x=record(1))
-        children = [self.child("write", where, self.main, prefix, "10") for prefix in ("p", "q")]
-        for child in children:
-            _, err, code = self.ended(child)
-            assert code == 0, err
+        for peer in [start(tasks.write, where, self.main, prefix, 10) for prefix in ("p", "q")]:
+            peer.end()
         with self.adapter.open(where) as store:
             expected = {f"{prefix}{number}": record(number) for prefix in "pq" for number in range(10)}
             assert self.state(store) == {"x": record(1), **expected}
             assert len([one for one in self.log(store) if one.id]) >= 21
 
-    def test_killed_at_any_step_a_history_is_whole(self, fresh: Fresh) -> None:
-        """What was acknowledged is there; the step in flight is there as a whole or not at all; work goes on."""
-        if not self.processes:
-            pytest.skip("this store lives in one process")
-        expected = self._expected(fresh())
-        first = fresh()
-        self.adapter.create(first)
-        lines, err, code = self.ended(self.child("crash", first, "-1"))
-        assert code == 0, err
-        self._check(first, expected[-1:], "the end")
-        points = lines[-1].split()[1:]
-        numbers, missed = chosen(points, self.crash_runs), 0
-        for n in numbers:
+    def test_killed_at_any_step_a_history_is_whole(self, fresh: Fresh, forker: Forker, start: Start) -> None:
+        """What was acknowledged is there; the step in flight is there as a whole or not at all; work goes on.
+
+        Where a store can be copied, every fault point of every kind of step is swept, each on a copy of the store as
+        it was before the step; elsewhere some fault points of the whole history.
+        """
+        rehearsal = start(tasks.rehearse, fresh())
+        pictures, modules = rehearsal.hear()
+        rehearsal.end()
+        forker.load(modules)
+        where = fresh()
+        self.adapter.create(where)
+        if self.adapter.files(where) is None:
+            self._sweep_wholes(fresh, start, pictures)
+        else:
+            self._sweep_steps(where, start, pictures)
+
+    def _sweep_steps(self, where: str, start: Start, pictures: Sequence[tasks.Picture]) -> None:
+        """Kill a process at the fault points of each step, every time on the store as it was before that step."""
+        played, missed = Played(GitOfDictionaries(), {}), 0
+        swept: Counter[tuple[str, str]] = Counter()
+        for number, step in enumerate(CRASHING):
+            copy = StoreCopy(self.adapter, where)
+            points = _run(start, where, played, [step], -1).points
+            assert points is not None
+            for n, point in enumerate(points):
+                kind = step.kind, _kind(point)
+                if self.crash_repeats is not None and swept[kind] >= self.crash_repeats:
+                    continue
+                swept[kind] += 1
+                copy.put_back()
+                run = _run(start, where, played, [step], n)
+                missed += run.points is not None
+                self._look(start, where, pictures[number + run.done : number + 2], f"{point} of {step}")
+            copy.put_back()
+            played = _run(start, where, played, [step], -1).played or played
+        assert missed <= swept.total() // 20, f"{missed} of {swept.total()} processes were not killed"
+
+    def _sweep_wholes(self, fresh: Fresh, start: Start, pictures: Sequence[tasks.Picture]) -> None:
+        """Kill processes that play the whole history, each in a place of its own, at some fault points."""
+        def run(n: int) -> tuple[str, Run]:
             where = fresh()
             self.adapter.create(where)
-            lines, err, code = self.ended(self.child("crash", where, str(n)))
-            if code == 0:  # what happens in the background may reach fewer points another time
-                missed += 1
-                self._check(where, expected[-1:], "the end")
-                continue
-            assert code == -9, f"point {n} ({points[n]}): {err}"
-            acknowledged = max(len(lines) - 1, 0)
-            self._check(where, expected[acknowledged : acknowledged + 2], points[n])
-        assert missed <= len(numbers) // 2, f"only {len(numbers) - missed} of {len(numbers)} children were killed"
+            return where, _run(start, where, Played(GitOfDictionaries(), {}), CRASHING, n)
 
-    def _expected(self, where: str) -> list[dict[str, State]]:
-        """What all branches and tags have after each step, from none to all, as the oracle says."""
-        self.adapter.create(where)
-        player = HistoryPlayer(self.adapter, where)
-        states = [player.states()]
-        for step in CRASHING:
-            player.do(step)
-            player.check()
-            states.append(player.states())
-        player.close()
-        return states
+        where, whole = run(-1)
+        assert whole.points is not None
+        self._look(start, where, pictures[-1:], "the end")
+        numbers, missed = chosen(whole.points, self.crash_runs), 0
+        for n in numbers:
+            where, ended = run(n)
+            missed += ended.points is not None  # what happens in the background may reach fewer points another time
+            self._look(start, where, pictures[ended.done : ended.done + 2], whole.points[n])
+        assert missed <= len(numbers) // 2, f"only {len(numbers) - missed} of {len(numbers)} processes were killed"
 
-    def _check(self, where: str, expected: Sequence[dict[str, State]], point: str) -> None:
-        """A store has one of these states, and takes further commits."""
-        with self.adapter.open(where) as store:
-            refs = [branch.name or self.main for branch in store.branches.list()]
-            refs += [tag.name for tag in store.tags.list()]
-            found = {"main" if ref == self.main else ref: self.state(store, ref) for ref in refs}
-        assert found in expected, f"killed at {point}: {found}, the oracle says {expected}"
-        with self.adapter.open(where) as store:
-            assert {ref: self.state(store, ref) for ref in refs} == {
-                self.main if ref == "main" else ref: state for ref, state in found.items()}
-            self.write(store, self.main, after=record(1, 1))
-            assert self.state(store)["after"] == record(1, 1)
-            assert not list(store.verify())
+    def _look(self, start: Start, where: str, expected: Sequence[tasks.Picture], point: str) -> None:
+        try:
+            start(tasks.look, where, expected).end()
+        except AssertionError as error:
+            raise AssertionError(f"killed at {point}: {error}") from None
+
+
+class StoreCopy:
+    """The files of a store as they are now, to be put back where they were: a store may know its own place."""
+
+    def __init__(self, adapter: type[VersioningAdapter], where: str) -> None:
+        self._adapter, self._where = adapter, where
+        self._kept: dict[str, bytes | None] = {}
+        for path in self._paths():
+            self._kept[str(path)] = path.read_bytes() if path.is_file() else None
+
+    def put_back(self) -> None:
+        """Write all files as they were, and remove what came since."""
+        for path in reversed(self._paths()):
+            path.rmdir() if path.is_dir() else path.unlink()
+        for name, data in self._kept.items():
+            Path(name).mkdir() if data is None else Path(name).write_bytes(data)
+
+    def _paths(self) -> list[Path]:
+        """All files and folders of the store, each after the folder that it is in."""
+        roots = self._adapter.files(self._where) or ()
+        return sorted(path for root in roots for path in (root, *root.rglob("*")))
+
+
+def _run(start: Start, where: str, played: Played, steps: Sequence[HistoryStep], n: int) -> Run:
+    """Play steps in another process, which is killed at the n-th fault point, or not at all if n is negative."""
+    peer, done, points, after = start(tasks.play, where, played, steps, n), 0, None, None
+    while (said := peer.hear()) is not None:
+        if said == "done":
+            done += 1
+        else:
+            points, after = said
+    peer.abandon()
+    return Run(done, points, after)
+
+
+def _kind(point: str) -> str:
+    """The name of a fault point without what differs between two runs of the same code."""
+    return re.sub(r"[0-9a-fA-F]{6,}|[0-9]+", "#", point)
 
 
 def chosen(points: Sequence[str], most: int) -> list[int]:
@@ -106,7 +176,7 @@ def chosen(points: Sequence[str], most: int) -> list[int]:
     chance = random.Random(7)
     by_kind: dict[str, list[int]] = {}
     for n, point in enumerate(points):
-        by_kind.setdefault(re.sub(r"[0-9a-fA-F]{6,}|[0-9]+", "#", point), []).append(n)
+        by_kind.setdefault(_kind(point), []).append(n)
     for numbers in by_kind.values():
         chance.shuffle(numbers)
     kinds = list(by_kind.values())

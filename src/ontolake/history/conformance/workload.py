@@ -25,9 +25,10 @@ CRASHING = tuple(HistoryStep(kind, arguments) for kind, *arguments in (
     ("write", "main", "x", {"f": 1, "g": 1}), ("branch", "a", "main"), ("write", "a", "x", {"f": 2, "g": 1}),
     ("write", "main", "y", {"f": 1, "g": None}), ("tag", "v1", "main"), ("merge", "a", "main", None),
     ("revert", "main", 0, None), ("branch", "b", "a"), ("rename", "b", "c"), ("pick", "main", "c", "theirs"),
-    ("restore", "main", 2), ("write", "a", "z", {"f": 1, "g": 1}), ("protect", "a", True), ("protect", "a", False),
-    ("write", "main", "z", {"f": 2, "g": 1}), ("settle", "a", "main", ["theirs"]), ("delete", "c"), ("untag", "v1"),
-    ("upkeep",), ("write", "main", "z", {"f": 5, "g": 5}), ("erase", "y"), ("branch", "c", "main"),
+    ("write", "c", "x", None), ("restore", "main", 1), ("write", "a", "z", {"f": 1, "g": 1}), ("protect", "a", True),
+    ("protect", "a", False), ("write", "main", "z", {"f": 2, "g": 1}), ("settle", "a", "main", ["theirs"]),
+    ("delete", "c"), ("untag", "v1"), ("upkeep",), ("write", "main", "z", {"f": 5, "g": 5}), ("erase", "y"),
+    ("branch", "c", "main"),
 ))  # fmt: skip
 """A history with a step of every kind, for processes that are killed in the midst of it."""
 
@@ -37,17 +38,28 @@ def _is_known(row: Any) -> bool:
     return isinstance(row, dict) and not any(isinstance(value, Unknown) for value in row.values())
 
 
+class Played(NamedTuple):
+    """What a player knows after some steps: what another one needs to go on with them."""
+
+    git: GitOfDictionaries
+    ids: dict[int, tuple[str, Any]]
+
+
 class HistoryPlayer:
     """Plays steps on a store and on the oracle, and compares them."""
 
-    def __init__(self, adapter: type[VersioningAdapter], where: str) -> None:
+    def __init__(self, adapter: type[VersioningAdapter], where: str, played: Played | None = None) -> None:
         self._adapter = adapter
         self._where = where
         self._stack = ExitStack()
         self.store: Any = self._stack.enter_context(adapter.open(where))
-        self.git = GitOfDictionaries()
-        self.ids: dict[int, tuple[str, Any]] = {}
-        """Commits of the oracle that can be asked for by id: the branch on which they were made, and the id."""
+        self.git, self.ids = Played(GitOfDictionaries(), {}) if played is None else played
+        # `ids` has the commits of the oracle that can be asked for by id: the branch of each, and the id.
+
+    @property
+    def played(self) -> Played:
+        """What was played so far."""
+        return Played(self.git, self.ids)
 
     def close(self) -> None:
         self._stack.close()

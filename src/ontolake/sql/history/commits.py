@@ -11,6 +11,7 @@ from ontolake.errors import Corruption, Invalid, NotFound
 from ontolake.history import Change, Commit, Ref, UnknownCommitError
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
+from ontolake.sql.history.definitions import defined
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.transactions import unpacked
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 _PUBLISHED = "-- publish "
 """What stood before the metadata of a commit where layouts up to version 2 kept it: in the text of its statement."""
+_DEFINING = (keys.TABLE, keys.COLUMN, keys.INDEX)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -85,8 +87,8 @@ def _range(session: SqlSession, since: int | None, until: int | None) -> tuple[i
 
 
 def changes(session: SqlSession, version: int) -> list[Change[int]]:
-    """What one commit did to rows, by table and key. Dropping a table deletes its rows; no other change of the
-    catalog is one of rows."""
+    """What one commit did to definitions and to rows, by table and key. Dropping a table deletes its rows, before it
+    goes itself; no other change of a definition is one of rows."""
     with session.reading():
         packed = session.log.keys(version)
         if packed is None:
@@ -95,11 +97,18 @@ def changes(session: SqlSession, version: int) -> list[Change[int]]:
         written = [key for key in touched if key[0] == keys.ROW]
         before, after = session.keyspace.get_many(written, version - 1), session.keyspace.get_many(written, version)
         old, new = session.catalog(version - 1), session.catalog(version)
-        dropped = [table for id, table in old.by_id.items() if id not in new.by_id]
-        lost = {table.id: _rows(session, table, version - 1) for table in dropped
-                if any(key[0] == keys.TABLE for key in touched)}  # fmt: skip
-    result = [Change.of(version, table.full_name, key_of(table, key), row_of(table, value), None)
-              for table in dropped for key, value in lost.get(table.id, ())]  # fmt: skip
+        is_defining = any(key[0] in _DEFINING for key in touched)
+        dropped = [table for id, table in old.by_id.items() if id not in new.by_id] if is_defining else []
+        lost = {table.id: _rows(session, table, version - 1) for table in dropped}
+    result: list[Change[int]] = []
+    for gone in dropped:
+        result += [Change.of(version, gone.full_name, key_of(gone, key), row_of(gone, value), None)
+                   for key, value in lost[gone.id]]
+        result.append(Change.of_schema(version, gone.full_name, defined(gone), None))
+    for id, defining in sorted(new.by_id.items()) if is_defining else ():
+        was, is_now = defined(old.by_id.get(id)), defined(defining)
+        if was != is_now:
+            result.append(Change.of_schema(version, defining.full_name, was, is_now))
     for key in written:
         id = int.from_bytes(key[1:9], "big")
         then, now = old.by_id.get(id), new.by_id.get(id)

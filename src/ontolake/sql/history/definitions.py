@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ontolake.sql.catalog.records import DROPPED, ColumnMeta, IndexMeta, Record, Table, TableMeta
+from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Record, Table, TableMeta
 
 _COLUMN = ("name", "logical_type", "nullable", "default_expr", "dropped")
 _INDEX = ("unique", "desc", "constraint")
@@ -40,6 +40,15 @@ def definition(table: Table | None) -> dict[str, Any] | None:
                for index in table.indexes}  # fmt: skip
     return {"name": table.full_name, "columns": columns, "key": [column.name for column in table.primary_key],
             "checks": {check.name: check.sql for check in table.meta.checks}, "indexes": indexes}  # fmt: skip
+
+
+def defined(table: Table | None) -> dict[str, Any] | None:
+    """The definition of a table as changes show it: an index counts once it is built."""
+    found = definition(table)
+    if found is not None and table is not None:
+        built = {index.name for index in table.indexes if index.state == PUBLIC}
+        found["indexes"] = {name: index for name, index in found["indexes"].items() if name in built}
+    return found
 
 
 def is_same(one: Table | None, other: Table | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ontolake.history import Change, Snapshot
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.history.commits import key_of, row_of
+from ontolake.sql.history.definitions import defined
 from ontolake.sql.history.snapshots import SqlSnapshot
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
@@ -23,15 +24,21 @@ class On(Protocol):
 
 
 def differences(on: On, base: int, before: SqlSnapshot, after: SqlSnapshot) -> Iterator[Change[int]]:
-    """What turns one moment into another, by table and key. `base` is the newest version that both have behind them."""
+    """What turns one moment into another, by table and key, with the tables that were defined anew. `base` is the
+    newest version that both have behind them."""
     old, new = _tables(on, before), _tables(on, after)
     written = _written(on, base, before, after)
     for name in sorted({*old, *new}):
         then, now = old.get(name), new.get(name)
+        was, is_now = defined(then), defined(now)
+        if was != is_now and is_now is not None:
+            yield Change.of_schema(after.commit, name, was, is_now)
         if written is None or then is None or now is None or _shape(then) != _shape(now):
             yield from _compared(before, after, name, then is not None, now is not None)
         else:
             yield from _looked_up(on, before, after, then, now, [key for key in written if key.startswith(then.prefix)])
+        if is_now is None:
+            yield Change.of_schema(after.commit, name, was, None)
 
 
 def _tables(on: On, moment: SqlSnapshot) -> dict[str, Table]:

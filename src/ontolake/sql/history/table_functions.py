@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from ontolake.history import ChangeKind
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import SqlError, UnknownNameError, UnsupportedError, nearest
@@ -164,7 +165,8 @@ class HistoricalQuery:
         first, last = self._db.at(before), self._db.at(after)
         session = self._db.session
         wanted = self._db.find_table(name, session.catalog()).full_name
-        found = [change for change in self._db.diff(first, last) if change.table == wanted]
+        found = [change for change in self._db.diff(first, last) if change.table == wanted
+                 and change.kind is not ChangeKind.SCHEMA]
         table = session.catalog().by_full_name[wanted]
         arrays, names = [pa.array([change.kind.value for change in found], pa.string())], ["kind"]
         for side in ("before", "after"):

@@ -72,7 +72,7 @@ class VersionedTables:
     def changes(
         self, since: int | str | Ref, until: int | str | Ref | None = None, *, branch: str | None = None
     ) -> Iterator[Change[int]]:  # fmt: skip
-        """What the commits in `(since, until]` did to rows, oldest first, a row at most once a commit."""
+        """What the commits in `(since, until]` did to tables and rows, oldest first, each at most once a commit."""
         with self._on(branch) as session:
             start, end = self._version_on(session, since), self._version_on(session, until)
             assert start is not None

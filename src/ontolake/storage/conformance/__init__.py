@@ -11,7 +11,7 @@ pytest and Hypothesis are needed only where the suite itself is used, so they lo
 `suite` is all of it, `run` runs it from a program, `base` has settings and fixtures. Its parts, a module a promise:
 `branches`, `concurrency`, `crashes`, `damage`, `durability`, `fencing`, `histories`, `inputs`, `order`, `records`,
 `requests`, `retention`, `snapshots`, `takeover`. Their means: `oracle` and `observe` say what is right, `workload`
-makes steps, `peers`, `tasks` and `child` are other processes, `raw` gives bytes.
+makes steps, `tasks` are done by other processes, `raw` gives bytes.
 """
 
 from __future__ import annotations

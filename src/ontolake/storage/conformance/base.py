@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import pytest
 
 from ontolake.storage.conformance.observe import Observation, glance, observe
-from ontolake.storage.conformance.peers import PATIENCE, Forker, Peer, Task, ThreadPeer
 from ontolake.storage.conformance.workload import EVERYTHING, image
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import PageId, WalRecord
+from ontolake.suites.peers import PATIENCE, Forker, Peer, Task, ThreadPeer
 
 Fresh = Callable[[], str]
 Opener = Callable[..., Storage]

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ontolake.storage.conformance.base import Base, Start
 from ontolake.storage.conformance.observe import Observation, difference
-from ontolake.storage.conformance.peers import Peer, ProcessPeer
 from ontolake.storage.conformance.tasks import play
 from ontolake.storage.conformance.workload import Op, Outcome, Player, oracle_player
 from ontolake.storage.types import PageId, WalRecord
+from ontolake.suites.peers import Peer, ProcessPeer
 
 
 class CrashRun(NamedTuple):

@@ -8,10 +8,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
 from ontolake.storage.conformance.base import Base, Opener, Start
-from ontolake.storage.conformance.peers import PATIENCE, Peer
 from ontolake.storage.conformance.tasks import take_turns
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import MAIN, FenceToken, Lsn, WalRecord
+from ontolake.suites.peers import PATIENCE, Peer
 
 THREADS = 16
 

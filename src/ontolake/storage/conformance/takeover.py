@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from ontolake.errors import Contended
 from ontolake.storage.conformance.base import Base, Fresh, Opener, Start
-from ontolake.storage.conformance.peers import PATIENCE
 from ontolake.storage.conformance.tasks import append_paused, append_when_told
 from ontolake.storage.conformance.workload import Op, image
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import Lsn, WalRecord
+from ontolake.suites.peers import PATIENCE
 
 BATCH = 3
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from ontolake import faults
 from ontolake.errors import Contended, Fenced, StorageError
-from ontolake.storage.conformance.peers import crash
 from ontolake.storage.conformance.workload import Op, Player, compact, image
 from ontolake.storage.protocol import Storage
 from ontolake.storage.types import Lsn, PageId, WalRecord
+from ontolake.suites.peers import crash
 
 
 class Suite(Protocol):

@@ -1,6 +1,6 @@
 """Peers: somebody else who uses the same store, in a process of their own or in a thread.
 
-A peer does one task, a function of this package, and talks to the test over a link. A backend whose
+A peer does one task, a function that can be imported, and talks to the test over a link. A backend whose
 stores live in memory gets threads; there a crash is an exception after which the handle is left as it is.
 """
 
@@ -15,13 +15,13 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ontolake.storage.conformance.child import FORK, WAIT
+from ontolake.suites.child import FORK, LOAD, WAIT
 
 PATIENCE = 60.0
 """Seconds after which a silent peer is taken for stuck."""
@@ -142,7 +142,7 @@ class Forker:
         }
         start = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[2])['path'];"
-            "from ontolake.storage.conformance.child import main; main()"
+            "from ontolake.suites.child import main; main()"
         )
         with theirs:
             self._process = subprocess.Popen(
@@ -160,6 +160,14 @@ class Forker:
         link = Connection(ours.detach())
         link.send((dict(os.environ), task.__module__, task.__qualname__, arguments))
         return ProcessPeer(link, self, pid)
+
+    def load(self, modules: Iterable[str]) -> None:
+        """Let the helper import modules that peers would otherwise load each for itself."""
+        names = " ".join(modules).encode()
+        with self._lock:
+            self._socket.sendall(LOAD + len(names).to_bytes(8, "little"))
+            self._socket.sendall(names)
+            self._answer()
 
     def wait(self, pid: int) -> int:
         """Wait for the end of a peer; return its exit code, minus the signal that ended it."""

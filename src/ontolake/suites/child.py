@@ -6,6 +6,7 @@ forking it is cheap and safe. Each child opens the store for itself.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import json
@@ -14,11 +15,12 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import ModuleType
 from typing import Any, NoReturn
 
-FORK, WAIT = b"F", b"W"
+FORK, LOAD, WAIT = b"F", b"L", b"W"
 
 
 def load(module: str, file: str | None, qualname: str) -> Any:
@@ -50,7 +52,7 @@ def _by_file(module: str, file: str) -> ModuleType:
 def serve(server: socket.socket, suite: Any) -> None:
     """Fork a child for every file descriptor that comes, and wait for those the parent asks about."""
     while True:
-        message, fds, _, _ = socket.recv_fds(server, 64, 1)
+        message, fds, _, _ = socket.recv_fds(server, 9, 1)
         if not message:
             return
         if message[:1] == FORK:
@@ -60,9 +62,21 @@ def serve(server: socket.socket, suite: Any) -> None:
                 _run(fds[0], suite)
             os.close(fds[0])
             server.sendall(pid.to_bytes(8, "little"))
+        elif message[:1] == LOAD:
+            size = int.from_bytes(message[1:9], "little")
+            _import(server.recv(size, socket.MSG_WAITALL).decode().split())
+            server.sendall(bytes(8))
         else:
             _, status = os.waitpid(int.from_bytes(message[1:9], "little"), 0)
             server.sendall(os.waitstatus_to_exitcode(status).to_bytes(8, "little", signed=True))
+
+
+def _import(modules: list[str]) -> None:
+    """Import what can be imported. What cannot, children do without, as they do without this."""
+    for name in modules:
+        with suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()
 
 
 def _run(fd: int, suite: Any) -> NoReturn:
@@ -88,4 +102,5 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fd, described = int(sys.argv[1]), json.loads(sys.argv[2])
     suite = load(described["module"], described["file"], described["qualname"])
+    gc.freeze()  # what children do not collect they do not copy
     serve(socket.socket(fileno=fd), suite)
