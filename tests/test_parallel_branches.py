@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from branched_history import FITS, PARTS, TYPES, BranchedHistory, written
+from branched_history import FITS, PARTS, TYPES, BranchedHistory, Fits, Part, written
 
 from ontolake.errors import Conflict, Invalid
 from ontolake.history import ProtectedBranchError, UnknownBranchError
 from ontolake.history import UnknownCommitError as NotOnBranchError
-from ontolake.ontology import UnknownCommitError
-from ontolake.parallel import Mode, Parallel, open_parallel, stage
+from ontolake.ontology import LayoutLacksError, LiveRelationsError, Session, UnknownCommitError
+from ontolake.parallel import IrremovableError, Mode, Parallel, Removal, open_parallel, stage
+from ontolake.sql import open_database
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +116,53 @@ def test_what_is_published_goes_to_the_branch_and_not_to_a_protected_one(tmp_pat
             pytest.raises(ProtectedBranchError, match="'kept' is protected"):  # fmt: skip
         opened.publish([fragment])
     assert state(read(made.url, PARTS, branch="kept")) == {"a": 1}
+
+
+@pytest.mark.parametrize("branch", ["main", "try"])
+def test_what_is_to_go_goes_in_the_commit_that_writes_the_rest(tmp_path: Path, branch: str) -> None:
+    made = BranchedHistory(f"{tmp_path}/parts.db")
+    made.commit("main", {"a": 1, "b": 2, "c": 3, "d": 4}, {"a-b": 1, "c-d": 2})
+    made.branch("try")
+    sizes = stage(made.url, PARTS, pa.table({"id": ["d", "e"], "size": [40, 5]}).to_batches(), job="test")
+    gone = stage(made.url, f"vanished/{PARTS}", pa.table({"id": ["a", "missing"]}).to_batches(), job="test")
+    pairs = pa.table({"left_key": ["a"], "right_key": ["b"]})
+    ends = stage(made.url, f"vanished/{FITS}", pairs.to_batches(), job="test")
+    assert sizes is not None
+    assert gone is not None
+    assert ends is not None
+    before = state(read(made.url, PARTS)), state(read(made.url, FITS))
+    with open_parallel(made.url, branch=branch, write=True, types=TYPES) as opened:
+        opened.check_removable()
+        with pytest.raises(LiveRelationsError, match=r"Fits \('a', 'b'\)"):
+            opened.publish([sizes], removals={PARTS: Removal([gone])})
+        assert (state(rows(opened, PARTS)), state(rows(opened, FITS))) == before, "nothing was published"
+        done = opened.publish([sizes], removals={PARTS: Removal([gone]), FITS: Removal([ends])}, metadata={"run": "r"})
+        assert (done.commit, done.written, done.deleted) == (2, {PARTS: 2}, {FITS: 1, PARTS: 1})
+        assert next(opened.commits()).metadata == {"run": "r", "deleted": {FITS: 1, PARTS: 1}}
+        assert state(rows(opened, PARTS)) == {"b": 2, "c": 3, "d": 40, "e": 5}
+        assert state(rows(opened, FITS)) == {"c-d": 2}
+        again = opened.publish([], removals={PARTS: Removal([gone])})
+        assert again.commit is None, "what is not there is no change"
+        more = stage(made.url, f"vanished/{PARTS}", pa.table({"id": ["c"]}).to_batches(), job="test")
+        assert more is not None
+        assert opened.publish([], removals={PARTS: Removal([more], cascade=True)}).deleted == {FITS: 1, PARTS: 1}
+        assert (state(rows(opened, PARTS)), state(rows(opened, FITS))) == ({"b": 2, "d": 40, "e": 5}, {})
+    if branch == "try":
+        assert (state(read(made.url, PARTS)), state(read(made.url, FITS))) == before, "the other branch is as it was"
+
+
+def test_stores_that_cannot_delete_say_so(tmp_path: Path) -> None:
+    with Session(f"{tmp_path}/old.db", entity_types=[Part], relation_types=[Fits], engine_version="v2") as session:
+        session.ensure(Part(id="a", size=1))
+    gone = stage(f"{tmp_path}/old.db", f"vanished/{PARTS}", pa.table({"id": ["a"]}).to_batches(), job="test")
+    assert gone is not None
+    with open_parallel(f"{tmp_path}/old.db", write=True) as opened:
+        with pytest.raises(LayoutLacksError, match="keeps no deletions") as caught:
+            opened.publish([], removals={PARTS: Removal([gone])})
+        assert "onto convert" in str(caught.value.hint)
+    assert state(read(f"{tmp_path}/old.db", PARTS)) == {"a": 1}
+    with open_database(f"{tmp_path}/tables.db") as database:
+        database.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+    with open_parallel(f"{tmp_path}/tables.db", write=True) as opened, \
+            pytest.raises(IrremovableError, match="rows of SQL tables cannot be deleted by publishing"):  # fmt: skip
+        opened.publish([], removals={"main.public.t": Removal([gone])})

@@ -13,6 +13,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -157,11 +158,32 @@ class Shape(Protocol):
         ...
 
 
+class Removal(NamedTuple):
+    """Rows of a table that are to be deleted: staged files with their keys. With `cascade` relations that lead to them
+    go with them."""
+
+    fragments: Sequence[Fragment]
+    cascade: bool = False
+
+
+NO_REMOVALS: Mapping[str, Removal] = MappingProxyType({})
+
+
+class IrremovableError(Invalid):
+    """Rows of a store cannot be deleted by publishing."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"rows of {what} cannot be deleted by publishing",
+                         hint="those of typed stores of engine v3 and of graphs can; delete others by their own means")
+
+
 class Published(NamedTuple):
-    """What came of publishing: the commit, None if nothing differed, and how many rows were written by table."""
+    """What came of publishing: the commit, None if nothing differed, and how many rows were written and deleted, by
+    table."""
 
     commit: int | None
     written: Mapping[str, int]
+    deleted: Mapping[str, int] = MappingProxyType({})
 
 
 class Parallel(Protocol):
@@ -221,13 +243,18 @@ class Parallel(Protocol):
         """The form in which rows can be staged so that they are published as they are; None where there is none."""
         ...
 
+    def check_removable(self) -> None:
+        """Raise `Invalid` if rows cannot be deleted by `publish`."""
+        ...
+
     def publish(
         self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None,
-        expected: int | None = None,
+        expected: int | None = None, removals: Mapping[str, Removal] = ...,
     ) -> Published:  # fmt: skip
-        """Make what differs from the latest state one commit, all tables or nothing.
+        """Make what differs from the latest state one commit, all tables or nothing. `removals` are by table.
 
-        Raises `Conflict` if `expected` is given and another commit came behind it.
+        How many rows were deleted is in the metadata, too. Raises `Conflict` if `expected` is given and another commit
+        came behind it, and `Invalid` for removals if rows cannot be deleted, or relations lead to them.
         """
         ...
 

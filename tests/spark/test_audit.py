@@ -15,9 +15,11 @@ import pyarrow as pa
 import pytest
 from waiting import wait_for
 
+from ontolake import stores
 from ontolake.cli import main
 from ontolake.graph import Graph
 from ontolake.model import Entity, Field
+from ontolake.ontology import Session
 from ontolake.parallel import Parallel, Published, clean, new_job, stage
 from ontolake.spark import ExpectationError, PipelineError
 from ontolake.spark.pipeline.audit import audited, left_behind, start_graph
@@ -37,7 +39,7 @@ from ontolake.spark.pipeline.heartbeat import alive
 from ontolake.spark.pipeline.audit import audited
 from ontolake.spark.pipeline.report import Report, begin, keep, now
 
-url, run = sys.argv[1:]
+url, run, table = sys.argv[1:]
 report = Report(run, "things", url, None, now())
 
 
@@ -49,7 +51,7 @@ def wait(step):
 
 with alive(url, run):
     begin(url, report)
-    fragment = stage(url, "node/Thing", [pa.record_batch({"id": ["new"]})], job=run)
+    fragment = stage(url, table, [pa.record_batch({"id": ["new"]})], job=run)
     with arm(wait):
         audited(url, None, run, "a test", publish=lambda own: own.publish([fragment]), look=lambda own: None)
     report.state = "published"
@@ -64,36 +66,50 @@ def url(tmp_path: Path) -> str:
     return where
 
 
+@pytest.fixture(params=["graph", "typed"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "graph":
+        return str(request.getfixturevalue("url"))
+    with Session(f"{tmp_path}/shop.db", entity_types=[Thing], engine_version="v3") as session:
+        session.ensure(Thing(id="old"))
+    return f"{tmp_path}/shop.db"
+
+
+def table_of(url: str) -> str:
+    return "entity/Thing" if url.endswith(".db") else "node/Thing"
+
+
 def begun(url: str, run: str) -> subprocess.Popen[str]:
     """A run in a process of its own, which has published to its branch and waits before it merges."""
-    process = subprocess.Popen([sys.executable, "-c", RUN, url, run], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True)
+    process = subprocess.Popen([sys.executable, "-c", RUN, url, run, table_of(url)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "published\n"
     return process
 
 
 def branches(url: str) -> list[str]:
-    with Graph.open(url, read_only=True) as graph:
-        return [branch.name for branch in graph.branches.list()][1:]
+    with stores.find(url).opened() as store:
+        return [branch.name for branch in store.branches.list()][1:]
 
 
 def things(url: str) -> set[str]:
-    with Graph.open(url, read_only=True) as graph:
-        return set(graph.snapshot().table(Thing).to_arrow()["id"].to_pylist())
+    with stores.find(url).opened() as store:
+        return {key for key, _ in store.snapshot().rows(table_of(url))}
 
 
 def another_run(url: str, look: Callable[[Parallel], None] = lambda own: None) -> Published:
     run = new_job()
-    fragment = stage(url, "node/Thing", [pa.record_batch({"id": [run]})], job=run)
+    fragment = stage(url, table_of(url), [pa.record_batch({"id": [run]})], job=run)
     assert fragment is not None
     return audited(url, None, run, "a test", publish=lambda own: own.publish([fragment]), look=look)
 
 
 @pytest.mark.slow
 def test_the_branch_of_a_killed_run_goes_and_that_of_a_run_that_is_alive_stays(
-    url: str, capsys: pytest.CaptureFixture[str]
+    any_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    url = any_url
     killed, alive = new_job(), new_job()
     first, second = begun(url, killed), begun(url, alive)
     try:
@@ -108,7 +124,7 @@ def test_the_branch_of_a_killed_run_goes_and_that_of_a_run_that_is_alive_stays(
         assert main(["pipeline", "clean", "--store", url, "--remove", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["branches"] == [f"run-{killed}"]
         assert branches(url) == [f"run-{alive}"]
-        assert another_run(url).commit == 1
+        assert another_run(url).commit is not None
         assert branches(url) == [f"run-{alive}"]
         out, _ = second.communicate("go on\n", timeout=60)
         assert (second.returncode, out) == (0, "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ontolake.graph import Graph, MergeConflictError
-from ontolake.ontology import Session
+from ontolake.ontology import LayoutLacksError, Session
 from ontolake.spark import ExpectationError, PipelineError
 
 from .deliveries import GOOD, Bought, Goods, Person, at, prices, shop, stock, write
@@ -95,13 +95,15 @@ def test_rows_that_others_changed_meanwhile_are_not_overwritten_unseen(
         assert [branch.name for branch in graph.branches.list()] == ["main"]
 
 
-def test_only_graphs_can_be_audited(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_no_graph_is_not_taken_for_one(spark: SparkSession, tmp_path: Path) -> None:
     prices(tmp_path / "one", s1=1.5)
     with pytest.raises(PipelineError, match="is not a graph"):
-        stock(tmp_path).run(f"{tmp_path}/shop.db", spark=spark, audit=True)
+        stock(tmp_path).run(f"{tmp_path}/shop.db", spark=spark, graph=True)
     assert not (tmp_path / "shop.db").exists()
     lake = f"file://{tmp_path}/lake"
-    with Session(lake, entity_types=[Goods]) as session:
+    with Session(lake, entity_types=[Goods], engine_version="v2") as session:
         session.ensure(Goods(sku="s1", price=1.0))
     with pytest.raises(PipelineError, match="lake' is not a graph"):
         stock(tmp_path).run(lake, spark=spark, graph=True)
+    with pytest.raises(LayoutLacksError, match="keeps no branches"):
+        stock(tmp_path).run(lake, spark=spark, audit=True)

@@ -30,7 +30,7 @@ def run(
     file: File, store: Store, branch: Branch = None, given: Parameters = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Where there is no store yet, start a graph.")] = False,
-    audit: Annotated[bool, typer.Option("--audit", help="On a graph: publish to a branch, look at it, merge.")] = False,
+    audit: Annotated[bool, typer.Option("--audit", help="Publish to a branch, look at it, merge.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Read, check and reconcile all sources, and publish one commit, or nothing."""
@@ -48,6 +48,7 @@ def plan(file: File, json: Json = False) -> None:
     pipeline, out = load(file), Out(json)
     targets = [{"table": one.table, "source": one.source.name, "format": one.source.format, "path": one.source.path,
                 "columns": dict(one.columns), "checks": list(one.checks),
+                **({"vanished": one.vanished, "max_vanished": one.max_vanished} if one.vanished is not None else {}),
                 **({"dangling": one.dangling or pipeline.dangling} if one.info.kind == "relation" else {})}
                for one in pipeline.targets]
     expectations = [one.name for one in pipeline.expectations]
@@ -102,7 +103,7 @@ def clean(
     remove: Annotated[bool, typer.Option("--remove", help="Remove it, instead of telling what would be.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Find, or remove, what runs that were killed have left beside a store, and their branches of a graph."""
+    """Find, or remove, what runs that were killed have left beside a store, and their branches."""
     from ontolake.parallel import clean as cleaned
     from ontolake.spark.pipeline.audit import left_behind
 
@@ -154,9 +155,14 @@ def show(out: Out, report: Report) -> None:
     names = ["rows", "rejected", "inserts", "updates", "unchanged", "written"]
     if any(one.vanished is not None for one in report.tables):
         names.insert(5, "vanished")
+    if any(one.deleted is not None for one in report.tables):
+        names.insert(-1, "deleted")
     rows: list[list[Any]] = [[one.table, *(None if getattr(one, name) is None else f"{getattr(one, name):,}"
                                            for name in names)] for one in report.tables]
     out.table([Heading("table"), *(Heading(name, right=True) for name in names)], rows)
+    for one in report.tables:
+        if one.note:
+            out.say(f"{one.table}: {one.note}")
     for name, source in report.sources.items():
         if source.get("unused"):
             out.say(f"{name} has columns that nothing asks for: {', '.join(source['unused'])}")
@@ -167,8 +173,8 @@ def show(out: Out, report: Report) -> None:
         for table in report.tables:
             for reason, count in table.reasons.items():
                 out.say(f"rejected: {count:,} × {table.table}: {reason}")
-        for one in report.examples():
-            out.say(f"such as: {one}")
+        for example in report.examples():
+            out.say(f"such as: {example}")
         out.say(f"rejected rows: {report.quarantine}")
     out.say(f"report: {report.report}")
 

@@ -24,10 +24,13 @@ from ontolake.history import metadata as metadata_keys
 from ontolake.parallel import (
     BATCH,
     CHANGE,
+    NO_REMOVALS,
     Filter,
     Fragment,
+    IrremovableError,
     Mode,
     Published,
+    Removal,
     Shape,
     Split,
     View,
@@ -157,9 +160,15 @@ class DocumentsParallel:
     def shape(self, table: str) -> Shape | None:
         return None
 
+    def check_removable(self) -> None:
+        raise IrremovableError("documents")
+
     def publish(
-        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
+        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None,
+        expected: int | None = None, removals: Mapping[str, Removal] = NO_REMOVALS,
     ) -> Published:  # fmt: skip
+        if removals:
+            self.check_removable()
         operations: list[Operation] = []
         seen: set[str] = set()
         for fragment in fragments:

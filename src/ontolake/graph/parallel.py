@@ -21,15 +21,17 @@ from ontolake.graph.splits import CommitSteps, FragmentRows, condition, public_s
 from ontolake.graph.tables.types import GraphType
 from ontolake.history import Commit
 from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
-from ontolake.history.metadata import COMMIT
+from ontolake.history.metadata import COMMIT, DELETED
 from ontolake.model import scalars
 from ontolake.model.scalars import Scalar
 from ontolake.parallel import (
+    NO_REMOVALS,
     PARTS,
     Filter,
     Fragment,
     Mode,
     Published,
+    Removal,
     Shape,
     Split,
     View,
@@ -187,16 +189,23 @@ class GraphParallel:
     def shape(self, table: str) -> Shape | None:
         return None
 
+    def check_removable(self) -> None:
+        """Rows of graphs can be deleted."""
+
     def publish(
-        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
+        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None,
+        expected: int | None = None, removals: Mapping[str, Removal] = NO_REMOVALS,
     ) -> Published:  # fmt: skip
         tables = read_by_table(fragments)
         told = dict(metadata or {})
-        return commit_optimistically(lambda: self._published(tables, told, expected), ExpectedVersionMismatch,
+        gone = {name: (read_by_table(one.fragments)[one.fragments[0].table], one.cascade)
+                for name, one in removals.items() if one.fragments}
+        return commit_optimistically(lambda: self._published(tables, gone, told, expected), ExpectedVersionMismatch,
                                      DEFAULT_PACE if expected is None else ONCE)
 
     def _published(
-        self, tables: Mapping[str, pa.Table], metadata: Mapping[str, Any], expected: int | None
+        self, tables: Mapping[str, pa.Table], gone: Mapping[str, tuple[pa.Table, bool]], metadata: dict[str, Any],
+        expected: int | None,
     ) -> Published:  # fmt: skip
         transaction = self._graph.transaction(branch=self.branch, metadata=metadata)
         head = transaction.base
@@ -206,11 +215,15 @@ class GraphParallel:
         written = {}
         for name in sorted(tables, key=lambda name: not name.startswith("node/")):
             written[name] = self._reconciled(transaction, self.kind(name), tables[name])
+        deleted = {name: transaction.delete(self.kind(name), keys, cascade=cascade)
+                   for name, (keys, cascade) in sorted(gone.items())}  # edges before nodes
+        if any(deleted.values()):
+            transaction.note({DELETED: deleted})
         done = transaction.finish(only=expected is not None)
         if done is None:
-            return Published(None, written)
+            return Published(None, written, deleted)
         made = self._parts.manifest.commit(done.id, self._parts.names.line(self.branch))
-        return Published(made.seq, written)
+        return Published(made.seq, written, deleted)
 
     def _reconciled(self, transaction: GraphTransaction, kind: GraphType, data: pa.Table) -> int:
         """Load what differs from what the transaction sees. Returns how many rows that is."""

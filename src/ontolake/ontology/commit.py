@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ontolake.ontology.errors import (
 )
 from ontolake.ontology.events.records import QueueChange
 from ontolake.ontology.intents import Ends, Intents, Row
+from ontolake.ontology.versioned import table_of
 
 if TYPE_CHECKING:
     from ontolake.model.types import TypeInfo
@@ -51,7 +53,7 @@ def _once(
         changed = 0
         for info, rows in intents.by_type():
             changed += transaction.reconcile(info, rows)
-        changed += delete_intended(transaction, intents)
+        changed += sum(delete_intended(transaction, intents).values())
         if changed:
             if config.check_endpoints:
                 _check_endpoints(transaction, intents)
@@ -61,8 +63,9 @@ def _once(
     return None
 
 
-def delete_intended(transaction: RepositoryTransaction, intents: Intents) -> int:
-    """Delete what was declared to go, and what a complete type has besides its rows. Returns how many rows went.
+def delete_intended(transaction: RepositoryTransaction, intents: Intents) -> dict[str, int]:
+    """Delete what was declared to go, and what a complete type has besides its rows. Returns how many rows went, by
+    table.
 
     Raises `LiveRelationsError` if relations still lead to an entity that goes, and nothing says that they go with it.
     """
@@ -71,23 +74,24 @@ def delete_intended(transaction: RepositoryTransaction, intents: Intents) -> int
         others = transaction.keys_besides(info, keys)
         gone.append((info, Ends((), others) if cascade else Ends(others, ())))
     gone.sort(key=lambda item: item[0].kind, reverse=True)
-    deleted = 0
+    deleted: Counter[str] = Counter()
     for info, ends in gone:
         if info.kind == "entity" and ends.cascading:
-            deleted += _cascade(transaction, info, ends.cascading)
-        deleted += transaction.delete(info, [*ends.keys, *ends.cascading])
+            deleted.update(_cascade(transaction, info, ends.cascading))
+        deleted[table_of(info)] += transaction.delete(info, [*ends.keys, *ends.cascading])
     for info, ends in gone:
         if info.kind == "entity":
             _check_relations(transaction, info, [*ends.keys, *ends.cascading])
-    return deleted
+    return dict(deleted)
 
 
-def _cascade(transaction: RepositoryTransaction, info: TypeInfo, keys: Collection[Row]) -> int:
+def _cascade(transaction: RepositoryTransaction, info: TypeInfo, keys: Collection[Row]) -> dict[str, int]:
     by_type: dict[str, list[LiveRelation]] = {}
     for relation in transaction.relations_of(info, keys):
         if relation.commit_id != transaction.commit_id:  # one that was declared just now is told as living
             by_type.setdefault(relation.info.name, []).append(relation)
-    return sum(transaction.delete(found[0].info, [one.key for one in found]) for found in by_type.values())
+    return {f"relation/{name}": transaction.delete(some[0].info, [one.key for one in some])
+            for name, some in by_type.items()}
 
 
 def _check_relations(transaction: RepositoryTransaction, info: TypeInfo, keys: Collection[Row]) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SourceError,
         SparkError,
         TooManyRejectedError,
+        TooManyVanishedError,
     )
     from ontolake.spark.frames import Catalog, catalog, save, table
     from ontolake.spark.jobs.errors import JobError
@@ -36,6 +37,7 @@ _WHERE = {
     "Catalog": "frames", "catalog": "frames", "save": "frames", "table": "frames", "register": "sessions",
     "session": "sessions", "Pipeline": "pipeline.declaration", "ExpectationError": "errors", "PipelineError": "errors",
     "SourceError": "errors", "SparkError": "errors", "TooManyRejectedError": "errors",
+    "TooManyVanishedError": "errors",
     "JobError": "jobs.errors", "StreamError": "stream_errors",
 }  # fmt: skip
 
@@ -49,6 +51,7 @@ __all__ = [
     "SparkError",
     "StreamError",
     "TooManyRejectedError",
+    "TooManyVanishedError",
     "catalog",
     "register",
     "save",

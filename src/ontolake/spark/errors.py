@@ -27,6 +27,21 @@ class TooManyRejectedError(ExecutionFailure):
     """More rows were bad than a run may have. Nothing was published; the rows are in the quarantine."""
 
 
+class TooManyVanishedError(ExecutionFailure):
+    """A source no longer has more rows of the store than a run may miss. Nothing was published.
+
+    `vanished` of the `rows` of `table` are not in the source.
+    """
+
+    def __init__(self, table: str, source: str, vanished: int, rows: int, allowed: str) -> None:
+        super().__init__(f"{vanished:,} of the {rows:,} rows of {table} have vanished from the source {source}, and "
+                         f"{allowed} may",
+                         hint="see whether the source is complete; if it is, give the load another max_vanished")
+        self.table = table
+        self.vanished = vanished
+        self.rows = rows
+
+
 class ExpectationError(ExecutionFailure):
     """The staged state is not what the pipeline expects. Nothing was published. `failed` has all that failed.
 

@@ -16,11 +16,14 @@ from ontolake.history import Commit
 from ontolake.history.names import MAIN
 from ontolake.parallel import (
     LEAST,
+    NO_REMOVALS,
     PARTS,
     Filter,
     Fragment,
+    IrremovableError,
     Mode,
     Published,
+    Removal,
     Shape,
     Split,
     View,
@@ -137,9 +140,15 @@ class SqlParallel:
     def shape(self, table: str) -> Shape | None:
         return None
 
+    def check_removable(self) -> None:
+        raise IrremovableError("SQL tables")
+
     def publish(
-        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
+        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None,
+        expected: int | None = None, removals: Mapping[str, Removal] = NO_REMOVALS,
     ) -> Published:  # fmt: skip
+        if removals:
+            self.check_removable()
         tables = read_by_table(fragments)
         session = self._session
         for name in tables:

@@ -234,6 +234,10 @@ class GraphTransaction:
                 pending.discard()
         return found
 
+    def note(self, extra: Mapping[str, Any]) -> None:
+        """Say more in the metadata of the commit."""
+        self._extra.update(extra)
+
     def finish(
         self, *, kind: str | None = None, merged_parent: str | None = None, only: bool = False
     ) -> Commit[str] | None:  # fmt: skip

@@ -47,6 +47,15 @@ def rows_from_arrow(info: TypeInfo, table: pa.Table) -> tuple[list[tuple[Any, ..
     return rows, _unique(parts[: len(info.keys)], len(rows))
 
 
+def keys_from_arrow(info: TypeInfo, table: pa.Table) -> list[tuple[Any, ...]]:
+    """Encoded keys. Raises `SchemaValidationError` for unknown and missing columns, and for values that do not fit."""
+    given = named(info, table)
+    for column in info.keys:
+        if column.name not in given:
+            raise SchemaValidationError("the table has no such column", type_name=info.name, field=column.name)
+    return list(zip(*[_encoded(info, column, given[column.name], table.num_rows) for column in info.keys], strict=True))
+
+
 def named(info: TypeInfo, table: pa.Table) -> dict[str, pa.ChunkedArray]:
     """The columns of a table by attribute. Raises `SchemaValidationError` for one that is unknown or there twice."""
     places = {column.name: column for column in info.all_columns}

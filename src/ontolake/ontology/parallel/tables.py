@@ -16,13 +16,21 @@ from ontolake.errors import NotFound
 from ontolake.history import Commit, Ref, UnknownBranchError
 from ontolake.history import UnknownCommitError as BranchCommitError
 from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
+from ontolake.history.metadata import DELETED
 from ontolake.model import scalars
 from ontolake.model.field import UNSET
 from ontolake.model.scalars import Scalar
 from ontolake.model.schema import Schema, schema_hash, schema_of
 from ontolake.model.types import TypeInfo, type_info
+from ontolake.ontology.commit import delete_intended
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, SchemaValidationError, UnknownCommitError
+from ontolake.ontology.errors import (
+    HeadMismatchError,
+    LayoutLacksError,
+    SchemaValidationError,
+    UnknownCommitError,
+)
+from ontolake.ontology.intents import Intents
 from ontolake.ontology.migration.past import outdated, types_at
 from ontolake.ontology.repository import Repository, open_repository
 from ontolake.ontology.repository.arrow import arrow_schema
@@ -31,10 +39,12 @@ from ontolake.ontology.repository.ranges import KeyRange, change_name, deleted_n
 from ontolake.ontology.typed_store import TypedStore
 from ontolake.ontology.versioned import table_of
 from ontolake.parallel import (
+    NO_REMOVALS,
     Filter,
     Fragment,
     Mode,
     Published,
+    Removal,
     Shape,
     Split,
     View,
@@ -162,27 +172,40 @@ class TypedParallel:
         return self.repository.splits(info, whole, parts)
 
     # writing
+    def check_removable(self) -> None:
+        """Raise `LayoutLacksError` if the engine keeps no deletions."""
+        if not self.repository.keeps_deletions:
+            raise LayoutLacksError("deletions", self.repository.uri, self.repository.engine_version)
+
     def publish(
-        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None, expected: int | None = None
+        self, fragments: Sequence[Fragment], *, metadata: Mapping[str, Any] | None = None,
+        expected: int | None = None, removals: Mapping[str, Removal] = NO_REMOVALS,
     ) -> Published:  # fmt: skip
         by_table: dict[str, list[Fragment]] = {}
         for fragment in fragments:
             by_table.setdefault(fragment.table, []).append(fragment)
-        return self._publish({self.info(name): _Staged(self.info(name), some) for name, some in by_table.items()},
-                             metadata, expected)
-
-    def _publish(
-        self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any] | None, expected: int | None
-    ) -> Published:  # fmt: skip
-        ordered = dict(sorted(staged.items(), key=lambda item: table_of(item[0])))  # entities come before relations
+        if removals:
+            self.check_removable()
+        staged = {self.info(name): _Staged(self.info(name), some) for name, some in sorted(by_table.items())}
+        gone = self._removed(removals)
         done: Published | None = None
         while done is None:
-            done = commit_optimistically(lambda: self._published(ordered, dict(metadata or {}), expected),
+            done = commit_optimistically(lambda: self._published(staged, gone, dict(metadata or {}), expected),
                                          HeadMismatchError, DEFAULT_PACE if expected is None else ONCE)
         return done
 
+    def _removed(self, removals: Mapping[str, Removal]) -> Intents:
+        """The keys that are to go."""
+        from ontolake.ontology.arrow.rows import keys_from_arrow
+
+        intents = Intents()
+        for name, one in removals.items():
+            for fragment in one.fragments:
+                intents.end(self.info(name), keys_from_arrow(self.info(name), fragment.read()), one.cascade)
+        return intents
+
     def _published(
-        self, staged: Mapping[TypeInfo, _Staged], metadata: Mapping[str, Any], expected: int | None
+        self, staged: Mapping[TypeInfo, _Staged], gone: Intents, metadata: Mapping[str, Any], expected: int | None
     ) -> Published | None:  # fmt: skip
         """One attempt; None if files cannot be taken as they are and have to be read first."""
         for one in staged.values():
@@ -202,7 +225,10 @@ class TypedParallel:
                     rows = one.rows(self.repository)
                     count = transaction.reconcile(info, rows) if rows else 0
                 written[table_of(info)] = count
-            return Published(transaction.finish(metadata) if any(written.values()) else None, written)
+            deleted = delete_intended(transaction, gone)
+            told = {**metadata, **({DELETED: deleted} if any(deleted.values()) else {})}
+            changed = any(written.values()) or any(deleted.values())
+            return Published(transaction.finish(told) if changed else None, written, deleted)
 
     def shape(self, table: str) -> Shape | None:
         return self.repository.shape(self.info(table))

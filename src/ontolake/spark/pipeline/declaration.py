@@ -20,6 +20,7 @@ from ontolake.model.field import UNSET
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.versioned import table_of
 from ontolake.spark.errors import PipelineError
+from ontolake.spark.pipeline.limits import Limit, checked_limit
 from ontolake.spark.pipeline.sources import Source
 from ontolake.spark.types import quoted
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 DanglingPolicy = Literal["fail", "quarantine", "allow"]
 """What becomes of a relation that names an end which was never there: the run fails, the row is rejected, or it is
 published."""
+
+VanishedPolicy = Literal["keep", "delete", "fail"]
+"""What becomes of rows of the store that the source no longer has: they stay, are deleted, or the run fails."""
+
+VANISHED: Mapping[VanishedPolicy, Limit | None] = {"keep": None, "delete": 0.05, "fail": 0}
+"""The share or number of rows that may vanish before a run fails, unless told otherwise; None for all."""
 
 REJECTED = 0.1
 """The share of rows that may be bad before a run fails, unless told otherwise."""
@@ -46,8 +53,10 @@ class Target:
     columns: Mapping[str, str]
     checks: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
-    vanished: bool = False
+    vanished: VanishedPolicy | None = None
     dangling: DanglingPolicy | None = None
+    max_vanished: Limit | None = None
+    cascade: bool = False
 
     @property
     def table(self) -> str:
@@ -77,13 +86,11 @@ class Pipeline:
         of relations whose ends were never there, unless a load says otherwise."""
         if not name or not isinstance(name, str):
             raise PipelineError("a pipeline needs a name")
-        if isinstance(max_rejected, bool) or max_rejected < 0:
-            raise PipelineError(f"max_rejected is a share or a number of rows, not {max_rejected!r}")
         self.name = name
         self.types = tuple(types)
         self._infos = {info.cls: info for info in map(type_info, self.types)}
         self.parameters = dict(parameters or {})
-        self.max_rejected = max_rejected
+        self.max_rejected = checked_limit("max_rejected", max_rejected)
         self.dangling = _policy(dangling)
         caller = inspect.stack()[1].filename
         self.folder = Path(folder) if folder is not None else (
@@ -121,16 +128,22 @@ class Pipeline:
     # targets
     def load(
         self, cls: Any, source: Source, *, columns: Mapping[str, str] | None = None,
-        checks: Mapping[str, str] | None = None, where: str | None = None, vanished: bool = False,
+        checks: Mapping[str, str] | None = None, where: str | None = None,
+        vanished: VanishedPolicy | bool | None = None, max_vanished: Limit | None = None, cascade: bool = False,
         dangling: DanglingPolicy | None = None,
     ) -> None:  # fmt: skip
         """Make objects of a type from the rows of a source.
 
         `columns` gives SQL for fields; a field without is the column of its name. `checks` are conditions on the
-        fields, by what they are called in the quarantine. `where` takes rows that count. With `vanished` a run tells
-        how many rows of the store the source no longer has. `dangling` is what becomes of a relation of which an end is
-        neither in the store nor in the run: `fail` the run, `quarantine` the row, or `allow` it. A relation of which an
-        end was rejected goes to quarantine, too. Raises `PipelineError`.
+        fields, by what they are called in the quarantine. `where` takes rows that count. `dangling` is what becomes of
+        a relation of which an end is neither in the store nor in the run: `fail` the run, `quarantine` the row, or
+        `allow` it. A relation of which an end was rejected goes to quarantine, too.
+
+        `vanished` is for sources that have all rows of the type: what becomes of those of the store that the source no
+        longer has. `keep` counts them (as True does), `delete` deletes them in the same commit, `fail` fails the run.
+        If more than `max_vanished` are missing, a share up to 1.0 or a number, the run fails: the source may have come
+        half empty. That is 0.05 for `delete`, 0 for `fail`, and all for `keep`, unless given. Relations that lead to a
+        deleted entity must vanish in the same run, or go with it by `cascade`. Raises `PipelineError`.
         """
         info = self._known(cls)
         for end in (info.left, info.right) if info.kind == "relation" else ():
@@ -145,8 +158,19 @@ class Pipeline:
             raise PipelineError(f"{info.name} has no field {unknown[0]!r}", hint=f"it has {', '.join(info.by_name)}")
         if dangling is not None and info.kind != "relation":
             raise PipelineError(f"{info.name} is not a relation, and has no ends", hint="leave out dangling=")
-        self.targets.append(Target(info, source, dict(columns or {}), dict(checks or {}), where, vanished,
-                                   None if dangling is None else _policy(dangling)))
+        chosen = _vanishing(vanished)
+        if chosen is None and max_vanished is not None:
+            raise PipelineError(f"max_vanished of {info.name} says nothing without vanished",
+                                hint='write vanished="keep", "delete" or "fail"')
+        if cascade and (chosen != "delete" or info.kind == "relation"):
+            raise PipelineError(f"cascade of {info.name} says nothing: no entities are deleted",
+                                hint='it goes with vanished="delete" of an entity')
+        if chosen is not None and max_vanished is None:
+            max_vanished = VANISHED[chosen]
+        self.targets.append(Target(info, source, dict(columns or {}), dict(checks or {}), where, chosen,
+                                   None if dangling is None else _policy(dangling),
+                                   None if max_vanished is None else checked_limit("max_vanished", max_vanished),
+                                   cascade))
 
     def _known(self, cls: Any) -> TypeInfo:
         info = self._infos.get(cls)
@@ -210,10 +234,11 @@ class Pipeline:
         """Read, validate, reconcile, stage, check expectations, and publish one commit, or nothing.
 
         Where there is no store yet, one is started: a typed store, or with `graph` a graph. With `audit` a run on a
-        graph publishes to a branch of its own, which is merged once expectations hold there.
-        Running it again with the same input makes no commit. Raises `SourceError`, `TooManyRejectedError`,
-        `ExpectationError`, and `Conflict` if others keep committing; then nothing was published, and the report that
-        is kept beside the store says why.
+        graph or on a typed store with branches publishes to a branch of its own, which is merged once expectations hold
+        there. Running it again with the same input makes no commit. Raises `SourceError`, `TooManyRejectedError`,
+        `TooManyVanishedError`, `ExpectationError`, `LiveRelationsError` if relations lead to rows that are to be
+        deleted, `LayoutLacksError` if the store keeps no deletions or branches, and `Conflict` if others keep
+        committing; then nothing was published, and the report that is kept beside the store says why.
         """
         from ontolake.spark.pipeline.run import PipelineRun
 
@@ -255,6 +280,14 @@ def _policy(dangling: Any) -> DanglingPolicy:
     if dangling not in get_args(DanglingPolicy):
         raise PipelineError(f"dangling is {', '.join(map(repr, get_args(DanglingPolicy)))}, not {dangling!r}")
     return dangling  # type: ignore[no-any-return]
+
+
+def _vanishing(policy: Any) -> VanishedPolicy | None:
+    if policy is None or isinstance(policy, bool):
+        return "keep" if policy else None
+    if policy not in VANISHED:
+        raise PipelineError(f"vanished is {', '.join(map(repr, VANISHED))}, not {policy!r}")
+    return policy  # type: ignore[no-any-return]
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -17,8 +17,9 @@ from ontolake.spark.pipeline.validation import same
 from ontolake.spark.types import named
 
 STATE = "_state"
-STATES = ("bad", "repeated", "insert", "update", "unchanged", "vanished")
-_KEY, _OLD, _TURN = "$key:", "$old:", "$turn"
+STATES = ("bad", "keyless", "repeated", "insert", "update", "unchanged", "vanished")
+"""What becomes of a row. One that is `keyless` is bad and has no key, or none that was looked at."""
+_KEY, _OLD, _TURN, _GOOD = "$key:", "$old:", "$turn", "$good"
 REPEATED = "the key is there more than once; the last row counts"
 
 
@@ -32,18 +33,22 @@ def reconciled(
 ) -> DataFrame:  # fmt: skip
     """The fields of checked rows, and what becomes of each: one of `STATES`. Of rows with one key the last counts.
 
-    Rows meet their likes and the latest ones after one shuffle, by key. Bad rows come along without one. `along` are
-    columns of checked rows that stay.
+    Rows meet their likes and the latest ones after one shuffle, by key. Bad rows come along without a key, unless
+    vanished rows are looked for: a row whose new state was rejected has not vanished. `along` are columns of checked
+    rows that stay.
     """
     info = target.info
     keys = [named(_KEY + column.stored) for column in info.keys]
     rest = [named(column.stored) for column in info.columns]
     good = F.col(PROBLEM).isNull()
-    typed = checked.select(*[F.when(good, named(column.stored)).alias(_KEY + column.stored) for column in info.keys],
-                           *rest, *dict.fromkeys((*order, *along)))
-    turn = F.row_number().over(Window.partitionBy(*keys).orderBy(*[F.desc(name) for name in order]))
-    found = typed.select(*keys, *rest, *along, turn.alias(_TURN))
-    state = F.when(keys[0].isNull(), "bad").when(named(_TURN) > 1, "repeated")
+    known = good if target.vanished is None else F.lit(True)
+    for column in info.keys:  # part of a key names nothing
+        known = known & named(column.stored).isNotNull()
+    typed = checked.select(*[F.when(known, named(column.stored)).alias(_KEY + column.stored) for column in info.keys],
+                           *rest, good.alias(_GOOD), *dict.fromkeys((*order, *along)))
+    turn = F.row_number().over(Window.partitionBy(*keys, _GOOD).orderBy(*[F.desc(name) for name in order]))
+    found = typed.select(*keys, *rest, *along, named(_GOOD), turn.alias(_TURN))
+    state = F.when(keys[0].isNull(), "keyless").when(~named(_GOOD), "bad").when(named(_TURN) > 1, "repeated")
     if latest is None:
         state = state.otherwise("insert")
     else:
@@ -52,10 +57,12 @@ def reconciled(
         alike = F.lit(True)
         for column in info.columns:
             alike = alike & same(column, named(column.stored), named(_OLD + column.stored))
-        found = found.join(old, on, "full" if target.vanished else "left")
+        found = found.join(old, on, "left" if target.vanished is None else "full")
         state = F.when(named(_TURN).isNull(), "vanished").otherwise(
             state.when(named(_OLD + info.keys[0].stored).isNull(), "insert").when(alike, "unchanged").otherwise(
                 "update"))
+        if target.vanished is not None:
+            keys = [F.coalesce(key, named(_OLD + column.stored)) for key, column in zip(keys, info.keys, strict=True)]
     return found.select(*[key.alias(column.stored) for key, column in zip(keys, info.keys, strict=True)], *rest,
                         *along, state.alias(STATE))
 
@@ -69,6 +76,11 @@ def changed(info: TypeInfo, found: DataFrame) -> DataFrame:
     """The reconciled rows that are to be published."""
     return found.where(F.col(STATE).isin("insert", "update")).select(
         *[named(column.stored) for column in info.all_columns])
+
+
+def vanished(info: TypeInfo, found: DataFrame) -> DataFrame:
+    """The keys of the rows that the source no longer has."""
+    return found.where(F.col(STATE) == "vanished").select(*[named(column.stored) for column in info.keys])
 
 
 def rejected(target: Target, checked: DataFrame, order: Sequence[str], *, repeats: bool) -> DataFrame:

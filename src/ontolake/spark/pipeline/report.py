@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -38,14 +38,19 @@ class TableReport:
     updates: int = 0
     unchanged: int = 0
     vanished: int | None = None
+    """Rows of the store that the source no longer has; None if nobody looked."""
+    deleted: int | None = None
+    """Of these, those that were deleted, or of a dry run would be; None if none are to be."""
     written: int = 0
+    note: str | None = None
+    """What else is to be known."""
     reasons: dict[str, int] = field(default_factory=dict)
     """How many rejected rows have each reason; a row with two of them counts under both."""
 
     @property
     def counts(self) -> dict[str, int]:
         """What is told of them in the commit."""
-        names = ("rows", "rejected", "inserts", "updates", "unchanged", "vanished")
+        names = ("rows", "rejected", "inserts", "updates", "unchanged", "vanished", "deleted")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
@@ -69,6 +74,8 @@ class Report:
     expectations: list[dict[str, Any]] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    """Some of what others have changed meanwhile, so that the branch of the run could not be merged."""
     quarantine: str | None = None
     report: str | None = None
     process: str = ""
@@ -80,6 +87,15 @@ class Report:
     @property
     def rows(self) -> int:
         return sum(table.rows for table in self.tables)
+
+    def add_deleted(self, deleted: Mapping[str, int]) -> None:
+        """Tell how many rows were deleted of each table; of relations that went with their ends, too."""
+        known = {one.table: one for one in self.tables}
+        for table, count in deleted.items():
+            if table not in known and count:
+                self.tables.append(TableReport(table, "", deleted=count, note="deleted with their ends"))
+            elif table in known and (count or known[table].deleted is not None):
+                known[table].deleted = count
 
     def examples(self, count: int = 3) -> list[str]:
         """Some rejected rows, each with where it is and what is wrong with it."""
@@ -193,7 +209,8 @@ def page(report: Report) -> str:
     facts = {"run": report.run, "store": report.store, "branch": report.branch or "main", "started": report.started,
              "took": f"{report.seconds:.1f} s", "read at commit": report.base, "commit": report.commit or "none"}
     tables = [[one.table, one.source, one.rows, one.rejected, one.inserts, one.updates, one.unchanged,
-               "" if one.vanished is None else one.vanished, one.written] for one in report.tables]
+               "" if one.vanished is None else one.vanished, "" if one.deleted is None else one.deleted, one.written,
+               one.note or ""] for one in report.tables]
     lineage = [[name, one.get("path") or one.get("format"), one.get("files", ""), one.get("bytes", ""),
                 ", ".join(table.table for table in report.tables if table.source == name),
                 ", ".join(one.get("unused", ())), one.get("sha256", "")[:16]] for name, one in report.sources.items()]
@@ -206,9 +223,10 @@ def page(report: Report) -> str:
         f"<p class='failed'>{_text(report.error)}</p>" if report.error else "",
         _table(["", ""], [[name, value] for name, value in facts.items()]),
         "<h2>Tables</h2>", _table(["table", "source", "rows", "rejected", "inserts", "updates", "unchanged",
-                                   "vanished", "written"], tables),
+                                   "vanished", "deleted", "written", ""], tables),
         "<h2>Where the rows come from</h2>", _table(["source", "path", "files", "bytes", "goes to", "unused columns",
                                                     "fingerprint"], lineage),
+        "<h2>Conflicts</h2>" + _table(["conflict"], [[one] for one in report.conflicts]) if report.conflicts else "",
         "<h2>Expectations</h2>" + _table(["expectation", "", "found"], told) if told else "",
         f"<h2>Rejected rows ({report.rejected})</h2>" + _table(["table", "reason", "rows"], reasons)
         + "<h2>Some of them</h2>" + _table(["source", "file", "line", "table", "reason", "row"], samples)

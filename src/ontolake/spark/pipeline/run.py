@@ -16,24 +16,47 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
-from ontolake.errors import Conflict, NotFound
+from ontolake import urls
+from ontolake.errors import Conflict
 from ontolake.faults import reach
+from ontolake.history import MergeConflictError
 from ontolake.history.contention import Pace, commit_optimistically
 from ontolake.history.metadata import COUNTS, PIPELINE, RUN, SOURCES
-from ontolake.parallel import Fragment, Parallel, Published, View, beside, discard, forget, new_job, open_parallel
+from ontolake.parallel import (
+    Fragment,
+    Parallel,
+    Published,
+    Removal,
+    View,
+    beside,
+    discard,
+    forget,
+    new_job,
+    open_parallel,
+)
 from ontolake.spark.console import told_once
 from ontolake.spark.errors import ExpectationError, PipelineError, SourceError, TooManyRejectedError
 from ontolake.spark.pipeline import ends, quarantine
 from ontolake.spark.pipeline import report as reports
-from ontolake.spark.pipeline.audit import PREFIX, audited, check_graph, start_graph
+from ontolake.spark.pipeline.audit import (
+    PREFIX,
+    audited,
+    check_auditable,
+    check_graph,
+    start_graph,
+    start_typed,
+    starts_graph,
+)
 from ontolake.spark.pipeline.checks import checked, own_columns
 from ontolake.spark.pipeline.declaration import Pipeline, Target, optional, unused
 from ontolake.spark.pipeline.expectations import expect
 from ontolake.spark.pipeline.heartbeat import alive
+from ontolake.spark.pipeline.limits import exceeds, in_words
 from ontolake.spark.pipeline.report import Report, TableReport
 from ontolake.spark.pipeline.sources import SPARK_ERRORS, spark_says
 from ontolake.spark.pipeline.stage import Stage
 from ontolake.spark.pipeline.tables import RunTables
+from ontolake.spark.pipeline.vanishing import check_vanished, removal_of
 from ontolake.spark.sessions import session
 
 if TYPE_CHECKING:
@@ -55,12 +78,15 @@ class SourceRows(NamedTuple):
 
 
 class LoadedTable(NamedTuple):
-    """The rows for a table: those that are new or changed, those that were rejected, and what is to be told of them."""
+    """The rows for a table: those that are new or changed, those that were rejected, and what is to be told of them.
+    """
 
     fragments: Sequence[Fragment]
     rejected: pa.Table | None
     told: TableReport
     checked: DataFrame
+    removal: Removal | None = None
+    """What is to be deleted."""
 
 
 class PipelineRun:
@@ -77,7 +103,10 @@ class PipelineRun:
         self.branch = branch
         self.dry_run = dry_run
         self.audit = audit
-        self.graph = graph or audit
+        self._asks_graph = graph
+        self.graph = starts_graph(url, graph=graph, audit=audit)
+        """Whether a graph is to be made where there is nothing yet."""
+        self._deletes = any(target.vanished == "delete" for target in pipeline.targets)
         self.parameters = pipeline.resolved(parameters)
         self._progress = progress or (lambda step, done, total: None)
         self._tables: list[RunTables] = []
@@ -102,6 +131,8 @@ class PipelineRun:
             commit_optimistically(once, Conflict, Pace(attempts=3))
         except BaseException as error:
             self.report.state, self.report.error = "failed", str(error) or type(error).__name__
+            if isinstance(error, MergeConflictError):
+                self.report.conflicts = [str(one) for one in error.conflicts[: reports.SAMPLE]]
             raise
         finally:
             self._release()
@@ -116,7 +147,7 @@ class PipelineRun:
         self._release()
         discard(self.url, self.report.run)
         self.report.tables, self.report.expectations, self.report.samples = [], [], []
-        self.report.quarantine = None
+        self.report.quarantine, self.report.conflicts = None, []
 
     def _release(self) -> None:
         with contextlib.suppress(Exception):
@@ -146,8 +177,8 @@ class PipelineRun:
     def _once(self) -> None:
         with contextlib.ExitStack() as stack:
             store = self._open(stack)
-            if self.graph:
-                check_graph(store, self.url)
+            if store is not None:
+                self._check_store(store)
             view = View(0) if store is None else store.view()
             self.report.base = view.commit
             again = bool(self.pipeline.expectations) or any(
@@ -161,16 +192,36 @@ class PipelineRun:
             read = self._read()
             loaded: Sequence[LoadedTable] = self._each(
                 lambda target: self._load(tables, target, read[target.source.name]), self.pipeline.targets)
+            self.report.tables = [one.told for one in loaded]
+            self._check_vanished(tables, loaded)
             loaded, failed = self._ends(tables, loaded, read)
             self.report.tables = [one.told for one in loaded]
             self._quarantine(loaded)
             fragments = {one.told.table: one.fragments for one in loaded}
             reach("pipeline: everything staged")
-            if not self.audit or self.dry_run:
+            # What has no commit yet has no branches either, and nothing that an audit could protect.
+            audits = self.audit and not self.dry_run and (tables.is_graph or view.commit > 0)
+            if not audits:
                 self._expect(tables, fragments, failed)
             elif failed:
                 raise ExpectationError(failed)
-            self._publish(store, view, fragments)
+            self._publish(store, view, loaded, audits=audits)
+
+    def _check_store(self, store: Parallel) -> None:
+        """Raise `PipelineError` or `LayoutLacksError` if the store cannot do what the run is to do."""
+        if self._asks_graph:
+            check_graph(store, self.url)
+        if self.audit:
+            check_auditable(store.url)
+        if self._deletes:
+            store.check_removable()
+
+    def _check_vanished(self, tables: RunTables, loaded: Sequence[LoadedTable]) -> None:
+        """Raise `TooManyVanishedError`, else let tables know what will be deleted of them."""
+        for target, one in zip(self.pipeline.targets, loaded, strict=True):
+            check_vanished(target, one.told, tables)
+            if one.removal is not None:
+                tables.remove(target.info, one.removal)
 
     def _check_dangling(self, graph: bool) -> None:
         """Raise `PipelineError` if edges of a graph are to have no ends."""
@@ -181,15 +232,14 @@ class PipelineRun:
 
     def _open(self, stack: contextlib.ExitStack) -> Parallel | None:
         self._check_dangling(self.graph)
-        if self.graph and not self.dry_run:
-            start_graph(self.url, self.pipeline.types)
-        try:
-            return stack.enter_context(open_parallel(self.url, branch=self.branch, write=not self.dry_run,
-                                                     types=self.pipeline.types))
-        except NotFound:
-            if not self.dry_run:
-                raise
+        if self.dry_run and urls.detect(self.url) is None:
             return None  # a dry run does not start a store
+        if not self.dry_run and self.graph:
+            start_graph(self.url, self.pipeline.types)
+        elif not self.dry_run and (self.audit or self._deletes):
+            start_typed(self.url)
+        return stack.enter_context(open_parallel(self.url, branch=self.branch, write=not self.dry_run,
+                                                 types=self.pipeline.types))
 
     # 1: read
     def _read(self) -> dict[str, SourceRows]:
@@ -217,14 +267,15 @@ class PipelineRun:
         staged = Stage(self.url, self.report.run, tables)(target, rows, read.files, read.size)
         counts = staged.counts
         told = TableReport(tables.name(info), source.name, sum(counts.values()) - counts["vanished"],
-                           counts["bad"] + counts["repeated"], counts["insert"], counts["update"],
-                           counts["unchanged"], counts["vanished"] if target.vanished else None)
+                           counts["bad"] + counts["keyless"] + counts["repeated"], counts["insert"], counts["update"],
+                           counts["unchanged"])
+        removal = removal_of(target, staged, told)
         kept = None
         if staged.rejected is not None:
             told.reasons = quarantine.reasons(staged.rejected, told.rejected)
             kept = quarantine.rejected(staged.rejected, told.table, source,
                                        source.located(self.pipeline.folder, self.parameters), read.files, self.spark)
-        return LoadedTable(staged.fragments, kept, told, staged.checked)
+        return LoadedTable(staged.fragments, kept, told, staged.checked, removal)
 
     def _ends(
         self, tables: RunTables, loaded: Sequence[LoadedTable], read: Mapping[str, SourceRows]
@@ -242,10 +293,13 @@ class PipelineRun:
                 bad = found.rejected.get(kept[at].told.table)
                 if bad:
                     rows = ends.without(kept[at].checked, target.info, bad)
-                    forget(kept[at].fragments)
+                    removal = kept[at].removal
+                    forget([*kept[at].fragments, *(removal.fragments if removal is not None else ())])
                     with self._explained(target):
                         kept[at] = self._stage(tables, target, rows, read[target.source.name])
                     tables.restaged(target.info)
+                    if (removal := kept[at].removal) is not None:
+                        tables.remove(target.info, removal)
         return kept, found.failed
 
     @contextlib.contextmanager
@@ -274,10 +328,8 @@ class PipelineRun:
             for table in bad:  # some of each
                 self.report.samples += table.slice(0, -(-reports.SAMPLE // len(bad))).to_pylist()
         limit = self.pipeline.max_rejected
-        share = isinstance(limit, float) and limit <= 1
-        if rejected > (limit * rows if share else limit):
-            allowed = f"{limit:.0%}" if share else f"{limit:,}"
-            raise TooManyRejectedError(f"{rejected:,} of {rows:,} rows are bad, and {allowed} may be",
+        if exceeds(rejected, limit, rows):
+            raise TooManyRejectedError(f"{rejected:,} of {rows:,} rows are bad, and {in_words(limit)} may be",
                                        hint="\n  ".join(["such as", *self.report.examples(),
                                                          f"all of them are in {self.report.quarantine}"]))
 
@@ -289,19 +341,20 @@ class PipelineRun:
             expect(self.pipeline, tables, fragments, self.report, failed)
 
     # 6: publish
-    def _publish(self, store: Parallel | None, view: View, fragments: Mapping[str, Sequence[Fragment]]) -> None:
-        everything = [fragment for found in fragments.values() for fragment in found]
+    def _publish(self, store: Parallel | None, view: View, loaded: Sequence[LoadedTable], *, audits: bool) -> None:
+        everything = [fragment for one in loaded for fragment in one.fragments]
+        removals = {one.told.table: one.removal for one in loaded if one.removal is not None}
         if self.dry_run or store is None:
             self.report.state = "dry run"
             return
         done = Published(None, {})
-        if everything:
+        if everything or removals:
             def publish(where: Parallel) -> Published:
                 reach("pipeline: before the publish")
-                return where.publish(everything, metadata=self._metadata(), expected=view.commit)
+                return where.publish(everything, metadata=self._metadata(), expected=view.commit, removals=removals)
 
             with self._step("publish"):
-                done = publish(store) if not self.audit else audited(
+                done = publish(store) if not audits else audited(
                     store.url, self.branch, self.report.run, f"pipeline {self.pipeline.name}, run {self.report.run}",
                     publish=publish, look=self._look)
                 reach("pipeline: published")
@@ -309,9 +362,10 @@ class PipelineRun:
         self.report.state = "unchanged" if done.commit is None else "published"
         for one in self.report.tables:
             one.written = done.written.get(one.table, 0)
+        self.report.add_deleted(done.deleted)
 
     def _look(self, published: Parallel) -> None:
-        """Expectations over what is on the branch of the run, where the graph itself has seen to the ends of edges."""
+        """Expectations over what is on the branch of the run, where ends of relations have been seen to."""
         self._tables.append(tables := RunTables(self.spark, published, published.view(), f"{PREFIX}{self.report.run}",
                                                 again=len(self.pipeline.expectations) > 1))
         self._expect(tables, {})

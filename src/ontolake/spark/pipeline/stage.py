@@ -24,9 +24,12 @@ from ontolake.spark.pipeline.reconciliation import (
     reconciled,
     rejected,
     slim,
+    vanished,
 )
 from ontolake.spark.pipeline.tables import FEW, RunTables
 
+VANISHED = "vanished"
+"""The folder of staged files in which keys of rows are that are to be deleted."""
 SMALL = 4 << 20
 """Files of so many bytes in all are read by one task, and their rows go through the driver."""
 
@@ -40,6 +43,8 @@ class StagedTable(NamedTuple):
     """What is wrong with rows, and their places; None if nothing is."""
     checked: DataFrame
     """The checked rows, to be asked again."""
+    vanished: Sequence[Fragment] = ()
+    """The keys of rows that are to be deleted."""
 
 
 class Stage:
@@ -59,15 +64,15 @@ class Stage:
         if not target.source.is_file:  # reading it again might find something else
             found = self._tables.keep(slim(found))
         order: tuple[str, ...] = (AT,)
-        counts, fragments = self._counted(target, found, order)
+        counts, fragments, gone = self._counted(target, found, order)
         if counts["repeated"] and len(files) > 1:  # their names say which of them is the last
-            forget(fragments)
+            forget([*fragments, *gone])
             order = (FILE, AT)
-            counts, fragments = self._counted(target, found, order)
+            counts, fragments, gone = self._counted(target, found, order)
         bad = None
-        if counts["bad"] or counts["repeated"]:
+        if counts["bad"] or counts["keyless"] or counts["repeated"]:
             bad = rejected(target, found, order, repeats=bool(counts["repeated"])).limit(quarantine.KEPT).toArrow()
-        return StagedTable(counts, fragments, bad, found)
+        return StagedTable(counts, fragments, bad, found, gone)
 
     def _at_once(self, target: Target, found: DataFrame, files: Sequence[str]) -> StagedTable | None:
         """All that is to be known by one job, which takes less time than asking Spark several times; None if there are
@@ -80,30 +85,41 @@ class Stage:
         state = rows[STATE]
         counts = {one: pc.sum(pc.equal(state, one)).as_py() or 0 for one in STATES}
         new = rows.filter(pc.is_in(state, pa.array(["insert", "update"])))
-        bad = rows.filter(pc.is_in(state, pa.array(["bad", "repeated"]))).select([PROBLEM, *PLACE])
+        bad = rows.filter(pc.is_in(state, pa.array(["bad", "keyless", "repeated"]))).select([PROBLEM, *PLACE])
         told = pc.fill_null(bad[PROBLEM], REPEATED)
-        return StagedTable(counts, self._put(target, new.select([column.stored for column in info.all_columns])),
-                           bad.set_column(0, PROBLEM, told) if len(bad) else None, found)
+        gone = rows.filter(pc.equal(state, "vanished")).select([column.stored for column in info.keys])
+        table = self._tables.name(info)
+        return StagedTable(counts, self._put(table, new.select([column.stored for column in info.all_columns])),
+                           bad.set_column(0, PROBLEM, told) if len(bad) else None, found,
+                           self._put(f"{VANISHED}/{table}", gone) if target.vanished == "delete" else [])
 
     def _counted(
         self, target: Target, found: DataFrame, order: Sequence[str]
-    ) -> tuple[Mapping[str, int], Sequence[Fragment]]:  # fmt: skip
-        """How many rows there are of each state, and those that are to be published."""
+    ) -> tuple[Mapping[str, int], Sequence[Fragment], Sequence[Fragment]]:  # fmt: skip
+        """How many rows there are of each state, those that are to be published, and keys that are to be deleted."""
         info, table = target.info, self._tables.name(target.info)
         compared = reconciled(target, found, self._tables.latest(info), order)
         if writes_beside(self._tables.spark, self._url):
             seen = Observation()  # of the tasks that write, each of which counts once, however often it was tried
             fragments = stage_frame(changed(info, compared.observe(seen, *counting())), self._url, table,
                                     job=self._job)
-            return seen.get, fragments
+            gone: Sequence[Fragment] = ()
+            if target.vanished == "delete" and seen.get["vanished"]:
+                gone = stage_frame(vanished(info, compared), self._url, f"{VANISHED}/{table}", job=self._job)
+            return seen.get, fragments, gone
         compared = self._tables.keep(compared)
         counts = compared.agg(*counting()).collect()[0].asDict()
-        rows, new = counts["insert"] + counts["update"], changed(info, compared)
-        if rows > FEW:
-            return counts, stage_frame(new, self._url, table, job=self._job)
-        return counts, self._put(target, new.toArrow()) if rows else []
+        missing = counts["vanished"] if target.vanished == "delete" else 0
+        return (counts, self._write(table, changed(info, compared), counts["insert"] + counts["update"]),
+                self._write(f"{VANISHED}/{table}", vanished(info, compared), missing))
 
-    def _put(self, target: Target, rows: pa.Table) -> list[Fragment]:
+    def _write(self, table: str, rows: DataFrame, count: int) -> Sequence[Fragment]:
+        """Stage so many rows, by way of the driver if they are few."""
+        if count > FEW:
+            return stage_frame(rows, self._url, table, job=self._job)
+        return self._put(table, rows.toArrow()) if count else []
+
+    def _put(self, table: str, rows: pa.Table) -> list[Fragment]:
         """Stage rows that the driver has."""
-        fragment = stage(self._url, self._tables.name(target.info), rows.to_batches(), job=self._job)
+        fragment = stage(self._url, table, rows.to_batches(), job=self._job)
         return [] if fragment is None else [fragment]

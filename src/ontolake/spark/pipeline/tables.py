@@ -9,13 +9,14 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ontolake import urls
-from ontolake.model.types import TypeInfo
+from ontolake.model.columns import Column
+from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.versioned import table_of
-from ontolake.parallel import Fragment, Parallel, View
+from ontolake.parallel import Fragment, Parallel, Removal, View
 from ontolake.spark.frames import frame, local_path, staged_frame
 from ontolake.spark.parquet import one_machine
 from ontolake.spark.pipeline.validation import spark_type
-from ontolake.spark.types import arrow_schema, fitted, quoted, spark_schema
+from ontolake.spark.types import arrow_schema, fitted, named, quoted, spark_schema
 from ontolake.stores import GRAPH
 
 FEW = 250_000
@@ -42,6 +43,7 @@ class RunTables:
         self._again = again and not self._by_spark
         self._found: dict[str, DataFrame | None] = {}
         self._kept: list[DataFrame] = []
+        self._removed: dict[str, Removal] = {}
 
     def name(self, info: TypeInfo) -> str:
         """What the store calls the table of a type."""
@@ -67,12 +69,44 @@ class RunTables:
             return self._once(frame(self.spark, store, table, view, branch=self._branch))
         return few(self.spark, (batch for split in splits for batch in split.read()), store.schema(table))
 
+    def remove(self, info: TypeInfo, removal: Removal) -> None:
+        """Rows of a type will be deleted, and maybe the relations that lead to them."""
+        self._removed[self.name(info)] = removal
+        self._found.pop(f"removed {self.name(info)}", None)
+
+    def _gone(self, info: TypeInfo) -> DataFrame | None:
+        """The keys of a type that will be deleted; None if there are none."""
+        table = self.name(info)
+        fragments = self._removed[table].fragments if table in self._removed else ()
+        if not fragments:
+            return None
+        if f"removed {table}" not in self._found:
+            self._found[f"removed {table}"] = self._read_staged(fragments, _columns(info.keys))
+        return self._found[f"removed {table}"]
+
+    def _standing(self, info: TypeInfo) -> DataFrame | None:
+        """The latest rows of a type without those that will be deleted; None if there are none."""
+        latest = self.latest(info)
+        if latest is None:
+            return None
+        if (gone := self._gone(info)) is not None:
+            latest = latest.join(gone, [column.stored for column in info.keys], "left_anti")
+        for end, column in zip((info.left, info.right), info.keys, strict=False) if info.kind == "relation" else ():
+            of = type_info(end)
+            if (removal := self._removed.get(self.name(of))) is None or not removal.cascade:
+                continue
+            if (gone := self._gone(of)) is not None:
+                latest = latest.join(gone.select(named(of.keys[0].stored).alias(column.stored)), column.stored,
+                                     "left_anti")
+        return latest
+
     def after(self, info: TypeInfo, fragments: Sequence[Fragment]) -> DataFrame:
         """The rows of a type as they will be."""
-        latest = self.latest(info)
+        latest = self._standing(info)
         names = [quoted(column.stored) for column in info.all_columns]
         if not fragments:
-            return latest.select(*names) if latest is not None else self.spark.createDataFrame([], _columns(info))
+            return latest.select(*names) if latest is not None else self.spark.createDataFrame(
+                [], _columns(info.all_columns))
         new = self.staged(info, fragments).select(*names)
         if latest is None:
             return new
@@ -85,15 +119,16 @@ class RunTables:
         table = f"staged {fragments[0].table}"
         found = self._found.get(table)
         if found is None:
-            if local_path(fragments[0].place) is not None and one_machine(self.spark):
-                found = staged_frame(self.spark, fragments, _columns(info))
-            elif sum(fragment.rows for fragment in fragments) > FEW:
-                found = self._once(staged_frame(self.spark, fragments, _columns(info)))
-            else:
-                read = [fragment.read() for fragment in fragments]
-                found = few(self.spark, (batch for one in read for batch in one.to_batches()), read[0].schema)
-            self._found[table] = found
+            found = self._found[table] = self._read_staged(fragments, _columns(info.all_columns))
         return found
+
+    def _read_staged(self, fragments: Sequence[Fragment], columns: str) -> DataFrame:
+        if local_path(fragments[0].place) is not None and one_machine(self.spark):
+            return staged_frame(self.spark, fragments, columns)
+        if sum(fragment.rows for fragment in fragments) > FEW:
+            return self._once(staged_frame(self.spark, fragments, columns))
+        read = [fragment.read() for fragment in fragments]
+        return few(self.spark, (batch for one in read for batch in one.to_batches()), read[0].schema)
 
     def restaged(self, info: TypeInfo) -> None:
         """Something else was staged for the table of a type."""
@@ -115,9 +150,9 @@ class RunTables:
         self._found.clear()
 
 
-def _columns(info: TypeInfo) -> str:
-    """The columns of a type, as Spark writes them down."""
-    return ", ".join(f"{quoted(column.stored)} {spark_type(column)}" for column in info.all_columns)
+def _columns(columns: Iterable[Column]) -> str:
+    """Columns of a type, as Spark writes them down."""
+    return ", ".join(f"{quoted(column.stored)} {spark_type(column)}" for column in columns)
 
 
 def few(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
