@@ -110,14 +110,14 @@ def convert(
 
     What was interrupted goes on where it stopped, when the same command is given again.
     """
-    from ontolake.ontology.moving.conversion import check_convertible
     from ontolake.ontology.moving.conversion import convert as copy
+    from ontolake.ontology.moving.conversion import engine_for
     from ontolake.ontology.repository import open_repository
 
     old = open_repository(source, config={"create": False, "readonly": True})
     try:
-        check_convertible(old)  # before a store is started there
-        new = open_repository(target, engine_version=None if engine_version is None else engine_version.value)
+        asked = None if engine_version is None else engine_version.value
+        new = open_repository(target, engine_version=engine_for(old, asked))
         try:
             with progress(json) as advance:
                 done = copy(old, new, advance)

@@ -1,5 +1,7 @@
 """Copies of a typed store with another engine or at another place: commit by commit, with history, checked at the end.
 
+One line of commits is copied here, branches and deletions by `branched`.
+
 Everything goes through what repositories offer, so that any engine can become any other. A copy that was interrupted
 goes on where it stopped. The queue of events is copied behind the commits, as it is with the last of them; claims are
 not, so runners of the source must have ended before others begin with the copy.
@@ -8,8 +10,8 @@ not, so runners of the source must have ended before others begin with the copy.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, cast
 
 from ontolake.history import Commit
 from ontolake.history.metadata import MIGRATED_TYPES
@@ -19,6 +21,8 @@ from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.events.copies import reading_with_queue
 from ontolake.ontology.events.records import KeptQueue
+from ontolake.ontology.moving.branched import BranchCopy
+from ontolake.ontology.repository.branched import BranchedRepository
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 
 Name = tuple[Kind, str]
@@ -73,21 +77,35 @@ def convert(
     """Copy every commit that `target` does not have yet, then compare all rows of both.
 
     Raises `StorageBackendError` if the target holds something else than a part of the source, if the source has
-    branches, tags or deletions, which it names, and if rows, times of commits or events differ in the end;
-    `HeadMismatchError` if runners keep changing the queue of the source.
+    branches, tags or deletions and the engine of the target keeps none, and if rows, times of commits or events differ
+    in the end; `HeadMismatchError` if runners keep changing the queue of the source.
     """
-    check_convertible(source)
-    with reading_with_queue(source) as queue:
-        return _convert(source, target, queue, progress, history or History(source, target))
-
-
-def check_convertible(source: Repository) -> None:
-    """Raise `StorageBackendError` if a store has what a copy commit by commit cannot have, which it names."""
     beyond = source.beyond_lines()
-    if beyond:
-        raise StorageBackendError(f"{source.uri!r} has {', '.join(beyond)}, which a copy commit by commit cannot have",
-                                  hint="onto copy copies all of it to SQLite elsewhere; onto export writes the state "
-                                       "of a branch, which onto import loads")
+    if beyond and not target.keeps_branches:
+        raise _lossy(source, beyond, target.engine_version)
+    with reading_with_queue(source) as queue:
+        if not beyond:
+            return _convert(source, target, queue, progress, history or History(source, target))
+        copied = BranchCopy(cast(BranchedRepository, source), cast(BranchedRepository, target)).run(progress)
+        _copy_queue(queue, target)
+        return Conversion(*copied, len(queue.events), len(queue.schedules))
+
+
+def engine_for(source: Repository, engine_version: str | None) -> str | None:
+    """The engine that a new copy is to have: one that keeps all that the source has.
+
+    Raises `StorageBackendError` if that is asked to be one that does not, and names what would be lost.
+    """
+    beyond = source.beyond_lines()
+    if beyond and engine_version in ("v1", "v2"):
+        raise _lossy(source, beyond, engine_version)
+    return source.engine_version if beyond and engine_version is None else engine_version
+
+
+def _lossy(source: Repository, beyond: Sequence[str], engine: str) -> StorageBackendError:
+    return StorageBackendError(f"{source.uri!r} has {', '.join(beyond)}, which the engine {engine} cannot have",
+                               hint="convert it to v3; onto export writes the state of a branch, which onto import "
+                                    "loads")
 
 
 def _convert(
@@ -104,12 +122,16 @@ def _convert(
         target.drop_type(kind, name)
     rows = reader.compare(types)
     _common(commits, sorted(target.commits(), key=lambda commit: commit.id), target)
+    _copy_queue(queue, target)
+    return Conversion(len(commits) - have, len(commits), rows, len(queue.events), len(queue.schedules))
+
+
+def _copy_queue(queue: KeptQueue, target: Repository) -> None:
     if queue != target.events.kept():
         target.events.restore(queue)
         if queue != target.events.kept():
             raise StorageBackendError(f"the queue of events at {target.uri!r} is not that of the source",
                                       hint="let no runner work there yet, and convert to an empty place")
-    return Conversion(len(commits) - have, len(commits), rows, len(queue.events), len(queue.schedules))
 
 
 def _common(source: list[Commit[int]], target: list[Commit[int]], repository: Repository) -> int:

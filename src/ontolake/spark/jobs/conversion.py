@@ -20,8 +20,8 @@ from ontolake.ontology.moving.conversion import (
     Name,
     Progress,
     VersionRows,
-    check_convertible,
     compare_rows,
+    engine_for,
     twin_of,
 )
 from ontolake.ontology.moving.conversion import convert as copy
@@ -54,8 +54,7 @@ def convert(
         "documents": "copy the file of the space", "sql": "copy the file of the database"})  # fmt: skip
     place, job = absolute(target), new_job()
     with typed(where) as old:
-        check_convertible(old)  # before a store is started there
-        new = open_repository(place, engine_version=engine_version)
+        new = open_repository(place, engine_version=engine_for(old, engine_version))
         try:
             history = StagedHistory(old, new, where, place, job, workers_of(spark, parts))
             return copy(old, new, progress, history=history)
