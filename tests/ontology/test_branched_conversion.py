@@ -29,9 +29,9 @@ def opened(url: str, **options: Any) -> Iterator[Repository]:
 
 
 def converted(source: str, target: str) -> Conversion:
-    with opened(source, config={"create": False, "readonly": True}) as old:
-        with opened(target, engine_version=engine_for(old, None)) as new:
-            return convert(old, new)
+    with opened(source, config={"create": False, "readonly": True}) as old, \
+            opened(target, engine_version=engine_for(old, None)) as new:  # fmt: skip
+        return convert(old, new)
 
 
 def told(url: str) -> dict[str, Any]:
@@ -149,6 +149,6 @@ def test_an_engine_that_would_lose_something_is_refused_before_anything_is_made(
             convert(source, old)
     other = BranchedHistory(f"{tmp_path}/other.db")
     other.commit("main", {"x": 1})
-    with pytest.raises(StorageBackendError, match="commit 1 at .* is not that of the source"):
+    with pytest.raises(StorageBackendError, match=r"commit 1 at .* is not that of the source"):
         converted(made.url, other.url)
     assert len(told(other.url)["lines"]["main"]) == 1
