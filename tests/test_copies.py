@@ -96,6 +96,7 @@ def of_model(name: str, folder: Path, bucket: str) -> str:
         "typed native": lambda: written(typed(f"{folder}/typed.db")),
         "typed pages": lambda: written(typed(f"file://{folder}/pages.db")),
         "typed bucket": lambda: written(typed(f"sqlite+{bucket}/typed")),
+        "typed files": lambda: written(typed(f"file://{folder}/files")),
     }
     return makers[name]()
 
@@ -119,10 +120,12 @@ LOCAL = [("sql pages", "objects"), ("documents native", "native"), ("sql native"
          ("documents pages", "objects"), ("sql native", "pages"), ("sql objects", "pages"), ("sql objects", "objects"),
          ("sql pages", "native"), ("sql objects", "native"), ("sql native", "objects"),
          ("graph directory", "graph"), ("typed native", "native"), ("typed native", "pages"),
-         ("typed pages", "native"), ("typed pages", "pages"), ("typed native", "objects")]  # fmt: skip
+         ("typed pages", "native"), ("typed pages", "pages"), ("typed native", "objects"),
+         ("typed files", "graph")]  # fmt: skip
 REMOTE = [("documents native", "bucket"), ("sql pages", "bucket"), ("sql objects", "bucket"), ("sql bucket", "pages"),
           ("sql bucket", "bucket"), ("sql bucket", "objects"), ("graph directory", "bucket"),
-          ("typed native", "bucket"), ("typed bucket", "native"), ("typed bucket", "bucket")]  # fmt: skip
+          ("typed native", "bucket"), ("typed bucket", "native"), ("typed bucket", "bucket"),
+          ("typed files", "bucket")]  # fmt: skip
 
 
 def check_copied(name: str, kind: str, folder: Path, bucket: str) -> str:
@@ -404,7 +407,7 @@ for step in range(0, 100_000, int(stride)):
 @pytest.mark.parametrize(("name", "kind", "stride"), [
     ("documents native", "native", 1), ("sql native", "pages", 3), ("sql pages", "pages", 1),
     ("sql native", "objects", 5), ("graph directory", "graph", 61), ("sql native", "bucket", 5),
-    ("typed native", "pages", 1), ("typed native", "bucket", 5),
+    ("typed native", "pages", 1), ("typed native", "bucket", 5), ("typed files", "graph", 13),
     ("graph directory", "bucket", 61)])  # fmt: skip
 def test_a_copy_that_is_killed_is_no_store(
     name: str, kind: str, stride: int, tmp_path: Path, request: pytest.FixtureRequest

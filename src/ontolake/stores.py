@@ -201,7 +201,7 @@ def find(url: str) -> Store:
     if not site.in_sqlite:
         model = next((one for one in MODELS if site.stamp.kind in one.stamps), None)
         branched = model is TYPED and (site.stamp.version or 0) >= _BRANCHED_OBJECTS
-        return Store(url, site, model, HISTORY if branched else frozenset())
+        return Store(url, site, model, HISTORY | {"copy"} if branched else frozenset())
     tables = _tables(site.url)
     model = next((one for one in MODELS if any(some <= tables for some in one.tables)), None)
     return Store(url, site, model, HISTORY | {"copy"} if model is TYPED and tables >= _BRANCHED else frozenset())

@@ -2,7 +2,7 @@
 
 `copy()` finds out what is at a URL and how its layout is copied. A copy appears when it is complete: a file or
 directory is renamed in the end, and in a bucket the object that makes it a store comes last. `databases` copies
-documents, SQL tables and typed stores in SQLite, `objects` graphs and page stores.
+documents, SQL tables and typed stores in SQLite, `objects` graphs, typed stores in files and page stores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ontolake import stores, urls
 from ontolake.copies.databases import copy_database, copy_tables
-from ontolake.copies.objects import Progress, copy_graph
+from ontolake.copies.objects import Progress, copy_files, copy_graph
 from ontolake.errors import AlreadyExists, Invalid
 from ontolake.urls import Location, Place
 
@@ -34,17 +34,18 @@ _COPIERS: dict[str, Callable[[stores.Site, Location, Progress], int]] = {
     "documents": copy_database,
     "graph": copy_graph,
     "sql": copy_tables,
-    "typed": copy_database,
+    "typed": lambda site, target, advance: (copy_database if site.in_sqlite else copy_files)(site, target, advance),
 }
 """How stores of a model are copied, as far as they offer the verb `copy`: of typed stores, those whose engine has
-branches, which are rows of the database itself."""
+branches."""
 
 
 def copy(url: str, target: str, progress: Progress = lambda step, done, total: None) -> Copied:
     """Copy the store at `url` to `target`, where nothing may be. The copy has every commit, branch and tag.
 
     The layout is that of `target`: a native SQLite file, a page file, pages as objects (`sqlite+file://`, a bucket), or
-    for a graph a directory or a bucket. The source may be written to meanwhile: the copy is as it was at one moment.
+    for a graph or a typed store on objects a directory or a bucket. The source may be written to meanwhile: the copy is
+    as it was at one moment.
 
     Raises `AlreadyExists` if something is at `target`, `Invalid` if the store cannot be copied or not to that place,
     `Transient` if the source changes faster than it is copied, and what `stores.find` raises.
@@ -55,13 +56,14 @@ def copy(url: str, target: str, progress: Progress = lambda step, done, total: N
     if not store.offers("copy"):
         raise Invalid(f"{url!r} holds {store.described}, which onto copy does not copy",
                       hint=f"onto convert {url} {target} copies a typed store of an older engine with its history")
-    location = _free(_as_directory(target) if store.model.name == "graph" else target, store.site.location)
+    in_folder = store.model.name == "graph" or (store.model is stores.TYPED and not store.site.in_sqlite)
+    location = _free(_as_directory(target) if in_folder else target, store.site.location)
     size = _COPIERS[store.model.name](store.site, location, progress)
     return Copied(url, target, store.model.name, size)
 
 
 def _as_directory(target: str) -> str:
-    """A bare path as that of a directory: a graph cannot be anything else."""
+    """A bare path as that of a directory: what is made of files cannot be anything else."""
     bare = isinstance(target, str) and target and "://" not in target
     return f"{target.rstrip('/')}/" if bare and not target.endswith(urls.SQLITE_SUFFIXES) else target
 

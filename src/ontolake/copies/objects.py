@@ -1,4 +1,4 @@
-"""Copies of stores that are objects: graphs, and page stores in a directory or a bucket.
+"""Copies of stores that are objects: graphs, typed stores and page stores in a directory or a bucket.
 
 A directory is filled beside its place and renamed in the end. In a bucket a mark says that the copy is unfinished, so
 that nobody takes it for a store, until the last object is there.
@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
-from ontolake import faults, urls
+from ontolake import faults, stores, urls
 from ontolake.errors import AlreadyExists, Invalid, NotFound, StorageError, Transient
 from ontolake.folders import obstacle
 from ontolake.lance_versions import VersionFile, moved_base
@@ -124,6 +125,42 @@ def copy_pages(source: str, target: Location, advance: Progress) -> int:
                 faults.reach("copy: root written")
                 return sum(sizes.values()) + len(root.data)
     raise Transient(f"{source!r} changes faster than it is copied", hint="try again when less is written")
+
+
+def copy_files(source: Site, target: Location, advance: Progress) -> int:
+    """Copy a typed store that is objects to another place for objects, its head last. Returns the bytes.
+
+    All that a head leads to is written once: with a head that was not moved meanwhile it is the store at a moment.
+    """
+    if target.seam or target.place not in (Place.DIRECTORY, Place.BUCKET, Place.MEMORY):
+        raise Invalid(f"{target.url!r} is a {target.place}, and this store is made of objects",
+                      hint=f"name a directory or a bucket; onto convert {source.location.url} {target.url} makes it "
+                           "a store in SQLite")  # fmt: skip
+    names: Any = stores.TYPED.opener
+    with _opened(source.location.base_url) as store, _filled(target) as copied:
+        sizes: dict[str, int] = {}
+        for _ in range(_ROUNDS):
+            before = _swapped(store, names.SWAPPED)
+            keys = [info.key for info in store.list() if info.key not in (*names.SWAPPED, *names.UNCOPIED)
+                    and not (info.key in sizes and info.key.startswith(names.WRITTEN_ONCE))]  # fmt: skip
+            sizes |= _transfer(store, copied, keys, advance)
+            faults.reach("copy: files copied, head not compared")
+            after = _swapped(store, names.SWAPPED)
+            if {key: found.tag for key, found in before.items()} == {key: found.tag for key, found in after.items()}:
+                for key, found in before.items():
+                    _put(copied, key, found.data)
+                    faults.reach("copy: swapped object written")
+                return sum(sizes.values()) + sum(len(found.data) for found in before.values())
+    raise Transient(f"{source.location.url!r} changes faster than it is copied", hint="try again when less is written")
+
+
+def _swapped(store: ObjectStore, keys: Iterable[str]) -> dict[str, Any]:
+    """Those of the objects that are there, in this order."""
+    found = {}
+    for key in keys:
+        with suppress(NotFound):
+            found[key] = store.get(key)
+    return found
 
 
 def _is_dense(keys: Iterable[str], start: int) -> bool:

@@ -6,10 +6,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ontolake.ontology.config import Config
+from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.queue.layout import QUEUE
 from ontolake.ontology.typed_store import TypedStore
 
 if TYPE_CHECKING:
     from ontolake.ontology.parallel.tables import TypedParallel
+
+SWAPPED = (QUEUE, layout.HEAD)
+"""The objects of a store that others replace while it is read, in the order in which a copy takes them."""
+WRITTEN_ONCE = layout.FRESH
+"""Objects below these never change."""
+UNCOPIED = (layout.LOCK,)
 
 
 def open(url: str, *, write: bool, branch: str | None) -> TypedStore:
