@@ -51,6 +51,8 @@ def check_forms(query: Query[Recorded], state: State) -> None:
         return {row.id: {"f": row.f, "g": row.g} for row in rows}
 
     assert told(query.collect()) == state
+    for scan in (query, query.with_history()):  # by columns, and a limit makes it SQL
+        assert scan.to_arrow().equals(scan.limit(1000).to_arrow())
     assert query.count() == len(state)
     for key in KEYS:
         alone = {key: state[key]} if key in state else {}

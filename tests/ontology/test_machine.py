@@ -293,7 +293,9 @@ class Machine(RuleBasedStateMachine):
     def look_at_every_commit(self) -> None:
         for at in range(self.naive.head + 1):
             for cls in self.types:
-                assert by_key(self.asked(cls, at).collect()) == by_key(self.naive.latest(cls, at).values()), (cls, at)
+                query = self.asked(cls, at)
+                assert by_key(query.collect()) == by_key(self.naive.latest(cls, at).values()), (cls, at)
+                assert query.to_arrow().equals(query.limit(1000).to_arrow()), (cls, at)
 
     def convert(self) -> None:
         """Go on with a copy at another place."""

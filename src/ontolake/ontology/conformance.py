@@ -18,10 +18,12 @@ from ontolake.model.types import type_info
 from ontolake.objects import open_store
 from ontolake.ontology.config import Config
 from ontolake.ontology.session import Session
+from ontolake.ontology.sizes import Sizes
 from ontolake.ontology.typed_store import TypedStore
 
 _OBJECTS = (urls.Place.DIRECTORY, urls.Place.BUCKET, urls.Place.MEMORY)
-_CONFIG = Config(create=False, lock_timeout=30.0)
+_CONFIG = Config(create=False, lock_timeout=30.0, sizes=Sizes(column_rows=1))
+"""Few rows are many enough for every way of reading."""
 
 
 class Recorded(Entity):

@@ -46,6 +46,8 @@ class Sizes:
     """Up to this number of rows SQLite compares a commit row by row, beyond that in one statement."""
     looked_up_keys: int = 2_000
     """Up to this number of changed keys their states before are looked up; beyond that all states are read."""
+    column_rows: int = 50_000
+    """From this number of rows on the columns of a table are kept beside a native file for full scans."""
     window_commits: int = 500
     """Commits whose changes are read at one moment."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,10 @@ from ontolake.ontology.sizes import DEFAULT
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_FETCHED = 512
+"""Rows that are fetched at a time: so few that their tuples are gone before the garbage collector looks at them."""
 
 
 def arrow_table(
@@ -22,29 +27,46 @@ def arrow_table(
     """
     import pyarrow as pa
 
-    schema = arrow_schema(columns)
+    found = numbered_table(columns, rows, batch_rows, [deleted_name(columns)] if deletions else [])
     if deletions:
-        schema = schema.append(pa.field(deleted_name(columns), pa.bool_(), False))
-    width = len(columns)
+        place = found.num_columns - 1
+        field = found.schema.field(place).with_type(pa.bool_())
+        found = found.set_column(place, field, found.column(place).cast(pa.bool_()))
+    return found
+
+
+def numbered_table(
+    columns: Sequence[Column], rows: Iterator[tuple[Any, ...]], batch_rows: int, numbers: Sequence[str]
+) -> pa.Table:  # fmt: skip
+    """The same with these columns of whole numbers behind the commit."""
+    import pyarrow as pa
+
+    schema = arrow_schema(columns)
+    for name in numbers:
+        schema = schema.append(pa.field(name, pa.int64(), False))
     batches = []
-    while True:
-        batch = _some(rows, batch_rows)
-        if not batch:
-            break
-        parts = list(zip(*batch, strict=True))
+    for parts in _batches(rows, batch_rows):
         arrays = [typed_array(column, part) for column, part in zip(columns, parts, strict=False)]
-        more = [pa.array(list(map(bool, parts[width + 1])), pa.bool_())] if deletions else []
-        batches.append(pa.record_batch([*arrays, pa.array(parts[width], pa.int64()), *more], schema=schema))
+        arrays += [pa.array(part, pa.int64()) for part in parts[len(columns) :]]
+        batches.append(pa.record_batch(arrays, schema=schema))
     return pa.Table.from_batches(batches, schema)
 
 
-def _some(rows: Iterator[tuple[Any, ...]], most: int) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
-    for row in rows:
-        found.append(row)
-        if len(found) == most:
-            break
-    return found
+def _batches(rows: Iterator[tuple[Any, ...]], most: int) -> Iterator[list[list[Any]]]:
+    """Rows column by column, so many at a time."""
+    parts: list[list[Any]] = []
+    while some := list(itertools.islice(rows, min(_FETCHED, most))):
+        columns = zip(*some, strict=True)
+        if parts:
+            for part, values in zip(parts, columns, strict=True):
+                part.extend(values)
+        else:
+            parts = [list(values) for values in columns]
+        if len(parts[0]) >= most:
+            yield parts
+            parts = []
+    if parts:
+        yield parts
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

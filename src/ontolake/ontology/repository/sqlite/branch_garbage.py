@@ -8,6 +8,7 @@ from ontolake import faults
 from ontolake.history import Garbage
 from ontolake.ontology.query.compiler.latest import BRANCH, quoted
 from ontolake.ontology.repository.sqlite.beside import write_transaction
+from ontolake.ontology.repository.sqlite.columns import renew
 from ontolake.ontology.repository.sqlite.tables import elsewhere, superseded
 from ontolake.ontology.repository.times import now_text
 
@@ -27,6 +28,10 @@ def collect(repository: SqliteRepositoryV3, *, dry_run: bool) -> Garbage:
             removed += _rows(repository, id, remove=True)
             repository.db.execute("UPDATE branches SET collected_at = ? WHERE id = ?", (now_text(), id))
             faults.reach("ontology: rows of a branch collected")
+        if removed:
+            renew(repository.db)
+    if removed:
+        repository.drop_columns()
     return Garbage(removed, 0)
 
 

@@ -26,6 +26,7 @@ from ontolake.ontology.query.compiler.latest import quoted
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite.beside import write_transaction
+from ontolake.ontology.repository.sqlite.columns import renew
 from ontolake.ontology.repository.sqlite.tables import elsewhere, superseded
 from ontolake.ontology.repository.times import now_text
 
@@ -76,8 +77,10 @@ class SqliteErasure:
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (now_text(), author, reason, self._kind, self._name, sum(len(rows) for _, rows in places),
                  told.salt, told.hash))
+            renew(self._db)
             faults.reach("ontology: erasure written, not yet durable")
         faults.reach("ontology: erasure durable")
+        repository.drop_columns()
         self._sweep()
         return Garbage(sum(len(rows) for _, rows in places), 0)
 

@@ -20,7 +20,7 @@ from ontolake.history.names import MAIN as MAIN_NAME
 from ontolake.model.codecs import encode_datetime
 from ontolake.model.schema import schema_of
 from ontolake.model.stored import StoredType
-from ontolake.model.types import Kind, TypeInfo
+from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import UnknownCommitError
 from ontolake.ontology.query.compiler.latest import (
@@ -41,11 +41,16 @@ from ontolake.ontology.repository.branched import BranchedRepository, BranchRow,
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import LiveRelation, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite import control, deletions, names
+from ontolake.ontology.repository.sqlite.columns import ColumnReader, Moment, renew
 from ontolake.ontology.repository.sqlite.erasure import SqliteErasure
+from ontolake.ontology.repository.sqlite.scans import scans_of
 from ontolake.ontology.repository.sqlite.states import SqliteStates
 from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, superseded, table_name
 from ontolake.ontology.repository.sqlite.v2 import Layout, SqliteRepositoryV2
 from ontolake.ontology.repository.times import now_text, parse_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LAYOUT = (
     "ALTER TABLE commits ADD COLUMN branch_id INTEGER NOT NULL DEFAULT 0",
@@ -91,6 +96,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         self._views: dict[int, SqliteRepositoryV3] = {0: self}
         self._before: SqliteRepositoryV3 | None = None
         self._is_before = False
+        self._scans = scans_of(uri, config)
         super().__init__(db, uri, config)
         if config.branch != MAIN_NAME:
             row = self.branch_named(config.branch)
@@ -114,6 +120,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             db.execute(statement)
         db.execute("INSERT INTO branches (id, name, base_commit_id, head_commit_id, created_at) VALUES (0, ?, 0, 0, ?)",
                    (MAIN_NAME, now_text()))
+        renew(db)
 
     @property
     def rows_seen(self) -> BranchLineage:
@@ -398,6 +405,36 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
             if there is not self:
                 return there.run(plan, values)
         return super().run(plan, values)
+
+    def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
+        found = self._scanned(plan, values)
+        return super().run_arrow(plan, values) if found is None else found
+
+    def _scanned(self, plan: Plan, values: Values) -> pa.Table | None:
+        """The answer to a full scan of a big table, if it can be given from columns."""
+        whole = Plan(plan.root, relations=plan.relations, history=plan.history, as_of=plan.as_of,
+                     deletions=plan.deletions)
+        if self._scans is None or plan != whole or self._transaction is not None:
+            return None
+        with self.reading():
+            there = self if values.as_of is None else self.holding(values.as_of)
+            if there is not self:
+                return there.run_arrow(plan, values)
+            info = type_info(plan.root)
+            self.head()  # what follows is of the moment at which reading has begun
+            self.refresh()
+            layout = self.layout_of(info)
+            if layout is None:
+                return None
+            reader = ColumnReader(self.db, layout.table_name, self.source(info), info, self.config.sizes.batch_rows)
+            until = Moment(self.lineage).until if values.as_of is None else values.as_of
+            return self._scans.scan(reader, layout.table_name, info.all_columns,
+                                    Moment(self.lineage, until, plan.history, plan.deletions))
+
+    def drop_columns(self) -> None:
+        """Remove what is kept beside the store, after rows were removed from it."""
+        if self._scans is not None:
+            self._scans.drop()
 
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         found = self.layout_of(info)
