@@ -91,6 +91,34 @@ def test_commits_wait_for_the_copy_of_a_log_that_is_always_written_to(
             assert log.stat().st_size < (80 + 40) * PAGE
 
 
+def test_a_reader_that_holds_the_log_up_does_not_start_a_thread_with_every_commit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "PAGES", 40)
+    monkeypatch.setattr(checkpoints, "MOST_PAGES", 10_000)
+    started: list[str] = []
+    start = NativeConnection.start_checkpoint
+
+    def counted(connection: NativeConnection, name: str) -> None:
+        started.append(name)
+        start(connection, name)
+
+    monkeypatch.setattr(NativeConnection, "start_checkpoint", counted)
+    with closing(opened(path)) as connection, closing(apsw.Connection(str(path))) as reader:
+        fill(connection, 30)
+        reader.execute("BEGIN; SELECT * FROM t").fetchall()
+        for _ in range(100):
+            connection.execute("UPDATE t SET x = randomblob(3000) WHERE id = 1")
+            connection.wait_for_checkpoint()
+        assert 2 < len(started) < 40
+        reader.execute("COMMIT")
+        for _ in range(3):  # copied as a whole, then begun anew: it is due as before
+            before = len(started)
+            fill(connection, 45)
+            connection.wait_for_checkpoint()
+            assert len(started) == before + 1
+
+
 def test_a_commit_succeeds_where_no_checkpoint_can(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "PAGES", 10)
     monkeypatch.setattr(checkpoints, "MOST_PAGES", 40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from ontolake.engine import vfs
 from ontolake.engine.pages import PageFile
 from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace.layout import PAGE_SIZE
 from ontolake.sql.keyspace.pages import open_pages
 
 SMALL, LARGE, CHANGED = 2_000, 60_000, 50
@@ -90,3 +92,26 @@ def test_verbs_read_and_write_what_changed(tmp_path: Path, monkeypatch: pytest.M
         # Rows that are far apart are each on a page of their own, on both sides, now and before.
         assert reads <= small[what][0] + 4 * CHANGED, what
         assert written <= small[what][2] + CHANGED + 4, what
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bytes of a thread are counted by Linux")
+def test_a_merge_in_a_native_file_writes_a_small_page_for_each_row(tmp_path: Path) -> None:
+    url = f"{tmp_path}/a.db"
+    with open_database(url) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+        db.bulk_load("t", pa.table({"id": range(LARGE), "a": range(LARGE)}))
+        db.branches.create("try")
+        _changed(url, LARGE)
+        before = _written_here()
+        db.merge("try")
+        pages = (_written_here() - before) / (PAGE_SIZE + 24)
+        assert _count(db) == CHANGED
+    # One page for each row as it is now; the rows of before are beside each other.
+    assert CHANGED <= pages <= CHANGED + 20
+    assert PAGE_SIZE <= 4096
+
+
+def _written_here() -> int:
+    """The bytes that this thread has written, ever."""
+    lines = Path("/proc/thread-self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])

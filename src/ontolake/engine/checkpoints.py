@@ -17,7 +17,26 @@ import apsw
 PAGES = 1000
 """Pages in the log from which on it is copied: SQLite's default."""
 MOST_PAGES = 8 * PAGES
-"""Pages in the log from which on commits wait for the copy: else a log that is always written to would never end."""
+"""Pages in the log from which on commits copy it themselves: else one that is always written to would never end."""
+
+
+class _Log:
+    """The log of a database, as its checkpoints leave it. The thread that makes one must not know the connection."""
+
+    def __init__(self) -> None:
+        self.due = PAGES
+        """Pages from which on it is to be copied. Where a reader holds that up, not with every commit."""
+
+    def copy(self, path: str) -> None:
+        """Copy what is in it now, as far as nobody reads what that would replace."""
+        with suppress(apsw.Error):
+            connection = apsw.Connection(path, apsw.SQLITE_OPEN_READWRITE)
+            try:
+                connection.execute("PRAGMA schema_version").fetchall()  # else it does not know yet that there is a log
+                pages, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self.due = PAGES if copied == pages else pages + PAGES // 4
+            finally:
+                connection.close()
 
 
 class NativeConnection(apsw.Connection):
@@ -26,6 +45,7 @@ class NativeConnection(apsw.Connection):
     def __init__(self, path: str, flags: int) -> None:
         super().__init__(path, flags)
         self._thread: threading.Thread | None = None
+        self._log = _Log()
         if flags & apsw.SQLITE_OPEN_READWRITE:
             self.set_wal_hook(_committed)
             _open.add(self)
@@ -34,10 +54,15 @@ class NativeConnection(apsw.Connection):
         self.wait_for_checkpoint()
         super().close(force)
 
+    def is_due(self, pages: int) -> bool:
+        """Whether a log that has so many pages now is to be copied."""
+        return pages >= self._log.due
+
     def start_checkpoint(self, name: str) -> None:
         """Copy the log of a database into its file, in a thread, unless one is at it."""
         if self._thread is None or not self._thread.is_alive():
-            thread = threading.Thread(target=_checkpoint, args=(self.db_filename(name),), name="ontolake-checkpoint")
+            path = self.db_filename(name)
+            thread = threading.Thread(target=self._log.copy, args=(path,), name="ontolake-checkpoint")
             thread.start()
             self._thread = thread
 
@@ -70,21 +95,10 @@ def _committed(connection: apsw.Connection, name: str, pages: int) -> int:
         connection.wait_for_checkpoint()
         with suppress(apsw.Error):
             connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
-    elif pages >= PAGES:
+    elif connection.is_due(pages):
         with suppress(RuntimeError):  # the interpreter is ending, and closing the file does it
             connection.start_checkpoint(name)
     return apsw.SQLITE_OK
-
-
-def _checkpoint(path: str) -> None:
-    """Copy what is in the log now, as far as nobody reads what it would replace."""
-    with suppress(apsw.Error):
-        connection = apsw.Connection(path, apsw.SQLITE_OPEN_READWRITE)
-        try:
-            connection.execute("PRAGMA schema_version").fetchall()  # else it does not know yet that there is a log
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        finally:
-            connection.close()
 
 
 _open: weakref.WeakSet[NativeConnection] = weakref.WeakSet()
