@@ -191,6 +191,8 @@ def test_what_needs_no_upgrader_needs_none_in_a_merge(url: str) -> None:
     write(url, "main", First(id="d", name="D", n=4))
     with pytest.raises(MissingUpgraderError, match="count is new and has no default"):
         merge(url, "try", "main", First, upgraders={})  # the old class does not know the default
+    with opened(url, First) as session, pytest.raises(MissingUpgraderError, match="Thing: count would be lost"):
+        session.cherry_pick(3, upgraders={})
     with opened(url, Counted, "try") as session:
         session.merge("try", into="main", upgraders={})
     assert rows(url, Counted) == {**rows(url, Counted, "try"), "d": ("D", 4, 7)}
@@ -343,3 +345,22 @@ def test_keys_of_another_type_and_the_relations_that_follow(native: str) -> None
             assert {(one.left_key, one.right_key, one.weight) for one in store.query().relations(link).collect()} \
                 == links
             assert not list(store.repository.check())
+
+
+def test_a_branch_may_come_back_to_a_schema_that_it_had(url: str) -> None:
+    """Two branches that took each other's schema, and then each other's again."""
+    migrate(url, "try", Split, SPLIT)
+    migrate(url, "main", Counted)
+    whole = {("Thing", 2): lambda row: {"id": row["id"], "n": row["n"], "name": f"{row['given']} {row['family']}"},
+             ("Thing", 3): lambda row: names({key: row[key] for key in ("id", "name", "n")})}  # fmt: skip
+    with opened(url, Counted) as session:
+        session.tags.create("counted")
+        session.merge("try", strategy="theirs", upgraders=whole)
+    with opened(url, Counted) as session:
+        session.merge("counted", into="try", strategy="theirs", upgraders=whole)
+    assert set(rows(url, Split)) == set(rows(url, Counted, "try")) == {"a", "b"}
+    write(url, "main", gone=(Split, "b"))
+    merge(url, "try", "main", Counted, strategy="theirs", upgraders=whole)
+    assert rows(url, Counted) == {"a": ("Ada Lovelace", 1, 7)}
+    with opened(url, Counted) as session:
+        assert sorted(session.repository.activations("entity", "Thing")) == [1, 2, 3, 4]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ontolake.cli.common.options import Db, Engine, Models, StorageUri, named, place
+from ontolake.cli.common.options import Branch, Db, Engine, Models, StorageUri, named, place
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token
 
@@ -68,7 +68,7 @@ def migrate(
     models: Annotated[str, typer.Option("--models", metavar="MODULE", help="Your classes, as they are now.")],
     db: Db = None, storage_uri: StorageUri = None, token: Token = None,
     force: Annotated[bool, typer.Option("--force", help="Do it without a token.")] = False,
-    json: Json = False,
+    branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Rewrite the latest state for changed types, as one commit. Without a token this only shows what would be done.
 
@@ -84,14 +84,16 @@ def migrate(
     url, out = place(db, storage_uri), Out(json)
     types = [type_info(cls) for cls in load(models)]
     apply = token is not None or force
-    with ours(url), closing(open_repository(url, config={"create": False, "readonly": not apply})) as repository:
+    config = {"create": False, "readonly": not apply, "branch": branch}
+    with ours(url), closing(open_repository(url, config=config)) as repository:
         migration = Migration(repository, types)
         if apply:
             tell(out, url, migration.apply("onto migrate", token, force=force))
             return
         with repository.reading():
             preview = migration.preview()
-    show_preview(out, url, preview, f"onto migrate --models {quote(models)}{named(db, storage_uri)}")
+    where = named(db, storage_uri) + (f" --branch {quote(branch)}" if branch != "main" else "")
+    show_preview(out, url, preview, f"onto migrate --models {quote(models)}{where}")
     if preview.missing:
         raise MissingUpgraderError(preview.missing, preview.reasons)
 

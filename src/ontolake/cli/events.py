@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from ontolake.cli.common.options import Db, Models, StorageUri, named, open_typed, place
+from ontolake.cli.common.options import Branch, Db, Models, StorageUri, named, open_typed, place
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
@@ -216,11 +216,12 @@ def run(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is due.")] = False,
     max_iterations: Annotated[int | None, typer.Option(
         "--max-iterations", metavar="N", min=0, help="End after so many rounds.")] = None,
-    json: Json = False,
+    branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """Handle events until Ctrl-C, after which the event at hand is finished.
 
-    Types that handlers write are those of [bold]--models[/], else those that their module knows by name.
+    Types that handlers write are those of [bold]--models[/], else those that their module knows by name. Events are
+    those of the store; what handlers write is committed on the branch.
     """
     from dataclasses import asdict
 
@@ -234,7 +235,7 @@ def run(
     entities = [cls for cls in types if type_info(cls).kind == "entity"]
     relations = [cls for cls in types if type_info(cls).kind == "relation"]
     session = Session(place(db, storage_uri), namespace, entity_types=entities, relation_types=relations,
-                      config={"create": False})
+                      config={"create": False, "branch": branch})
     try:
         report = session.run(loaded.handlers, schedules=loaded.schedules, max_iterations=max_iterations,
                              until_idle=until_idle)

@@ -30,6 +30,7 @@ from ontolake.cli.common.versions import (
     Controlled,
     DryRun,
     Message,
+    MigratedTo,
     OnBranch,
     Resolve,
     Side,
@@ -58,6 +59,7 @@ class Wishes:
     by_table: Mapping[str, Side] | None = None
     resolve: str | None = None
     conflicts: str | None = None
+    models: str | None = None
 
     def note(self) -> dict[str, Any]:
         """The arguments that every operation takes."""
@@ -73,7 +75,7 @@ def merge(
     table: Annotated[list[str] | None, typer.Option("--table", metavar="TABLE=SIDE", help="--strategy for one table.")]
     = None,
     dry_run: DryRun = False, message: Message = None, author: Author = None, conflicts: Conflicts = None,
-    resolve: Resolve = None, json: Json = False,
+    resolve: Resolve = None, models: MigratedTo = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Bring the changes of a branch, a tag or a commit into a branch, as one commit with two parents.
 
@@ -81,7 +83,7 @@ def merge(
     A strategy settles all of them; --conflicts writes them to a file, in which "take" gets "ours", "theirs", "base" or
     {"value": …}, and --resolve reads it back.
     """
-    wishes = Wishes(into, message, author, dry_run, strategy, _by_table(table), resolve, conflicts)
+    wishes = Wishes(into, message, author, dry_run, strategy, _by_table(table), resolve, conflicts, models)
     _three_way(url, "merge", wishes, Out(json),
                lambda opened, settings: opened.store.merge(opened.reference(source), **_into(into), **settings))
 
@@ -100,10 +102,10 @@ def revert(
 def cherry_pick(
     url: Url, commit: CommitRef, branch: OnBranch = None, strategy: Strategy = None, dry_run: DryRun = False,
     message: Message = None, author: Author = None, conflicts: Conflicts = None, resolve: Resolve = None,
-    json: Json = False,
+    models: MigratedTo = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Do on a branch what one commit did elsewhere, as a new commit."""
-    wishes = Wishes(branch, message, author, dry_run, strategy, None, resolve, conflicts)
+    wishes = Wishes(branch, message, author, dry_run, strategy, None, resolve, conflicts, models)
     _three_way(url, "cherry-pick", wishes, Out(json), lambda opened, settings: opened.store.cherry_pick(
         opened.reference(commit), **branch_argument(branch), **settings))
 
@@ -113,11 +115,11 @@ def restore(
     ref: Annotated[str, typer.Argument(metavar="REF", help="The state: a commit, a tag, main~3, @TIME, …")],
     table: Annotated[list[str] | None, typer.Option("--table", metavar="TABLE", help="Only this table.")] = None,
     branch: OnBranch = None, dry_run: DryRun = False, message: Message = None, author: Author = None,
-    json: Json = False,
+    models: MigratedTo = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Bring an earlier state back, of all tables or some, as a new commit; nothing of history is lost."""
     wishes = Wishes(branch, message, author, dry_run)
-    with controlled(url, "restore", write=not dry_run) as opened:
+    with controlled(url, "restore", write=not dry_run, models=models) as opened:
         result = opened.store.restore(opened.reference(ref), tables=table, **branch_argument(branch), **wishes.note())
     _show(Out(json), url, "restore", result, dry_run)
 
@@ -169,7 +171,7 @@ def _three_way(url: str, verb: Verb, wishes: Wishes, out: Out, operation: Operat
     from ontolake.history import MergeConflictError
 
     entries = [] if wishes.resolve is None else read_entries(wishes.resolve)
-    with controlled(url, verb, write=not wishes.dry_run) as opened:
+    with controlled(url, verb, write=not wishes.dry_run, models=wishes.models) as opened:
         settings: dict[str, Any] = {"strategy": _strategy(opened, wishes), **wishes.note()}
         if wishes.resolve is not None:
             settings["resolutions"] = resolutions(wishes.resolve, entries,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ontolake.cli.common.options import Db, StorageUri, TypeName, named, open_typed, place
+from ontolake.cli.common.options import Branch, Db, StorageUri, TypeName, named, open_typed, place
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
 
@@ -29,7 +29,7 @@ def export(
     format: Annotated[Language, typer.Option("--format", help="json is canonical, python a module with classes.")]
     = Language.JSON,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
-    db: Db = None, storage_uri: StorageUri = None, json: Json = False,
+    db: Db = None, storage_uri: StorageUri = None, branch: Branch = "main", json: Json = False,
 ) -> None:  # fmt: skip
     """The current schemas as canonical JSON, or as a Python module whose classes have them."""
     from ontolake.cli.common.rows import redirected
@@ -39,7 +39,7 @@ def export(
     if json and format is not Language.JSON:
         raise typer.BadParameter("--json is --format json", param_hint="--format")
     url = place(db, storage_uri)
-    with open_typed(url) as store:
+    with open_typed(url, branch=branch) as store:
         known = store.repository.schemas()
         chosen = [store.find(name) for name in types] if types else store.types
         schemas = [known[info.kind, info.name].schema for info in chosen]
@@ -53,13 +53,15 @@ def export(
 
 
 @app.command()
-def history(type: TypeName, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
+def history(
+    type: TypeName, db: Db = None, storage_uri: StorageUri = None, branch: Branch = "main", json: Json = False,
+) -> None:  # fmt: skip
     """The versions of a type: hash, reason and time of each, and what it changed. Dropped types too."""
     from ontolake.model.schema import diff
     from ontolake.ontology.errors import QueryError
 
     url, out = place(db, storage_uri), Out(json)
-    with open_typed(url) as store:
+    with open_typed(url, branch=branch) as store:
         repository = store.repository
         dropped = {(kind, name) for kind, name in repository.dropped() if type in (name, f"{kind}/{name}")}
         try:
@@ -69,7 +71,8 @@ def history(type: TypeName, db: Db = None, storage_uri: StorageUri = None, json:
             if len(dropped) != 1:
                 raise
             kind, name = dropped.pop()
-        versions = repository.schema_versions(kind, name)
+        since = repository.activations(kind, name)
+        versions = sorted(repository.schema_versions(kind, name), key=lambda one: since.get(one.schema_version_id, 0))
         gone = (kind, name) not in repository.schemas()
     told: list[dict[str, Any]] = []
     for before, version in zip([None, *versions], versions, strict=False):

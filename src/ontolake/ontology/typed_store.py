@@ -32,6 +32,7 @@ class TypedStore(VersionedTypes):
         """Open the store at `uri`. Raises what `open_repository` raises, `SchemaOutdatedError` if a class has another
         schema than the store has for it."""
         self.config = Config.of(config)
+        self._declared: dict[tuple[Kind, str], TypeInfo] = {}
         given = {(info.kind, info.name): info for info in map(type_info, classes)}
         self.repository: Repository = open_repository(uri, engine_version=engine_version, config=self.config)
         try:
@@ -64,6 +65,14 @@ class TypedStore(VersionedTypes):
     def types(self) -> Sequence[TypeInfo]:
         """The types, entities first, by name."""
         return tuple(self._infos.values())
+
+    def declare(self, classes: Iterable[Any]) -> None:
+        """Know types as code has them, which may be migrated on other branches: merges lift rows by their defaults."""
+        self._declared = {(info.kind, info.name): info for info in map(type_info, classes)}
+
+    @property
+    def declared(self) -> Sequence[TypeInfo]:
+        return tuple({**self._infos, **self._declared}.values())
 
     @property
     def uri(self) -> str:

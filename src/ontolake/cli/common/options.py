@@ -27,7 +27,7 @@ AnyUrl = Annotated[str | None, typer.Argument(metavar="[URL]", help="Where it is
 Models = Annotated[str | None, typer.Option(
     "--models", metavar="MODULE", help="Your classes: shop.types, shop/types.py, shop.types:Customer,Placed.")]
 AsOf = Annotated[int | None, typer.Option("--as-of", metavar="COMMIT", min=0, help="As it was after this commit.")]
-Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch, over the page seam.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch; the first one.")]
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The type.")]
 
 

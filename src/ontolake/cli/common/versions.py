@@ -34,6 +34,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would ch
 Strategy = Annotated[Side | None, typer.Option("--strategy", help="Who wins where both sides changed a field.")]
 Resolve = Annotated[str | None, typer.Option("--resolve", metavar="FILE", help="Decisions; see --conflicts.")]
 Conflicts = Annotated[str | None, typer.Option("--conflicts", metavar="FILE", help="Write conflicts there, to decide.")]
+MigratedTo = Annotated[str | None, typer.Option(
+    "--models", metavar="MODULE", help="Classes and upgraders of a typed store, if branches were migrated.")]
 CommitRef = Annotated[str, typer.Argument(metavar="COMMIT", help="A commit: 12, main@12, main~1, a tag, …")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="The table, as onto diff shows it.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="As onto diff shows it; of several parts '[\"a\", 1]'.")]
@@ -54,13 +56,22 @@ class Controlled(NamedTuple):
 
 
 @contextmanager
-def controlled(url: str, verb: Verb, *, write: bool = False) -> Iterator[Controlled]:
-    """The store at `url`, open. Raises `Invalid` if its model does not have the verb, and what opening raises."""
+def controlled(url: str, verb: Verb, *, write: bool = False, models: str | None = None) -> Iterator[Controlled]:
+    """The store at `url`, open; a typed one knows the types of the module `models`, and the upgraders in it.
+
+    Raises `Invalid` if its model does not have the verb or no such types, and what opening raises.
+    """
     from ontolake.stores import find
 
     found = find(url)
     require(found, verb)
+    if models is not None and found.model is not None and found.model.name != "typed":
+        raise Invalid(f"{found.url!r} holds {found.described}, which has no classes", hint="leave --models out")
     with found.opened(write=write) as store:
+        if models is not None:
+            from ontolake.model.imports import load
+
+            store.declare(load(models))
         yield Controlled(found, store)
 
 

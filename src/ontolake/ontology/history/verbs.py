@@ -6,7 +6,7 @@ Engines without branches answer these verbs with a `LayoutLacksError`, which nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,7 +31,7 @@ from ontolake.history.erasures import check_reason
 from ontolake.history.errors import ProtectedBranchError
 from ontolake.history.operations import MergeRequest
 from ontolake.history.refs import on_branch, parsed
-from ontolake.model.types import Kind, type_info
+from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.errors import LayoutLacksError
 from ontolake.ontology.history.branches import TypedBranches
 from ontolake.ontology.history.references import TypedRefs
@@ -68,6 +68,11 @@ class VersionedTypes(TypedHistory):
     def branch(self) -> str:
         """The branch that the store is open on."""
         return self._refs().first if self.repository.keeps_branches else self.config.branch
+
+    @property
+    def declared(self) -> Sequence[TypeInfo]:
+        """Types as code has them, whatever schemas the branch has: they know defaults and earlier names of fields."""
+        return self.types
 
     def snapshot(self, commit: int | str | Ref | None = None, *, branch: str | None = None) -> TypedSnapshot:
         """The rows as they were at a commit or a reference, or are now. Raises what `at` and `commits` raise."""
@@ -235,7 +240,8 @@ class VersionedTypes(TypedHistory):
         Of an entity its relations must go with it, by `cascade`. Commits keep their ids and times; an audit entry keeps
         the reason and a salted hash of the key. Raises `UnknownKeyError` if no commit has the row,
         `LiveRelationsError`, `Invalid` without a reason or if an event that waits names the row, `Contended` if others
-        read on: the rows are gone then, and the bytes when the last reader has closed.
+        read: nothing is changed then. If they began to read meanwhile, the message says that the rows are gone and
+        that bytes are left until the last reader has closed and a row is erased again.
         """
         from ontolake.ontology.history.states import StoreStates
 
@@ -262,7 +268,7 @@ class VersionedTypes(TypedHistory):
         from ontolake.ontology.history.merges import TypedMergeable
 
         known = collected(upgraders)
-        return lambda: TypedMergeable(self._with_branches(), self._owner, self.types, known)
+        return lambda: TypedMergeable(self._with_branches(), self._owner, self.declared, known)
 
     def _check_no_migration(self, commit: str | int, what: str, hint: str) -> None:
         """Raise `RevertError` if a commit gave types another schema."""

@@ -53,11 +53,13 @@ class SqliteErasure:
         """Remove the rows, note it, and write the store anew so that no page and no log has bytes of them.
 
         Raises `UnknownKeyError` if no commit has the row, `LiveRelationsError` if relations lead or led to it and do
-        not go with it, `Invalid` if an event that waits to be handled names it, and `Contended` if others read on: then
-        the rows are gone, and the bytes go when the last reader closes and the row is erased, or anything, again.
+        not go with it, `Invalid` if an event that waits to be handled names it, and `Contended` if others read: nothing
+        was changed, unless they began meanwhile, which the message says; then the bytes go when the last of them closes
+        and a row is erased again.
         """
         repository = self._repository
         repository.check_writable()
+        self._check_alone()
         self._db.pragma("secure_delete", True)
         with write_transaction(self._db, repository.uri):
             places = self._places()
@@ -83,6 +85,21 @@ class SqliteErasure:
         repository.drop_columns()
         self._sweep()
         return Garbage(sum(len(rows) for _, rows in places), 0)
+
+    def _check_alone(self) -> None:
+        """Raise `Contended` if a query is being read, of this session or, in a native file, of anybody else."""
+        if self._db.txn_state() != apsw.SQLITE_TXN_NONE:
+            raise Contended(f"{self._repository.uri!r}: a query of this session is being read; nothing was erased",
+                            hint="read it to its end, or close it")
+        if urls.parse(self._repository.uri).place is not urls.Place.SQLITE:
+            return
+        with write_transaction(self._db, self._repository.uri):
+            self._db.pragma("user_version", self._db.pragma("user_version"))
+        # Nobody who began to read before this page was written lets the log be emptied.
+        checkpointed: Any = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if checkpointed[0]:
+            raise Contended(f"{self._repository.uri!r}: others read an earlier state; nothing was erased",
+                            hint="close all readers, and erase the row then")
 
     def _places(self) -> Places:
         found = list(self._own())

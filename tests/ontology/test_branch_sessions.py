@@ -1,0 +1,184 @@
+"""Sessions on a branch of a typed store: events, schedules, histories, changes, imports and exports are of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ontolake.errors import Contended, NotFound
+from ontolake.history import (
+    BranchError,
+    BranchExistsError,
+    RevertError,
+    UnknownBranchError,
+)
+from ontolake.model import Entity, Field
+from ontolake.ontology import (
+    Event,
+    HandlerContext,
+    Schedule,
+    Session,
+    StorageBackendError,
+    TypedStore,
+    on_event,
+)
+from ontolake.ontology.moving.exports import lines, write_parquet
+from ontolake.ontology.moving.import_lines import Lines
+from ontolake.ontology.moving.imports import ImportConflictError, apply_import
+
+
+class Stock(Entity):
+    id: Field[str] = Field(primary_key=True)
+    count: Field[int]
+
+
+class Counted(Event):
+    item: str = "x"
+
+
+def opened(url: str, branch: str = "main", **options: Any) -> Session:
+    return Session(url, entity_types=[Stock], branch=branch, engine_version="v3", **options)
+
+
+def stock(url: str, branch: str) -> dict[str, int]:
+    with opened(url, branch) as session:
+        return {one.id: one.count for one in session.query().entities(Stock).collect()}
+
+
+@pytest.fixture
+def url(native: str) -> str:
+    """Commit 1 on main has x, commit 2 on `try` another x, commit 3 on main y."""
+    for branch, item in (("main", Stock(id="x", count=1)), ("try", Stock(id="x", count=2)),
+                         ("main", Stock(id="y", count=3))):  # fmt: skip
+        with opened(native, branch) as session:
+            session.ensure(item)
+            session.commit()
+            if branch == "main" and item.id == "x":
+                session.branches.create("try")
+    return native
+
+
+def test_handlers_read_and_write_the_branch_of_their_session(url: str) -> None:
+    seen: list[Any] = []
+
+    @on_event(Counted)
+    def handle(context: HandlerContext[Counted]) -> None:
+        seen.append({one.id: one.count for one in context.query().entities(Stock).collect()})
+        if context.attempt == 1 and len(seen) == 1:  # a commit of another branch is none of ours
+            with opened(url) as other:
+                other.ensure(Stock(id="z", count=9))
+        context.ensure(Stock(id=context.event.item, count=10 * len(seen)))
+        if context.event.item == "x":
+            context.emit(Counted(item="new"))
+
+    with opened(url, "try") as session:
+        assert session.commit(event=Counted()) is None
+        report = session.run([handle], until_idle=True)
+        assert (report.handled, report.failed) == (2, 0)
+        assert seen == [{"x": 2}, {"x": 10}]
+        assert [one.id for one in session.list_commits()] == [6, 5, 2, 1]
+        assert [session.get_commit(id).parents for id in (5, 6)] == [(2,), (5,)]
+    assert stock(url, "try") == {"x": 10, "new": 20}
+    assert stock(url, "main") == {"x": 1, "y": 3, "z": 9}
+
+
+def test_schedules_fire_on_the_branch_of_their_session(url: str) -> None:
+    with opened(url, "try") as session:
+        @on_event(Counted)
+        def handle(context: HandlerContext[Counted]) -> None:
+            context.ensure(Stock(id="tick", count=1))
+            session.stop()
+
+        report = session.run([handle], schedules=[Schedule(Counted, "* * * * * *")])
+        assert report.fired >= 1
+    assert stock(url, "try") == {"x": 2, "tick": 1}
+    assert stock(url, "main") == {"x": 1, "y": 3}
+
+
+def test_histories_and_changes_are_those_of_the_branch(url: str) -> None:
+    with opened(url, "try") as session:
+        assert [(one.commit, one.key, one.after and one.after["count"]) for one in session.changes(0)] == [
+            (1, "x", 1), (2, "x", 2)]
+        assert [row["commit_id"] for batch in session.changes(0).to_batches() for row in batch.to_pylist()] == [1, 2]
+        assert [(one.commit, one.key) for one in session.changes(1, branch="main")] == [(3, "y")]
+        assert [one.id for one in session.commits()] == [2, 1]
+        states = session.query().entities(Stock).where(Stock.id == "x").with_history().collect()
+        assert [(one.count, one.meta().commit_id) for one in states] == [(1, 1), (2, 2)]
+        assert [(one.commit.id, one.row and one.row["count"]) for one in session.history("entity/Stock", "x")] == [
+            (2, 2), (1, 1)]
+        assert {name: commit.id for name, commit in session.blame("entity/Stock", "x").items()}["count"] == 2
+        assert [one.key for one in session.list_commit_changes(2)] == ["x"]
+
+
+def test_exports_and_imports_are_of_the_branch(url: str, tmp_path: Path) -> None:
+    with TypedStore(url, config={"branch": "try"}) as store:
+        exported = [json.loads(line) for line in lines(store.repository, store.types)]
+        assert [(one["key"], one["fields"]["count"], one["commit_id"]) for one in exported if one["kind"] == "entity"] \
+            == [("x", 2, 2)]
+        assert write_parquet(store.repository, store.types, tmp_path / "out") == 1
+        assert [json.loads(line)["key"] for line in lines(store.repository, store.types, as_of=3)
+                if '"entity","type"' in line] == ["x", "y"]
+        given = Lines(store, repeated="bad")
+        given.read("lines", [json.dumps({"kind": "entity", "type": "Stock", "key": "x", "fields": {
+            "id": "x", "count": 1}}).encode()])
+        with pytest.raises(ImportConflictError):
+            apply_import(store.repository, "test", given.rows, "fail", {})
+        commit, plan = apply_import(store.repository, "test", given.rows, "replace", {})
+        assert (commit, plan.head) == (4, 2)
+    assert stock(url, "try") == {"x": 1}
+    assert stock(url, "main") == {"x": 1, "y": 3}
+
+
+def test_nothing_is_erased_while_somebody_reads_the_past(url: str) -> None:
+    with opened(url) as session, opened(url, "try", config={"lock_timeout": 0.05}) as reader:
+        def erase() -> Any:
+            return reader.erase(Stock, "x", "asked for", dry_run=False)
+
+        with session.repository.reading():
+            assert session.query().entities(Stock).as_of(1).count() == 1
+            with pytest.raises(Contended, match="nothing was erased"):
+                erase()
+            assert session.query().entities(Stock).as_of(1).count() == 1
+        rows = reader.snapshot(1).rows("entity/Stock")
+        next(rows)
+        with pytest.raises(Contended, match="of this session"):
+            erase()
+        assert next(rows, None) is None
+        assert {one.id for one in reader.query().entities(Stock).collect()} == {"x"}
+        assert erase().items == 2
+        assert session.query().entities(Stock).as_of(1).count() == 0
+
+
+def test_what_cannot_be_changes_nothing(url: str, tmp_path: Path) -> None:
+    """The cases of bad input that the suite of history does not have."""
+    with opened(url) as session, opened(str(tmp_path / "other.db")) as other:
+        other.ensure([Stock(id="x", count=5)])
+        other.commit()
+        other.branches.create("elsewhere")
+        before = session.repository.highest(), [*session.branches.list()], stock(url, "main")
+        with pytest.raises(UnknownBranchError, match="elsewhere"):
+            session.merge("elsewhere")  # a branch of another store
+        with pytest.raises(UnknownBranchError):
+            opened(url, "elsewhere")
+        with pytest.raises(BranchExistsError):
+            session.branches.create("try")
+        for name in ("", "a b", "@", "a..b", "~1", "x.lock", "-x", "ä", 7, None):
+            with pytest.raises(BranchError):
+                session.branches.create(name)  # type: ignore[arg-type]
+        with pytest.raises(BranchError, match="into itself"):
+            session.merge("main")
+        with pytest.raises(NotFound):
+            session.restore(99)
+        with pytest.raises(RevertError, match="not in the history"):
+            session.revert(2)
+        session.delete(Stock, "nothing")
+        assert session.commit() is None
+        with opened(url, config={"readonly": True}) as handle:
+            with pytest.raises(StorageBackendError, match="reading only"):
+                handle.erase(Stock, "x", "asked for", dry_run=False)
+            with pytest.raises(StorageBackendError, match="reading only"):
+                handle.merge("try", strategy="theirs")
+        assert (session.repository.highest(), [*session.branches.list()], stock(url, "main")) == before
