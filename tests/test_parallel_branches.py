@@ -16,10 +16,17 @@ from ontolake.ontology import LayoutLacksError, LiveRelationsError, Session, Unk
 from ontolake.parallel import IrremovableError, Mode, Parallel, Removal, open_parallel, stage
 from ontolake.sql import open_database
 
+PLACES = {"sqlite": "{}/parts.db", "objects": "file://{}/parts"}
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> BranchedHistory:
-    return written(f"{tmp_path_factory.mktemp('branched')}/parts.db")
+
+@pytest.fixture(scope="module", params=PLACES.values(), ids=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> BranchedHistory:
+    return written(request.param.format(tmp_path_factory.mktemp("branched")))
+
+
+@pytest.fixture(params=PLACES.values(), ids=PLACES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(request.param.format(tmp_path))
 
 
 def rows(opened: Parallel, table: str, *, as_of: Any = None, mode: Mode = "latest", since: Any = None
@@ -95,8 +102,8 @@ def test_what_is_not_there_is_refused(store: BranchedHistory) -> None:
             opened.view(mode="changes", since="early")
 
 
-def test_what_is_published_goes_to_the_branch_and_not_to_a_protected_one(tmp_path: Path) -> None:
-    made = BranchedHistory(f"{tmp_path}/parts.db")
+def test_what_is_published_goes_to_the_branch_and_not_to_a_protected_one(url: str) -> None:
+    made = BranchedHistory(url)
     made.commit("main", {"a": 1})
     made.branch("try")
     made.branch("kept")
@@ -119,8 +126,8 @@ def test_what_is_published_goes_to_the_branch_and_not_to_a_protected_one(tmp_pat
 
 
 @pytest.mark.parametrize("branch", ["main", "try"])
-def test_what_is_to_go_goes_in_the_commit_that_writes_the_rest(tmp_path: Path, branch: str) -> None:
-    made = BranchedHistory(f"{tmp_path}/parts.db")
+def test_what_is_to_go_goes_in_the_commit_that_writes_the_rest(url: str, branch: str) -> None:
+    made = BranchedHistory(url)
     made.commit("main", {"a": 1, "b": 2, "c": 3, "d": 4}, {"a-b": 1, "c-d": 2})
     made.branch("try")
     sizes = stage(made.url, PARTS, pa.table({"id": ["d", "e"], "size": [40, 5]}).to_batches(), job="test")

@@ -25,6 +25,11 @@ def store(tmp_path: Path) -> BranchedHistory:
     return written(f"{tmp_path}/parts.db")
 
 
+@pytest.fixture(params=["{}/parts.db", "file://{}/parts"], ids=["sqlite", "objects"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> BranchedHistory:
+    return written(request.param.format(tmp_path))
+
+
 def sizes(df: DataFrame) -> dict[str, int]:
     rows = df.collect()
     found = {row["id"]: row["size"] for row in rows}
@@ -36,9 +41,12 @@ def reader(spark: SparkSession, url: str, **options: Any) -> DataFrameReader:
     return spark.read.format("ontolake").option("url", url).option("table", PARTS).options(**options)
 
 
-def test_branches_tags_times_and_the_past_are_what_the_store_says(spark: SparkSession, store: BranchedHistory) -> None:
+def test_branches_tags_times_and_the_past_are_what_the_store_says(
+    spark: SparkSession, any_store: BranchedHistory
+) -> None:  # fmt: skip
     from ontolake.spark import register
 
+    store = any_store
     register(spark)
     url, early = store.url, store.tags["early"]
     for branch in store.lines:
@@ -98,9 +106,12 @@ def test_offsets_of_a_stream_are_commits_of_its_branch(store: BranchedHistory) -
     assert offsets == line
 
 
-def test_rows_are_written_to_a_branch_and_never_to_a_protected_one(spark: SparkSession, store: BranchedHistory) -> None:
+def test_rows_are_written_to_a_branch_and_never_to_a_protected_one(
+    spark: SparkSession, any_store: BranchedHistory
+) -> None:  # fmt: skip
     from ontolake.spark import register
 
+    store = any_store
     register(spark)
     before = store.states[store.head()][PARTS]
     new = spark.createDataFrame([("a", 1000), ("z", 26)], "id string, size bigint")

@@ -73,22 +73,38 @@ class BranchCopy:
             raise StorageBackendError(f"{self._target.uri!r} has {there} commits, and the source "
                                       f"{len(self._commits)}", hint=_HINT)
         for commit in self._commits[:there]:
-            _check_commit(commit, self._target.commit(commit.id), self._target.uri)
+            self._check(commit)
             self._places.setdefault(self._branch_of[commit.id], self._target.branch_of(commit.id))
         return there
 
     def _branch(self, id: int) -> int:
-        """The branch of the copy, which is made where it is not there yet. A deleted one has another name until all
-        commits are there."""
-        if id not in self._places:
-            row = self._branches[id]
-            name, found = _stand_in(row), self._target.branch_named(_stand_in(row))
-            if found is None:
-                parent = self._places[self._branch_of[row.base_commit_id]]
-                found = self._target.change_names(lambda names: names.add_branch(name, parent, row.base_commit_id))
-                faults.reach("convert: branch made")
-            self._places[id] = found.id
+        """The branch of the copy, which is made where it is not there yet, after all that were made before it. A
+        deleted one has another name until all commits are there."""
+        for each in [one for one in self._branches if one <= id and one not in self._places]:
+            row = self._branches[each]
+            self._places[each] = self._make(_stand_in(row), row.base_commit_id or self._before(each))
         return self._places[id]
+
+    def _make(self, name: str, base: int) -> int:
+        found = self._target.branch_named(name)
+        if found is None:
+            parent = self._places[self._branch_of[base]]
+            found = self._target.change_names(lambda names: names.add_branch(name, parent, base))
+            faults.reach("convert: branch made")
+        return found.id
+
+    def _before(self, id: int) -> int:
+        """The newest commit before a branch, of which nothing is known any more but that it had commits."""
+        first = min(commit for commit, branch in self._branch_of.items() if branch == id)
+        return max(commit for commit, branch in self._branch_of.items()
+                   if commit < first and not self._branches[branch].is_collected)
+
+    def _check(self, commit: Commit[int]) -> None:
+        """Raise `StorageBackendError` if a commit of the copy is not that of the source, as far as that is known."""
+        there = self._target.commit(commit.id)
+        if commit != there and not self._branches[self._branch_of[commit.id]].is_collected:
+            raise StorageBackendError(f"commit {commit.id} at {self._target.uri!r} is not that of the source",
+                                      hint=_HINT)
 
     def _copy(self, commit: Commit[int]) -> None:
         target = self._target.on(self._branch(self._branch_of[commit.id]))
@@ -103,7 +119,8 @@ class BranchCopy:
                 elif step.begins or step.puts:
                     transaction.reconcile(step.info, step.puts)
             for step in reversed(steps):  # relations before entities
-                transaction.delete(step.info, step.deletes)
+                if step.deletes and not (step.begins and step.follows):
+                    transaction.delete(step.info, step.deletes)
             transaction.merged = commit.parents[1] if len(commit.parents) > 1 else None
             transaction.created_at = commit.time
             transaction.finish(dict(commit.metadata))
@@ -131,7 +148,7 @@ class BranchCopy:
         """How many rows commits wrote and deleted, on both sides the same. Raises `StorageBackendError`."""
         twin, rows = TypeSteps(self._target), 0
         for commit in self._commits:
-            _check_commit(commit, self._target.commit(commit.id), self._target.uri)
+            self._check(commit)
             old, new = ([_plain(step) for step in side.of(commit.id)] for side in (self._reader, twin))
             if old != new:
                 raise StorageBackendError(f"commit {commit.id} at {self._target.uri!r} did something else than that of "
@@ -202,11 +219,6 @@ def _infos(versions: tuple[_Stored, ...]) -> Mapping[Name, TypeInfo]:
 def _stand_in(row: BranchRow) -> str:
     """What a branch is called while commits are copied: a deleted one may have the name of another."""
     return f"converted-{row.id}" if row.is_deleted else row.name
-
-
-def _check_commit(old: Commit[int], new: Commit[int], uri: str) -> None:
-    if old != new:
-        raise StorageBackendError(f"commit {old.id} at {uri!r} is not that of the source", hint=_HINT)
 
 
 def _plain(step: TypeStep) -> tuple[Name, str, list[Row], list[Row], bool]:
