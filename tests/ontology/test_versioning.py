@@ -41,8 +41,6 @@ class TestObjectsInMemory(TypedConformance):
     def fresh(self, request: pytest.FixtureRequest) -> Callable[[], str]:
         if "processes" in request.node.name or "killed" in request.node.name:
             pytest.skip("memory belongs to one process")
-        if "eras" in request.node.name or "random" in request.node.name:
-            pytest.skip("not there yet on objects")
         return lambda: f"memory://typed-{secrets.token_hex(6)}"
 
 

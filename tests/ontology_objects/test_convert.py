@@ -24,6 +24,7 @@ from ontolake.ontology.repository import Repository
 from .conftest import fresh_memory
 
 WAYS = [("sqlite v2", "objects v2"), ("objects v2", "sqlite v2"), ("objects v1", "objects v2"),
+        ("objects v1", "objects v3"), ("objects v3", "sqlite v2"), ("objects v2", "objects v3"),
         ("sqlite v1", "objects v2"), ("sqlite v1", "objects v1"), ("objects v2", "objects v2")]  # fmt: skip
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ontolake.errors import NotFound
 from ontolake.model import Entity, Field, Relation
 from ontolake.objects import ObjectStore
 from ontolake.ontology import Session
@@ -42,14 +47,14 @@ def _newer() -> tuple[Any, Any]:
 After = _newer()
 
 
-def opened(store: ObjectStore, types: tuple[Any, Any] = Before, **config: Any) -> Session:
-    return Session(store.url, entity_types=[types[0]], relation_types=[types[1]],
-                   config={"connect": {"store": store}, "lock_timeout": 1.0, **config})
+def opened(store: ObjectStore, types: tuple[Any, Any] = Before, engine: str | None = None, **config: Any) -> Session:
+    return Session(store.url, entity_types=[types[0]], relation_types=[types[1]], engine_version=engine,
+                   config={"connect": {"store": store}, "lock_timeout": 5.0, **config})
 
 
-def fill(store: ObjectStore) -> None:
+def fill(store: ObjectStore, engine: str | None = None) -> None:
     """Eleven commits, so that the next one merges files too."""
-    session = opened(store)
+    session = opened(store, engine=engine)
     for number in range(11):
         session.ensure(Human(id=f"p{number % 5}", name=f"name {number}", age=number))
         if number in (1, 7):
@@ -115,6 +120,9 @@ def seen(store: ObjectStore) -> Any:
                            for one in repository.schema_versions(kind, name)]
                 found[name] = (version.schema_version_id, rows, history)
             found["commits"] = [(commit.id, commit.metadata) for commit in repository.commits()]
+            if repository.keeps_branches:
+                found["names"] = ([(one.name, one.head) for one in session.branches.list()], session.tags.list())
+                found["try"] = sorted(map(repr, session.query().entities(Human).as_of("try").collect()))
             assert not list(repository.check())
     finally:
         session.close()
@@ -127,9 +135,9 @@ def goes_on(store: ObjectStore) -> None:
     types = After if session.repository.schemas()["entity", "Human"].schema_version_id == 2 else Before
     session.close()
     session = opened(store, types)
-    head = session.repository.head()
+    highest = session.repository.highest()
     session.ensure(types[0](id="next", name="x"))
-    assert session.commit() == head + 1
+    assert session.commit() == highest + 1
     found = session.query().entities(types[0]).where(types[0].id == "next").first()
     assert found is not None
     assert found.name == "x"
@@ -151,6 +159,56 @@ def can_be_repaired(store: ObjectStore) -> None:
     session.close()
 
 
+def branched(store: ObjectStore) -> None:
+    """A store of the newest engine in its place, with a branch that differs from the first one."""
+    store.delete([info.key for info in store.list()])
+    fill(store, "v3")
+    with opened(store) as session:
+        session.branches.create("try")
+        session.ensure([Human(id="p1", name="on main"), Knows(left_key="p2", right_key="p0")])
+    with opened(store, branch="try") as session:
+        session.ensure([Human(id="p2", name="on try"), Human(id="tried", name="x")])
+        session.delete(Human, "p4")
+
+
+def commit_to_branch(store: ObjectStore) -> None:
+    with opened(store, branch="try") as session:
+        session.ensure(Human(id=f"p{number}", name="new", age=1) for number in range(8))
+        session.delete(Human, "tried")
+
+
+def delete_rows(store: ObjectStore) -> None:
+    with opened(store) as session:
+        session.delete(Human, "p1", cascade=True)
+
+
+def make_names(store: ObjectStore) -> None:
+    with opened(store) as session:
+        session.branches.create("other", at="try")
+
+
+def merge(store: ObjectStore) -> None:
+    with opened(store) as session:
+        session.merge("try")
+
+
+def erase(store: ObjectStore) -> None:
+    with opened(store, lease_ttl=1.5) as session:  # others wait until it runs out if it cannot be released
+        session.erase(Human, "p1", "asked for", dry_run=False, cascade=True)
+
+
+def leaves_nothing(store: ObjectStore) -> None:
+    """Whatever an erasure left undone, the next one does."""
+    with opened(store) as session:
+        for key in ("p1", "p3"):
+            with contextlib.suppress(NotFound):
+                session.erase(Human, key, "asked for", dry_run=False, cascade=True)
+    names = {name for info in store.list() if info.key.endswith(".parquet")
+             for name in pq.read_table(pa.BufferReader(store.get(info.key).data)).column(0).to_pylist()}  # fmt: skip
+    assert not names & {"p1", "p3"}
+    assert not any(f'"{key}"'.encode() in store.get(info.key).data for info in store.list() for key in ("p1", "p3"))
+
+
 class Work(NamedTuple):
     do: Callable[[ObjectStore], None]
     visible: bool
@@ -166,4 +224,9 @@ WORKS: dict[str, Work] = {
     "compaction": Work(compact, False),
     "drop": Work(drop, True),
     "repair": Work(repair, False, damage, can_be_repaired),
+    "commit to a branch": Work(commit_to_branch, True, branched),
+    "deletion": Work(delete_rows, True, branched),
+    "branch": Work(make_names, True, branched),
+    "merge": Work(merge, True, branched),
+    "erasure": Work(erase, True, branched, leaves_nothing),
 }

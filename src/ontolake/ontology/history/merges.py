@@ -15,6 +15,7 @@ from ontolake.history.metadata import AUTHOR, MERGED, MESSAGE, MIGRATED_TYPES
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 from ontolake.history.rows import RowChanges, RowSides, merge_rows
 from ontolake.model.types import TypeInfo
+from ontolake.ontology.errors import HeadMismatchError
 from ontolake.ontology.history.lifted_states import LiftedStates
 from ontolake.ontology.history.orphans import Orphans
 from ontolake.ontology.history.references import TypedDag, TypedRefs
@@ -145,22 +146,25 @@ class TypedMergeable:
         metadata: dict[str, Any] = {**sides.metadata, **({MERGED: sides.source} if sides.is_merge else {})}
         metadata |= {name: text for name, text in ((MESSAGE, note.message), (AUTHOR, note.author)) if text is not None}
         target = self._repository.on(row.id)
-        with target.transaction(self._owner) as transaction:
-            if target.head() != sides.ours:
-                raise Moved
-            transaction.merged = sides.theirs if sides.is_merge else None
-            migrated = []
-            for _, each in sorted(plan.changes.types.items()):
-                if isinstance(each, RewritePlan):
-                    migrated.append(self._rewrite(transaction, target, each, plan.changes.states))
-                    continue
-                rows = each.tables.rows(each.changes.puts)
-                if rows:
-                    transaction.reconcile(each.tables.info, _checked(each.tables.info, rows))
-                faults.reach("ontology: merged rows written")
-                transaction.delete(each.tables.info, each.tables.rows(each.changes.deletes))
-            id = transaction.finish({**metadata, **({MIGRATED_TYPES: migrated} if migrated else {})})
-        return self._repository.commit(id)
+        try:
+            with target.transaction(self._owner) as transaction:
+                if target.head() != sides.ours:
+                    raise Moved
+                transaction.merged = sides.theirs if sides.is_merge else None
+                migrated = []
+                for _, each in sorted(plan.changes.types.items()):
+                    if isinstance(each, RewritePlan):
+                        migrated.append(self._rewrite(transaction, target, each, plan.changes.states))
+                        continue
+                    rows = each.tables.rows(each.changes.puts)
+                    if rows:
+                        transaction.reconcile(each.tables.info, _checked(each.tables.info, rows))
+                    faults.reach("ontology: merged rows written")
+                    transaction.delete(each.tables.info, each.tables.rows(each.changes.deletes))
+                id = transaction.finish({**metadata, **({MIGRATED_TYPES: migrated} if migrated else {})})
+        except HeadMismatchError as error:  # from a store that finds out when it is written
+            raise Moved from error
+        return target.commit(id)
 
     def _rewrite(
         self, transaction: BranchedTransaction, target: BranchedRepository, plan: RewritePlan, states: LiftedStates

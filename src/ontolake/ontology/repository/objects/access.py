@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 from ontolake import faults
 from ontolake.errors import NotFound, Transient
-from ontolake.objects import Object, ObjectStore, Range
+from ontolake.objects import Object, ObjectInfo, ObjectStore, Range
 from ontolake.objects.store import Together
 from ontolake.ontology.errors import StorageBackendError
 
@@ -145,6 +145,15 @@ class StoreObjects:
 
     def _put(self, key: str, data: bytes) -> None:
         again(lambda: self.store.put(key, data))
+
+    def delete(self, keys: Collection[str]) -> None:
+        """Delete objects; those that are not there are no matter."""
+        if keys:
+            again(lambda: self.store.delete(sorted(keys)))
+
+    def listed(self, folder: str) -> list[ObjectInfo]:
+        """The objects in a folder."""
+        return again(lambda: [*self.store.list(folder)])
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -180,8 +180,12 @@ class S3Repository(SingleRows, SingleLine, ABC):
         yield self
 
     def kept_branches(self) -> Collection[int]:
-        """The branches whose commits keep their files."""
+        """The branches whose commits have their files."""
         return {0}
+
+    def unreachable_branches(self) -> Collection[int]:
+        """Those of them that nothing leads to any more, so that their files can go."""
+        return ()
 
     # schemas
     def schemas(self) -> Mapping[tuple[Kind, str], SchemaVersion]:

@@ -8,6 +8,7 @@ repair, and no read depends on them.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ CATALOG = "meta/type_layout_catalog.json"
 REGISTRY, DROPPED = "meta/schema/registry.json", "meta/schema/dropped.json"
 MANIFEST = "manifest.json"
 SCHEMAS = "schemas.json"
+ERASURES = "meta/erasures/"
 FRESH = ("commits/", "snapshots/")
 """Below these every attempt has names of its own, which nobody knows before the head leads to them."""
 
@@ -227,7 +229,30 @@ class Schemas(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-learn(EngineStamp, Head, Lock, CommitManifest, Schemas)
+class ErasureNote(msgspec.Struct, frozen=True):
+    """What is left of an erasure: when, by whom, why, of which type, and a salted hash of the key."""
+
+    erased_at: str
+    author: str | None
+    reason: str
+    type_kind: Kind
+    type_name: str
+    rows: int
+    salt: str
+    key_hash: str
+
+
+class Erasures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`meta/erasures/….json`, which the head names: all erasures, and files that take the place of others.
+
+    `files` is empty once manifests name the new files themselves; None stands for a file of which no row is left.
+    """
+
+    notes: tuple[ErasureNote, ...] = ()
+    files: dict[str, DataFile | None] = {}
+
+
+learn(EngineStamp, Head, Lock, CommitManifest, Schemas, Erasures)
 
 
 def new_attempt() -> str:
@@ -256,6 +281,10 @@ def snapshot_path(kind: str, name: str, version: int, what: str, until: int, att
 
 def index_path(kind: str, name: str) -> str:
     return f"meta/indices/{PLURAL[kind]}/{name}.json"
+
+
+def erasures_path() -> str:
+    return f"{ERASURES}{secrets.token_hex(8)}.json"
 
 
 def versions_path(kind: str, name: str) -> str:
@@ -298,3 +327,23 @@ def lineage(parent: CommitManifest | None, parent_path: str | None) -> tuple[tup
         if before[0][0] - before[1][0] == before[1][0] - third:
             return (own, *before[2:])
     return (own, *before)
+
+
+def redirected(manifest: CommitManifest, files: Mapping[str, DataFile | None]) -> CommitManifest:
+    """A manifest that names the files which took the place of others."""
+    wrote = []
+    for one in manifest.files:
+        new = files.get(one.path, one)
+        if isinstance(new, DataFile):
+            new = msgspec.structs.replace(
+                one, path=new.path, row_count=new.row_count, content_sha256=new.content_sha256, size=new.size,
+                low=new.low, high=new.high, deleted=new.deleted)
+        if new is not None:
+            wrote.append(new)
+    states = {key: msgspec.structs.replace(state, runs=_moved(state.runs, files), past=_moved(state.past, files))
+              for key, state in manifest.states.items()}
+    return msgspec.structs.replace(manifest, files=tuple(wrote), states=states)
+
+
+def _moved(files: tuple[DataFile, ...], to: Mapping[str, DataFile | None]) -> tuple[DataFile, ...]:
+    return tuple(new for one in files if (new := to.get(one.path, one)) is not None)

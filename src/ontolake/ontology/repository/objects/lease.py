@@ -130,6 +130,22 @@ class ObjectLock:
         self._lease = extend(self._access, owner, self._config.lease_ttl)
         return self._lease
 
+    @contextlib.contextmanager
+    def held(self, owner: str) -> Iterator[None]:
+        """A block in which nobody else commits: with the lock, which was held already or is taken for it.
+
+        Raises `LockContentionError`.
+        """
+        if self._lease is not None:
+            self.check()
+            yield
+            return
+        self.acquire(owner)
+        try:
+            yield
+        finally:
+            self.release(owner)
+
     def release(self, owner: str) -> None:
         """Let others write. A lock that is lost is let go of in silence."""
         if self._depth > 1:

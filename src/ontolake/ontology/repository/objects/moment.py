@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ontolake.history import Commit
 from ontolake.history.metadata import AUTHOR, MESSAGE
@@ -19,6 +19,8 @@ from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.layout import (
     BranchEntry,
     CommitManifest,
+    DataFile,
+    Erasures,
     Head,
     Schemas,
     TypeEntry,
@@ -29,8 +31,6 @@ from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.repository.times import parse_time
 from ontolake.ontology.sizes import DEFAULT
 
-S = TypeVar("S", bound=msgspec.Struct)
-
 
 class Records:
     """Manifests and schemas by path, kept once they were read."""
@@ -39,17 +39,31 @@ class Records:
         self.access = access
         self._most = most
         self._kept: OrderedDict[str, msgspec.Struct] = OrderedDict()
+        self._erased: str | UnsetType = UNSET
+        self._files: Mapping[str, DataFile | None] = {}
 
     def manifest(self, path: str, why: str = "the head") -> CommitManifest:
-        return self._read(path, CommitManifest, why)
+        found = self._kept.get(path)
+        if isinstance(found, CommitManifest):
+            return found
+        read = layout.decode(self.access.need(path, why), CommitManifest, path, self.access.url)
+        read = layout.redirected(read, self._files) if self._files else read
+        self.remember(path, read)
+        return read
+
+    def redirect(self, path: str | UnsetType) -> None:
+        """Name files as the erasures of the head say, if they are not those that were known before."""
+        if path == self._erased:
+            return
+        known = Erasures() if path is UNSET else layout.decode(
+            self.access.need(path, "the head"), Erasures, path, self.access.url)
+        self._kept.clear()
+        self._erased, self._files = path, known.files
 
     def schemas(self, path: str) -> Schemas:
-        return self._read(path, Schemas, "a manifest")
-
-    def _read(self, path: str, kind: type[S], why: str) -> S:
         found = self._kept.get(path)
-        if not isinstance(found, kind):
-            found = layout.decode(self.access.need(path, why), kind, path, self.access.url)
+        if not isinstance(found, Schemas):
+            found = layout.decode(self.access.need(path, "a manifest"), Schemas, path, self.access.url)
             self.remember(path, found)
         return found
 

@@ -24,7 +24,7 @@ from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
 from ontolake.ontology.arrow.physical import Type
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, UnknownCommitError
+from ontolake.ontology.errors import HeadMismatchError, UnknownCommitError
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.branched import BranchRow, KeyErasure, Names, TagRow
 from ontolake.ontology.repository.objects import layout
@@ -74,6 +74,7 @@ class S3RepositoryV3(S3RepositoryV2):
     # the moment of a branch
     def snapshot(self, head: Head, tag: str) -> HeadSnapshot:
         if self._last is None or self._last.tag != tag or not tag:
+            self.records.redirect(head.erased)
             entry = head.branch(self.branch_id)
             if entry is None:
                 raise UnknownBranchError(f"#{self.branch_id}", hint="it was deleted, and its rows are collected")
@@ -134,11 +135,13 @@ class S3RepositoryV3(S3RepositoryV2):
                     yield self.on(one.id)
 
     def kept_branches(self) -> Collection[int]:
+        return {one.id for one in self._branches() if one.collected_at is None}
+
+    def unreachable_branches(self) -> Collection[int]:
         from ontolake.ontology.repository.objects.upkeep.branch_garbage import unreachable
 
         with self.reading():
-            gone = unreachable(self, self.moment())
-            return {one.id for one in self._branches() if one.collected_at is None and one.id not in gone}
+            return unreachable(self, self.moment())
 
     # names
     def branch_rows(self) -> list[BranchRow]:
@@ -235,6 +238,9 @@ class S3RepositoryV3(S3RepositoryV2):
                      if parse_time(one.created_at) <= moment), None)  # fmt: skip
 
     def commit(self, id: int) -> Commit[int]:
+        last = self._last
+        if last is not None and last.commit_id == id and last.manifest is not None:  # a commit never changes
+            return last.commit_from(last.manifest)
         with self.reading():
             return self.moment().commit_from(self.manifest_of(id))
 
@@ -299,6 +305,12 @@ class S3RepositoryV3(S3RepositoryV2):
                     one.reason)
         return [found[number] for number in sorted(found)]
 
+    def every_type(self, kind: Kind) -> Sequence[str]:
+        """The names of the types that any branch has or had."""
+        paths = dict.fromkeys(one.schemas for one in self._branches() if one.schemas is not None)
+        known = [layout.split_key(key) for path in paths for key in self.records.schemas(path).types]
+        return sorted({name for of, name in known if of == kind})
+
     def new_version(self, info: TypeInfo, moment: HeadSnapshot) -> int:
         """One schema has one version, however many branches have it."""
         known = self.every_version(info.kind, info.name)
@@ -311,12 +323,17 @@ class S3RepositoryV3(S3RepositoryV2):
         return ObjectStates(self)
 
     def erasure(self, kind: Kind, name: str, key: Row, *, cascade: bool) -> KeyErasure:
-        raise LayoutLacksError("erasure", self.uri, self.engine_version)
+        from ontolake.ontology.repository.objects.erasure import ObjectErasure
+
+        return ObjectErasure(self, kind, name, key, cascade=cascade)
 
     # checking and looking after
     def gc(self, *, dry_run: bool = True) -> Garbage:
         from ontolake.ontology.repository.objects.upkeep.branch_garbage import collect_branches
+        from ontolake.ontology.repository.objects.upkeep.replacements import finish
 
+        if not dry_run:
+            finish(self)
         collect_branches(self, dry_run=dry_run)
         return super().gc(dry_run=dry_run)
 

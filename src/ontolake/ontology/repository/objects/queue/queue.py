@@ -148,8 +148,10 @@ class QueueObjects:
         return self.past([info.key for info in again(lambda: [*self.access.store.list(names.PAST)])])
 
     # changing
-    def change(self, what: str, work: Callable[[QueueView], T]) -> T:
+    def change(self, what: str, work: Callable[[QueueView], T], *, tidied: bool = False) -> T:
         """Let `work` change the queue, and make that durable in one swap; again if another process came first.
+
+        With `tidied` pages are written anew in which something changed, however few these are.
 
         Raises what `work` raises, and then nothing was changed; `LockContentionError` if others are always first.
         """
@@ -161,7 +163,7 @@ class QueueObjects:
             result = work(view)
             if view.dirty:
                 faults.reach(f"ontology: {what}, not yet durable")
-                if not self._swap(view, done):
+                if not self._swap(view, done, tidied):
                     raise Beaten(f"the queue of {self.access.url} was changed")
                 faults.reach(f"ontology: {what}")
             return result
@@ -179,14 +181,14 @@ class QueueObjects:
         except Exception as error:
             _log.warning("the queue of %s is behind: %s", self.access.url, error)
 
-    def _swap(self, view: QueueView, done: Collection[int]) -> bool:
+    def _swap(self, view: QueueView, done: Collection[int], always: bool = False) -> bool:
         """Make a view the queue. False if it was made from a queue that is no more.
 
         Events are made past ones only if they were `done` before, for good, whatever becomes of this swap.
         """
         queue = view.queue
         sizes = self._config.sizes
-        tidied = (tidy(view, done, sizes) if heavy(view, sizes)
+        tidied = (tidy(view, done, sizes) if always or heavy(view, sizes)
                   else Tidied(view.fresh.values(), view.pages, view.changed))  # fmt: skip
         if tidied.objects:
             self.access.write(tidied.objects)

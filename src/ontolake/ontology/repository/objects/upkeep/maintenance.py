@@ -113,10 +113,10 @@ def garbage(repository: S3Repository, *, grace: float = GRACE) -> ObjectGarbage:
     """Objects of ours that nobody needs: attempts that came to nothing, files that were merged since, and what the
     queue of events has left behind."""
     with repository.reading():
-        needed = _needed(repository, repository.moment())
+        kept = needed(repository, repository.moment(), repository.unreachable_branches())
         limit = time.time() - grace
         found = [info for folder in ("commits/", "snapshots/") for info in repository.access.store.list(folder)
-                 if info.key not in needed and info.modified <= limit]
+                 if info.key not in kept and info.modified <= limit]
         found += queue_garbage(repository, limit)
         keys = tuple(info.key for info in found)
         token = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16]
@@ -134,9 +134,10 @@ def collect(repository: S3Repository, token: str | None, *, grace: float = GRACE
     return found
 
 
-def _needed(repository: S3Repository, moment: HeadSnapshot) -> set[str]:
+def needed(repository: S3Repository, moment: HeadSnapshot, gone: Collection[int] = ()) -> set[str]:
+    """The objects of commits that commits and readers can come to; files only of branches that are not `gone`."""
     found: set[str] = set()
-    kept = repository.kept_branches()
+    kept = {one for one in repository.kept_branches() if one not in gone}
     for path, manifest in manifests(repository, moment):
         found.add(path)
         found.update(entry.manifest_path for entry in (*manifest.types.values(), *manifest.dropped.values()))
