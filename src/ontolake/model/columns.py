@@ -42,6 +42,8 @@ class Column(NamedTuple):
     decimal: tuple[int, int] | None = None
     was: tuple[str, ...] | None = None
     """Stored names of the same field in earlier schemas, newest first; None if nobody said."""
+    unique: bool = False
+    """Whether no two rows may have one value."""
 
     @property
     def kind(self) -> Literal["typed", "json"]:
@@ -108,7 +110,7 @@ def build_column(name: str, annotation: Any, option: Field[Any] | None, column: 
     fixed = scalars.get(scalar).fixed_point and digits is not None and places is not None
     decimal = (int(digits), int(places)) if fixed else None  # type: ignore[arg-type]
     return Column(name, given.name or name, column, spec, scalar, nullable, codec_for(annotation, spec),
-                  given.index, default, decimal, given.was)
+                  given.index, default, decimal, given.was, given.unique)
 
 
 def physical_names(stored: Iterable[str], taken: Iterable[str]) -> dict[str, str]:

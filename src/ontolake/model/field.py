@@ -28,14 +28,15 @@ class Field(Generic[T]):
     """A field of an entity or a relation.
 
     `primary_key` marks the one key of an entity and `instance_key` the optional one of a relation; `index` asks for
-    an index on the column; `name` is the stored name, if it is not the attribute's; `was` has the stored names of the
-    same field in earlier schemas, newest first, `()` if there were none; `default` and `default_factory` give a value
-    where none is given; what is left (`ge`, `max_length`, `pattern`, …) goes to pydantic.
+    an index on the column; `unique` refuses a value that another row has; `name` is the stored name, if it is not the
+    attribute's; `was` has the stored names of the same field in earlier schemas, newest first, `()` if there were none;
+    `default` and `default_factory` give a value where none is given; what is left (`ge`, `max_length`, `pattern`, …)
+    goes to pydantic.
     """
 
     def __init__(
         self, *, default: T = UNSET, default_factory: Callable[[], T] | None = None, primary_key: bool = False,
-        instance_key: bool = False, index: bool = False, name: str | None = None,
+        instance_key: bool = False, index: bool = False, unique: bool = False, name: str | None = None,
         was: str | Iterable[str] | None = None, description: str | None = None, **constraints: Any,
     ) -> None:  # fmt: skip
         if default is not UNSET and default_factory is not None:
@@ -47,6 +48,7 @@ class Field(Generic[T]):
         self.primary_key = primary_key
         self.instance_key = instance_key
         self.index = index
+        self.unique = unique
         self.name = name
         self.was = _names_before(was)
         self.description = description

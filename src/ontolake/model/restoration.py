@@ -73,7 +73,8 @@ def _restored(schema: Schema, base: Any, extra: dict[str, Any]) -> Any:
         specs[name] = spec
         if not end:
             marked = {"primary_key": schema["kind"] == "entity", "instance_key": schema["kind"] == "relation"}
-            namespace[name] = Field(name=stored, **(marked if stored in keys else {}))
+            namespace[name] = Field(name=stored, unique=stored in schema.get("unique", ()),
+                                    **(marked if stored in keys else {}))
     cls = new_class(schema["name"], (base,), exec_body=lambda body: body.update(namespace))
     for name, value in extra.items():
         type.__setattr__(cls, name, value)

@@ -1,7 +1,7 @@
 """The schema of a type as canonical JSON, its hash, and what turns one schema into another.
 
-A schema has what matters for stored rows: fields with their types, and which of them are keys. Indexes and defaults
-may change without a migration, so they are no part of it.
+A schema has what matters for stored rows: fields with their types, which of them are keys and which unique. Indexes
+and defaults may change without a migration, so they are no part of it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def schema_of(cls: Any) -> Schema:
         "keys": [column.stored for column in info.keys],
         "fields": {column.stored: column.spec for column in info.all_columns},
     }
+    if info.unique:  # left out otherwise, so that schemas from before stay as they are
+        schema["unique"] = sorted(column.stored for column in info.unique)
     if info.kind == "relation":
         schema["left"], schema["right"] = info.left.__name__, info.right.__name__
     return schema
@@ -65,9 +67,10 @@ class SchemaDiff(NamedTuple):
     fields: tuple[FieldChange, ...] = ()
     keys: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     ends: tuple[tuple[str, str], tuple[str, str]] | None = None
+    unique: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.fields or self.keys or self.ends)
+        return bool(self.fields or self.keys or self.ends or self.unique)
 
     def __str__(self) -> str:
         told = [f"{change.field} {change.what}" for change in self.fields]
@@ -75,6 +78,8 @@ class SchemaDiff(NamedTuple):
             told.append(f"keys {', '.join(self.keys[0])} → {', '.join(self.keys[1])}")
         if self.ends:
             told.append(f"endpoints {' → '.join(self.ends[0])} become {' → '.join(self.ends[1])}")
+        if self.unique:
+            told.append(f"unique fields {', '.join(self.unique[0]) or 'none'} → {', '.join(self.unique[1]) or 'none'}")
         return f"{self.type_name}: {'; '.join(told) or 'no difference'}"
 
 
@@ -88,7 +93,8 @@ def diff(before: Schema, after: Schema) -> SchemaDiff:
     )
     keys = (tuple(before["keys"]), tuple(after["keys"]))
     ends = ((before.get("left", ""), before.get("right", "")), (after.get("left", ""), after.get("right", "")))
+    unique = (tuple(before.get("unique", ())), tuple(after.get("unique", ())))
     return SchemaDiff(
-        after["kind"], after["name"], fields,
-        keys if keys[0] != keys[1] else None, ends if ends[0] != ends[1] else None,
+        after["kind"], after["name"], fields, keys if keys[0] != keys[1] else None,
+        ends if ends[0] != ends[1] else None, unique if unique[0] != unique[1] else None,
     )  # fmt: skip

@@ -77,6 +77,8 @@ class _Writer:
             options = []
             if stored in schema["keys"]:
                 options.append("instance_key=True" if relation else "primary_key=True")
+            if stored in schema.get("unique", ()):
+                options.append("unique=True")
             if name != stored:
                 options.append(f"name={stored!r}")
             given = f" = Field({', '.join(options)})" if options else ""

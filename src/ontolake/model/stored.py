@@ -24,7 +24,9 @@ class StoredType:
         self.by_name = {}
         for name, spec in sorted(schema["fields"].items()):
             scalar, nullable = scalar_of(spec)
-            self.by_name[name] = Column(name, name, at[name], spec, scalar, nullable, codec_for_spec(spec))
+            self.by_name[name] = Column(name, name, at[name], spec, scalar, nullable, codec_for_spec(spec),
+                                        unique=name in schema.get("unique", ()))
         self.all_columns = tuple(self.by_name.values())
         self.keys = tuple(self.by_name[name] for name in schema["keys"])
         self.columns = tuple(column for column in self.all_columns if column.name not in schema["keys"])
+        self.unique = tuple(column for column in self.columns if column.unique)

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from ontolake.model import scalars
-from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, build_column, physical_names
+from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, Column, build_column, physical_names
 from ontolake.model.errors import SchemaValidationError, names
 from ontolake.model.field import Field, value_type
 from ontolake.model.typespec import Spec, scalar_of
@@ -55,6 +55,7 @@ class TypeInfo:
                                             field=column.name)
         if len(self.keys) == 3 and not self.keys[2].type.textual:
             raise SchemaValidationError("an instance key must be a str", type_name=self.name, field=self.keys[2].name)
+        self.unique = self._unique_columns()
         self._values: Callable[[Any], Any] = itemgetter(*keys, *rest)
         self._encoders = self.keys + self.columns
         self._width = len(self._encoders)
@@ -72,7 +73,19 @@ class TypeInfo:
         self.keys = tuple(self.by_name[column.name] for column in self.keys)
         self.columns = tuple(self.by_name[column.name] for column in self.columns)
         self.all_columns = tuple(self.by_name.values())
+        self.unique = self._unique_columns()
         self._encoders = self.keys + self.columns
+
+    def _unique_columns(self) -> tuple[Column, ...]:
+        """The columns in which no two rows have one value. Raises `SchemaValidationError` for what cannot be one."""
+        for column in self.all_columns:
+            if column.unique and column in self.keys:
+                raise SchemaValidationError("a key is unique anyway", type_name=self.name, field=column.name)
+            if column.unique and (column.scalar is None or column.type.compare is not None):
+                raise SchemaValidationError(f"values of {'JSON' if column.scalar is None else column.scalar} cannot be "
+                                            "unique", type_name=self.name, field=column.name,
+                                            hint="equal values may be stored in different forms; store a text instead")
+        return tuple(column for column in self.columns if column.unique)
 
     @cached_property
     def schema_hash(self) -> str:

@@ -30,6 +30,7 @@ from ontolake.ontology.errors import (
     StorageBackendError,
     TypeDroppedError,
     UninitializedStorageError,
+    UniqueFieldError,
     UnknownCommitError,
     UnknownEventError,
     UnknownKeyError,
@@ -69,7 +70,7 @@ __all__ = [
     "OntologyError", "Path", "Query", "QueryError", "Repository", "Results", "RunReport", "Schedule",
     "SchemaOutdatedError", "SchemaValidationError", "Session", "SqliteRepositoryV1", "SqliteRepositoryV2",
     "SqliteRepositoryV3", "StorageBackendError", "StoredEvent", "TypeDroppedError", "TypeMigration", "TypedStore",
-    "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError", "Upgrader", "avg",
-    "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository", "right", "sum_",
-    "upgrader",
+    "UninitializedStorageError", "UniqueFieldError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError",
+    "Upgrader", "avg", "avg_len", "count", "count_where", "left", "max_", "min_", "on_event", "open_repository",
+    "right", "sum_", "upgrader",
 ]  # fmt: skip

@@ -55,6 +55,16 @@ class LiveRelationsError(SchemaValidationError):
         self.relations = tuple(relations)
 
 
+class UniqueFieldError(SchemaValidationError):
+    """Two rows would have one value in a field that is unique. `value` is it, and `keys` are those of the rows."""
+
+    def __init__(self, type_name: str, field: str, value: Any, key: Any, other: Any) -> None:
+        super().__init__(f"{value!r} is the value of {other!r} too, and the field is unique", type_name=type_name,
+                         key=key, field=field, hint="change one of the two in the same commit")
+        self.value = value
+        self.keys = (key, other)
+
+
 class LayoutLacksError(UsageFailure, OntologyError, AttributeError):
     """The engine of a store has no place for something: deletions, branches. `engine` is its version.
 
@@ -168,5 +178,6 @@ __all__ = [
     "HeadMismatchError", "Invalid", "LayoutLacksError", "LeaseExpiredError", "LiveRelationsError",
     "LockContentionError", "MetadataUnavailableError", "MigrationError", "MigrationTokenError", "MissingUpgraderError",
     "OntologyError", "QueryError", "SchemaOutdatedError", "SchemaValidationError", "StorageBackendError",
-    "TypeDroppedError", "UninitializedStorageError", "UnknownCommitError", "UnknownEventError", "UnknownKeyError",
+    "TypeDroppedError", "UninitializedStorageError", "UniqueFieldError", "UnknownCommitError", "UnknownEventError",
+    "UnknownKeyError",
 ]  # fmt: skip

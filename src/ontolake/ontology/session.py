@@ -39,6 +39,7 @@ from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.bounds import check_commits, natural
 from ontolake.ontology.query.builder import QueryStart
 from ontolake.ontology.repository import Repository, open_repository
+from ontolake.ontology.repository.features import check_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +60,9 @@ class Session(VersionedTypes):
         """Open the store at `datastore_uri`, which is started where there is none.
 
         `instance_metadata` goes into the metadata of every commit. `branch` is short for that of the configuration.
-        Raises what `open_repository` raises, `SchemaValidationError` for types that are not well-formed, and `Invalid`
-        for a namespace that is no text.
+        Raises what `open_repository` raises, `SchemaValidationError` for types that are not well-formed,
+        `LayoutLacksError` for types whose unique fields the engine would not look after, and `Invalid` for a namespace
+        that is no text.
         """
         if not isinstance(namespace, str | None):
             raise Invalid(f"a namespace is text, not {namespace!r}",
@@ -75,6 +77,11 @@ class Session(VersionedTypes):
         self._stop = threading.Event()
         self.repository: Repository = open_repository(
             datastore_uri, engine_version=engine_version, config=self.config)
+        try:
+            check_kept(self.repository, self.types)
+        except LayoutLacksError:
+            self.repository.close()
+            raise
 
     @property
     def types(self) -> Sequence[TypeInfo]:

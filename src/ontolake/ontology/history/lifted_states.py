@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
@@ -14,6 +14,7 @@ from ontolake.ontology.migration.past_rows import in_order, lifted_rows
 from ontolake.ontology.migration.steps import VersionStep, lifting, steps_along
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.query.plan import Plan, Values
+from ontolake.ontology.repository.branched import UniqueReader
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 
 
@@ -132,6 +133,17 @@ class LiftedStates:
         ends = rekeyed(keys, self.info(entity).keys, then.keys[place : place + 1])
         found = self._states.live_relations(then, version, side, ends, commit)
         return rekeyed(found, then.keys, self.info(name).keys)
+
+    def holders(self, name: Name, column: Column, values: Iterable[Any], commit: int) -> list[tuple[Row, Any]]:
+        """The keys of rows that have one of these values in a unique column at a commit, each with the value.
+
+        The type must have the schema there that rows are to have.
+        """
+        version = self.version_at(name, commit)
+        if version is None:
+            return []
+        reader = cast(UniqueReader, self._states.repository.states)
+        return reader.holders(self._states.info(name, version), version, column, values, commit)
 
     def _lifted(self, name: Name, version: int, rows: list[Row]) -> list[Row]:
         then, info = self._states.info(name, version), self.info(name)

@@ -23,6 +23,7 @@ from ontolake.ontology.history.row_tables import RowTables, base_table
 from ontolake.ontology.history.schema_choice import SchemaChoice
 from ontolake.ontology.history.states import Name, StoreStates
 from ontolake.ontology.history.type_plans import RewritePlan, TypedChanges, TypePlan, table_name
+from ontolake.ontology.history.uniqueness import UniqueRows
 from ontolake.ontology.migration.steps import migrated_type
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.repository.branched import BranchedRepository, BranchedTransaction
@@ -82,7 +83,10 @@ class TypedMergeable:
             if found is not None:
                 changes.types[name] = found[0]
                 conflicts += found[1]
+        unique = UniqueRows(sides, decisions, changes)
+        unique.settled()
         conflicts += Orphans(sides, decisions, changes).settled()
+        conflicts += unique.settled()  # again: rows that orphans brought may clash, too
         counts = {table_name(name): plan.counts for name, plan in changes.types.items() if any(plan.counts)}
         return MergePlan(changes, counts, conflicts)
 

@@ -29,6 +29,7 @@ from ontolake.ontology.errors import (
 from ontolake.ontology.migration.lifts import FieldLift, Lift, Unliftable, key_text, lift_of, retyped
 from ontolake.ontology.migration.steps import migrated_type
 from ontolake.ontology.migration.upgraders import Upgrader, UpgraderOption, collected
+from ontolake.ontology.repository.features import check_kept
 from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ class Migration:
         self._upgraders = collected(upgraders)
 
     def preview(self) -> MigrationPreview:
-        """What would be done. Changes nothing."""
+        """What would be done. Changes nothing. Raises `LayoutLacksError` for a type that the engine cannot keep."""
         planned, missing = [], []
+        check_kept(self._repository, self._types)
         known = self._repository.schemas()
         for info in self._types:
             stored = known.get((info.kind, info.name))

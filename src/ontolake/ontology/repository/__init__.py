@@ -2,9 +2,10 @@
 
 `protocol` says what a store offers to sessions, `branched` what one with branches offers besides, `jobs` what it offers
 to workers; `sqlite/` and `objects/` do.
-`engines` opens the one that is at a place, `versions` compares versions with the expected ones, `strangers` refuses
-stores of other programs. Shared by backends: `arrow`, `fields_json`, `raw`, `times` (forms of rows), `metadata` of
-commits, `ranges` of keys, `single_line` (stores without branches).
+`engines` opens the one that is at a place, `features` refuses types that an engine cannot keep, `versions` compares
+versions with the expected ones, `strangers` refuses stores of other programs. Shared by backends: `arrow`,
+`fields_json`, `raw`, `times` (forms of rows), `metadata` of commits, `ranges` of keys, `single_line` (stores without
+branches).
 """
 
 from importlib import import_module

@@ -7,12 +7,13 @@ head. Ids of commits grow along that line. Rows are encoded tuples, keys first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ontolake.history import Garbage
+from ontolake.model.columns import Column
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.repository.protocol import Repository, RepositoryTransaction, Row
 
@@ -90,6 +91,16 @@ class StateReader(Protocol):
 
     def live_relations(self, info: TypeInfo, version: int, side: str, keys: Collection[Row], commit: int) -> list[Row]:
         """The keys of relations whose `side`, left or right, is one of some entities at a commit."""
+        ...
+
+
+class UniqueReader(Protocol):
+    """What a store that keeps unique fields can tell beyond `StateReader`."""
+
+    def holders(
+        self, info: TypeInfo, version: int, column: Column, values: Iterable[Any], commit: int
+    ) -> list[tuple[Row, Any]]:  # fmt: skip
+        """The keys of rows that have one of these values in a column at a commit, each with the value."""
         ...
 
 

@@ -145,6 +145,8 @@ class Repository(Protocol):
     """Whether rows are best handed over as Arrow columns (`ArrowRows`)."""
     keeps_deletions: bool
     """Whether rows can be deleted, and histories tell that they were."""
+    keeps_unique: bool
+    """Whether unique fields are looked after."""
     keeps_branches: bool
     """Whether there are branches, tags and merges."""
 

@@ -16,6 +16,7 @@ class SingleLine:
 
     keeps_deletions = False
     keeps_branches = False
+    keeps_unique = False
     uri: str
     config: Config
     engine_version: str

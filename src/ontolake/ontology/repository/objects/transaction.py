@@ -33,6 +33,7 @@ from ontolake.ontology.arrow.physical import (
     table_of,
 )
 from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, TypeDroppedError
+from ontolake.ontology.repository.features import check_kept
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.objects import deletions, layout
 from ontolake.ontology.repository.objects.deletions import keys_of
@@ -93,6 +94,7 @@ class S3Transaction:
     def register(self, info: TypeInfo, *, reason: str = "initial") -> int:
         version = self._versions.get(info)
         if version is None:
+            check_kept(self._repository, [info])
             known = self._repository.current_version(info)
             if known is None:
                 if (info.kind, info.name) in self._moment.dropped:

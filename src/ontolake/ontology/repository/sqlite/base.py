@@ -321,6 +321,10 @@ class SqliteRepository(SingleLine, ABC):
         """The relations of all types that lead to one of these entities."""
         raise LayoutLacksError("deletions", self.uri, self.engine_version)
 
+    def check_unique(self, info: TypeInfo, commit_id: int) -> None:
+        """Raise `UniqueFieldError` if a commit gave a row a value of another."""
+        raise LayoutLacksError("unique fields", self.uri, self.engine_version)
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         if not self.db.get_autocommit():

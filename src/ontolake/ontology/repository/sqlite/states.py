@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.query.compiler.functions import VALUES, given_list
 from ontolake.ontology.query.compiler.latest import DELETED, quoted
@@ -67,6 +68,19 @@ class SqliteStates:
             f"{lineage.sees_row('t')} AND t.commit_id <= ?2 AND NOT t.{DELETED} AND NOT EXISTS (SELECT 1 FROM {source} "
             f"AS n WHERE {same} AND {lineage.sees_row('n')} AND n.commit_id <= ?2 AND n.commit_id > t.commit_id)",
             (given_list(key[0] for key in keys), commit)))
+
+    def holders(
+        self, info: TypeInfo, version: int, column: Column, values: Iterable[Any], commit: int
+    ) -> list[tuple[Row, Any]]:  # fmt: skip
+        source, lineage = self._source(info, version), self._repository.holding(commit).lineage
+        names = ", ".join(f"t.{key}" for key in key_columns(info)[: len(info.keys)])
+        same = " AND ".join(f"n.{key} = t.{key}" for key in key_columns(info))
+        rows: Any = self._db.execute(
+            f"SELECT {names}, t.{quoted(column.column)} FROM {source} AS t WHERE t.{quoted(column.column)} IN "
+            f"(SELECT value FROM {VALUES}(?1)) AND {lineage.sees_row('t')} AND t.commit_id <= ?2 AND NOT t.{DELETED} "
+            f"AND NOT EXISTS (SELECT 1 FROM {source} AS n WHERE {same} AND {lineage.sees_row('n')} AND "
+            f"n.commit_id <= ?2 AND n.commit_id > t.commit_id)", (given_list(values), commit))
+        return [(row[:-1], row[-1]) for row in rows]
 
     def _table(self, info: TypeInfo, version: int) -> str:
         name: Any = self._db.execute(

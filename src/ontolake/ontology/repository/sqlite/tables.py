@@ -44,6 +44,7 @@ def create_table(db: apsw.Connection, name: str, info: TypeInfo, *, branched: bo
         db.execute(f"CREATE INDEX {quoted(name + '_reverse')} ON {quoted(name)} "
                    "(right_key, left_key, instance_key, commit_id)")
     create_indexes(db, name, info)
+    create_unique_indexes(db, name, info)
 
 
 def superseded(name: str) -> str:
@@ -62,6 +63,13 @@ def create_indexes(db: apsw.Connection, name: str, info: TypeInfo) -> None:
         if column.indexed:
             db.execute(f"CREATE INDEX IF NOT EXISTS {quoted(f'{name}_by_{column.column}')} ON {quoted(name)} "
                        f"({quoted(column.column)})")
+
+
+def create_unique_indexes(db: apsw.Connection, name: str, info: TypeInfo) -> None:
+    """Indexes by which rows of one value are found. Keys stand behind it, so that a row's own past is passed over."""
+    for column in info.unique:
+        db.execute(f"CREATE INDEX IF NOT EXISTS {quoted(f'{name}_unique_{column.column}')} ON {quoted(name)} "
+                   f"({quoted(column.column)}, {', '.join(key_columns(info))})")
 
 
 def _key_column(key: str, info: TypeInfo) -> str:

@@ -13,6 +13,7 @@ from ontolake.model.types import TypeInfo, type_info, unstorable
 from ontolake.ontology.errors import TypeDroppedError
 from ontolake.ontology.query.compiler.latest import quoted
 from ontolake.ontology.query.compiler.statements import key_columns
+from ontolake.ontology.repository.features import check_kept
 from ontolake.ontology.repository.protocol import LiveRelation, Row
 from ontolake.ontology.repository.sqlite import control
 from ontolake.ontology.repository.sqlite.events import apply_queue
@@ -59,6 +60,7 @@ class SqliteTransaction:
         version = self._versions.get(info)
         if version is None:
             repository = self._repository
+            check_kept(repository, [info])
             known = repository.current_version(info)
             if known is None:
                 if (info.kind, info.name) in repository.dropped():
@@ -109,6 +111,7 @@ class SqliteTransaction:
 
     def rewrite(self, info: TypeInfo, version: int, rows: Iterable[Row]) -> int:
         repository = self._repository
+        check_kept(repository, [info])
         with stage(self._db, info, rows, "NULL", repository.staged) as table:
             faults.reach("ontology: rewritten rows staged")
             known = {one.schema_version_id for one in repository.every_version(info.kind, info.name)}
@@ -123,6 +126,9 @@ class SqliteTransaction:
         return None
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
+        for info in self._versions:
+            if info.unique:
+                self._repository.check_unique(info, self.commit_id)
         self._repository.insert_commit(self.commit_id, metadata, self.created_at, self.merged)
         if queue is not None:
             self._change_queue(queue, self.commit_id)

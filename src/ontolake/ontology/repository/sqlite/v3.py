@@ -46,6 +46,7 @@ from ontolake.ontology.repository.sqlite.erasure import SqliteErasure
 from ontolake.ontology.repository.sqlite.scans import scans_of
 from ontolake.ontology.repository.sqlite.states import SqliteStates
 from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, superseded, table_name
+from ontolake.ontology.repository.sqlite.uniqueness import check_unique
 from ontolake.ontology.repository.sqlite.v2 import Layout, SqliteRepositoryV2
 from ontolake.ontology.repository.times import now_text, parse_time
 
@@ -86,6 +87,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     engine_version = "v3"
     keeps_deletions = True
     keeps_branches = True
+    keeps_unique = True
     row_columns = (BRANCH, DELETED)
     lineage: BranchLineage
 
@@ -258,7 +260,9 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         tables: Any = db.execute("SELECT type_name, table_name FROM type_layout_catalog ORDER BY 1").fetchall()
         gone = [name for name, table in tables
                 if db.execute(f"SELECT 1 FROM main.{quoted(table)} WHERE {DELETED} LIMIT 1").get]
-        return [*found, *(f"deleted rows of {name}" for name in dict.fromkeys(gone))]
+        unique = [name for (_, name), one in sorted(self.schemas().items()) if one.schema.get("unique")]
+        return [*found, *(f"deleted rows of {name}" for name in dict.fromkeys(gone)),
+                *(f"unique fields of {name}" for name in unique)]
 
     def on_branch(self, name: str) -> SqliteRepositoryV3:
         row = self.branch_named(name)
@@ -471,6 +475,9 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     def keys_besides(self, info: TypeInfo, keys: Collection[Row]) -> list[Row]:
         return deletions.keys_besides(self, info, keys)
+
+    def check_unique(self, info: TypeInfo, commit_id: int) -> None:
+        check_unique(self, info, commit_id)
 
     def relations_of(self, info: TypeInfo, keys: Collection[Row]) -> list[LiveRelation]:
         return deletions.relations_of(self, info, keys)
