@@ -10,17 +10,28 @@ import pytest
 
 from ontolake.errors import Invalid
 from ontolake.history import MergeConflictError, UnknownBranchError
-from ontolake.sql import Database, SqlError, TransactionError
+from ontolake.sql import Database, SqlError, TransactionError, open_database
+from ontolake.sql.conformance import SqlVersioning
 
 
 @pytest.fixture(params=["pages", "native"])
 def db(request: pytest.FixtureRequest, open_here: Any, native_place: str) -> Database:
     """A table with two rows, one of them changed."""
     db: Database = open_here(f"memory://{secrets.token_hex(6)}" if request.param == "pages" else native_place)
+    fill(db)
+    return db
+
+
+@pytest.fixture(params=["pages", "native"])
+def place(request: pytest.FixtureRequest, native_place: str) -> str:
+    """A file that has not been made yet."""
+    return f"file://{native_place}" if request.param == "pages" else native_place
+
+
+def fill(db: Database) -> None:
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, note TEXT)")
     db.execute("INSERT INTO t VALUES (1, 1, 'one'), (2, 2, 'two')", message="two rows", author="ada")
     db.execute("UPDATE t SET a = 20 WHERE id = 2", message="a change", author="bob")
-    return db
 
 
 def test_the_log_is_a_table_that_joins_others(db: Database) -> None:
@@ -140,6 +151,54 @@ def test_a_decision_holds_only_for_the_conflict_that_it_was_made_for(db: Databas
     db.execute("UPDATE onto_conflicts SET take = 'theirs' WHERE take IS NULL")
     db.execute("CALL onto_merge('try')")
     assert db.execute("SELECT id, a FROM t ORDER BY id").fetchall() == [(1, 201), (2, 220)]
+
+
+def test_a_merge_under_way_is_there_for_every_handle_on_its_branch(place: str) -> None:
+    with open_database(place) as db:
+        fill(db)
+        conflicting(db)
+        with pytest.raises(MergeConflictError):
+            db.execute("CALL onto_merge('try')")
+        version = db.version()
+    with open_database(place, readonly=True) as reader:
+        assert reader.execute("SELECT key, source FROM onto_conflicts ORDER BY key").fetchall() == [
+            ("1", "try"), ("2", "try"), ("3", "try")]  # fmt: skip
+        with pytest.raises(TransactionError):
+            reader.execute("UPDATE onto_conflicts SET take = 'ours'")
+    with open_database(place, branch="try") as other:
+        assert other.execute("SELECT * FROM onto_conflicts").fetchall() == [], "that is another branch"
+    with open_database(place) as second:
+        with second.transaction(), pytest.raises(TransactionError):
+            second.execute("UPDATE onto_conflicts SET take = 'ours'")
+        second.execute("UPDATE onto_conflicts SET take = 'theirs' WHERE key = '1'")
+        second.execute("UPDATE onto_conflicts SET value = 7 WHERE key = '2'")
+    with open_database(place) as third:
+        assert third.version() == version, "deciding makes no commit"
+        third.execute("UPDATE onto_conflicts SET take = 'ours' WHERE take IS NULL")
+        assert third.execute("CALL onto_merge('try')").fetchall()[0][0] == "merged"
+        assert third.execute("SELECT id, a FROM t ORDER BY id").fetchall() == [(1, 201), (2, 7), (3, 33)]
+        assert not list(third.verify())
+    with open_database(place) as after:
+        assert after.execute("SELECT * FROM onto_conflicts").fetchall() == []
+
+
+def test_a_merge_under_way_ends_with_what_it_merges_and_with_erasure(place: str) -> None:
+    with open_database(place) as db:
+        fill(db)
+        conflicting(db)
+        with pytest.raises(MergeConflictError):
+            db.execute("CALL onto_merge('try')")
+        db.execute("""UPDATE onto_conflicts SET value = '{"id": 3, "a": 9, "note": "needle"}' WHERE key = '3'""")
+        assert any(b"needle" in each for each in SqlVersioning.stored(place) or ())
+        db.erase("t", 3, "asked for", dry_run=False)
+        assert not any(b"needle" in each for each in SqlVersioning.stored(place) or ())
+        assert db.execute("SELECT * FROM onto_conflicts").fetchall() == []
+        with pytest.raises(MergeConflictError):
+            db.execute("CALL onto_merge('try')")
+        assert db.execute("SELECT count(*) FROM onto_conflicts").fetchall() == [(2,)]
+        db.branches.delete("try")
+        assert db.execute("SELECT * FROM onto_conflicts").fetchall() == []
+        assert db.execute("UPDATE onto_conflicts SET take = 'ours'").count == 0
 
 
 def test_what_settles_nothing_is_a_typed_error_and_decides_nothing(db: Database) -> None:

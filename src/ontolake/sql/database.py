@@ -71,8 +71,8 @@ class Database(VersionedTables):
         self.database = database
         self.schema = schema
         self.ranges = KeyRanges(self._session)
-        self.conflicts = ConflictTable()
-        """What `CALL onto_merge` left open: the table `onto_conflicts`."""
+        self.conflicts = ConflictTable(self)
+        """What a `CALL onto_merge` on the branch left open: the table `onto_conflicts`."""
         if not readonly:
             index_builds.clean_up(self._session)
 

@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,72 @@ class ProcessCases(VersioningBase):
             expected = {f"{prefix}{number}": record(number) for prefix in "pq" for number in range(10)}
             assert self.state(store) == {"x": record(1), **expected}
             assert len([one for one in self.log(store) if one.id]) >= 21
+
+    @pytest.mark.parametrize("merges", [[("a", "main"), ("a", "main")], [("a", "b"), ("b", "a")],
+                                        [("a", "main"), ("b", "main")]], ids=["same", "opposite", "two into one"])
+    def test_two_processes_merge_at_once(
+        self, merges: list[tuple[str, str]], where: str, start: Start
+    ) -> None:  # fmt: skip
+        """Both merges end; what was merged is there, and no merge is recorded twice."""
+        with self.adapter.open(where) as store:
+            self.write(store, self.main, x=record(1), y=record(1))
+            for name, key in (("a", "x"), ("b", "y")):
+                store.branches.create(name)
+                self.write(store, name, **{key: record(2), f"new {name}": record(3)})
+        mergers = [start(tasks.merge, where, *(self._named(name) for name in pair)) for pair in merges]
+        self._go(mergers)
+        assert all(merger.hear() in ("merged", "fast_forward", "up_to_date") for merger in mergers)
+        for merger in mergers:
+            merger.end()
+        wrote = {"a": {"x": record(2), "new a": record(3)}, "b": {"y": record(2), "new b": record(3)}}
+        has = {name: {name} for name in ("main", "a", "b")}
+        for source, into in merges:
+            has[into] |= {source}
+        both = set(merges) == {("a", "b"), ("b", "a")}
+        with self.adapter.open(where) as store:
+            for name, sources in has.items():
+                expected = {"x": record(1), "y": record(1)}
+                for source in ({"a", "b"} if both and name != "main" else sources) & {*wrote}:
+                    expected |= wrote[source]
+                assert self.state(store, self._named(name)) == expected, f"{name} after {merges}"
+                self._check_log(store, name, sum(into == name for _, into in {*merges}))
+            assert not list(store.verify())
+
+    def test_two_processes_write_and_merge_at_once(self, where: str, start: Start) -> None:
+        with self.adapter.open(where) as store:
+            self.write(store, self.main, x=record(1))
+            store.branches.create("a")
+            self.write(store, "a", x=record(2), z=record(3))
+        merger = start(tasks.merge, where, "a", self.main)
+        writer = start(tasks.write, where, self.main, "p", 5)
+        self._go([merger])
+        for peer in (writer, merger):
+            peer.end()
+        with self.adapter.open(where) as store:
+            written = {f"p{number}": record(number) for number in range(5)}
+            assert self.state(store) == {"x": record(2), "z": record(3), **written}
+            self._check_log(store, "main", 1)
+            assert not list(store.verify())
+
+    def _named(self, branch: str) -> str:
+        return self.main if branch == "main" else branch
+
+    def _go(self, mergers: Sequence[ProcessPeer]) -> None:
+        """Let processes begin at the same time."""
+        for merger in mergers:
+            assert merger.hear() == "ready"
+        for merger in mergers:
+            merger.tell("go")
+
+    def _check_log(self, store: Any, branch: str, merges: int) -> None:
+        """The commits of a branch form one line with so many merges at most, and at least one if there were any."""
+        log = self.log(store, self._named(branch))
+        ids = [commit.id for commit in log]
+        assert len({*ids}) == len(ids), f"a commit of {branch} appears twice"
+        assert all(commit.parents for commit in log[:-1]), f"{branch} begins more than once"
+        assert all(earlier.time <= later.time for later, earlier in pairwise(log) if later.time and earlier.time)
+        found = sum(len(commit.parents) > 1 for commit in log)
+        assert bool(merges) <= found <= merges + (branch != "main"), f"{found} merges on {branch}"
 
     def test_killed_at_any_step_a_history_is_whole(self, fresh: Fresh, forker: Forker, start: Start) -> None:
         """What was acknowledged is there; the step in flight is there as a whole or not at all; work goes on.

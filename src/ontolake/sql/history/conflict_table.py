@@ -1,26 +1,31 @@
-"""`onto_conflicts`: the conflicts of the last `CALL onto_merge` or `onto_revert`, as a table to `UPDATE`.
+"""`onto_conflicts`: the conflicts of the merge or revert under way on a branch, as a table to `UPDATE`.
 
-It belongs to the open database and is kept in memory. `take` says whose value stays; or `value` is given. The same call
-then goes by what was decided, for as long as the conflict is the same.
+`CALL onto_merge` and `CALL onto_revert` leave it behind if there are conflicts, for every handle on the branch, in any
+process. `take` says whose value stays; or `value` is given. The same call then goes by what was decided, for as long
+as the conflict is the same. Another call on the branch takes its place.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from sqlglot import exp
 
-from ontolake.errors import Invalid
+from ontolake.errors import Invalid, NotFound
 from ontolake.history import Conflict, MergeConflictError, MergeResult, Resolution, Value
 from ontolake.history.conflicts import checked
-from ontolake.sql.errors import DataError, UnknownNameError, UnsupportedError, nearest
+from ontolake.sql.errors import DataError, TransactionError, UnknownNameError, UnsupportedError, nearest
+from ontolake.sql.history import merge_state
+from ontolake.sql.history.merge_state import MergeState
 from ontolake.sql.plan.queries import run_over
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, bound, name_of
+
+if TYPE_CHECKING:
+    from ontolake.sql.database import Database
 
 NAME = "onto_conflicts"
 _SCHEMA = pa.schema([(name, pa.string()) for name in (
@@ -29,57 +34,58 @@ _SETTABLE = ("take", "value")
 _PLACE = "place"
 _VALUE = "value"
 
-Attempt = Callable[[Sequence[Resolution], bool], MergeResult[int]]
-"""Merges or reverts with resolutions; or only looks for conflicts."""
-
-
-@dataclass
-class OpenConflict:
-    """A conflict, and what was decided about it."""
-
-    conflict: Conflict
-    resolution: Resolution | None = None
-
-
 class ConflictTable:
-    """What is to be decided before a merge goes on."""
+    """What is to be decided before a merge goes on. Nothing of it is kept in memory: `merge_state` has it."""
 
-    def __init__(self) -> None:
-        self._call: tuple[str, str] = ("", "")
-        self._open: list[OpenConflict] = []
+    def __init__(self, db: Database) -> None:
+        self._db = db
 
-    def run(self, source: str, into: str, attempt: Attempt) -> MergeResult[int]:
-        """Merge, by what was decided if it is the call that left conflicts. Raises `MergeConflictError`, whose
-        conflicts then are in the table."""
+    def run(self, verb: str, source: str | int, strategy: Any) -> MergeResult[int]:
+        """Merge or revert, by what was decided if it is the call that left conflicts. Raises `MergeConflictError`,
+        whose conflicts then are in the table."""
+        session = self._db.session
+        state = merge_state.stored(session)
         decided: list[Resolution] = []
-        if self._call == (source, into) and any(each.resolution for each in self._open):
-            self._renew(attempt((), True).conflicts)
-            decided = [each.resolution for each in self._open if each.resolution is not None]
+        if state is not None and state.is_of(verb, source) and state.decisions:
+            settled = (state.resolution(each) for each in self._attempt(verb, source, dry_run=True).conflicts)
+            decided = [each for each in settled if each is not None]
         try:
-            result = attempt(decided, False)
-        except MergeConflictError as error:
-            if self._call != (source, into):
-                self._call, self._open = (source, into), []
-            left = {_place(each) for each in error.conflicts}
-            settled = [each.conflict for each in self._open if each.resolution and _place(each.conflict) not in left]
-            self._renew([*settled, *error.conflicts])
+            result = self._attempt(verb, source, strategy=strategy, resolutions=decided)
+        except MergeConflictError:
+            if not session.readonly and (state is None or not state.is_of(verb, source)):
+                merge_state.store(session, MergeState.of(verb, source))
             raise
-        self._call, self._open = ("", ""), []
+        if state is not None:
+            merge_state.store(session, None)
         return result
 
-    def _renew(self, conflicts: Sequence[Conflict]) -> None:
-        """Have these conflicts, with what was decided about those that are as they were."""
-        known = {_place(each.conflict): each for each in self._open}
-        self._open = [found if (found := known.get(_place(each))) is not None and found.conflict[:7] == each[:7]
-                      else OpenConflict(each) for each in conflicts]  # fmt: skip
+    def _attempt(self, verb: str, source: str | int, **options: Any) -> MergeResult[int]:
+        if verb == merge_state.REVERT:
+            return self._db.revert(source, **options)
+        return self._db.merge(cast("str", source), **options)
+
+    def _open(self) -> tuple[MergeState | None, Sequence[Conflict]]:
+        """The merge under way, and its conflicts as they are now: none if what it merges is there no longer."""
+        state = merge_state.stored(self._db.session)
+        if state is None:
+            return None, []
+        try:
+            return state, self._attempt(state.verb, state.source, dry_run=True).conflicts
+        except NotFound:
+            return None, []
 
     def read(self) -> pa.Table:
         """The table."""
+        return self._shown(*self._open())
+
+    def _shown(self, state: MergeState | None, conflicts: Sequence[Conflict]) -> pa.Table:
         rows = []
-        for conflict, resolution in ((each.conflict, each.resolution) for each in self._open):
+        for conflict in conflicts:
+            assert state is not None
+            resolution = state.resolution(conflict)
             take = None if resolution is None else resolution.take
             rows.append({
-                "source": self._call[0], "table_name": conflict.table, "key": _text(conflict.key),
+                "source": state.title, "table_name": conflict.table, "key": _text(conflict.key),
                 "column_name": conflict.field, "kind": conflict.kind.value, "base": _text(conflict.base),
                 "ours": _text(conflict.ours), "theirs": _text(conflict.theirs), "detail": conflict.detail or None,
                 "take": _VALUE if isinstance(take, Value) else take,
@@ -89,6 +95,9 @@ class ConflictTable:
     def update(self, tree: exp.Update, parameters: Parameters) -> Result:
         """`UPDATE onto_conflicts SET take = 'ours' | 'theirs' | 'base' | NULL`, or `SET value = …`. Raises `SqlError`,
         `Invalid` for what settles nothing; then nothing was decided."""
+        if self._db.in_transaction:
+            raise TransactionError(f"{NAME} cannot be updated within a transaction", sqlstate="25001",
+                                   hint="COMMIT it first")
         copy = bound(tree, parameters)
         if any(copy.args.get(name) for name in ("from_", "from", "returning", "with_", "with")):
             raise UnsupportedError(f"UPDATE {NAME} takes SET and WHERE alone")
@@ -106,15 +115,18 @@ class ConflictTable:
         where = copy.args.get("where")
         if where is not None:
             query = query.where(where.this)
-        places = pa.array(range(len(self._open)), pa.int64())
-        found = run_over(query, {"conflicts": self.read().append_column(_PLACE, places)}).arrow()
-        decided = [(row[_PLACE], self._resolution(self._open[row[_PLACE]], row)) for row in found.to_pylist()]
-        for place, resolution in decided:
-            self._open[place].resolution = resolution
+        state, conflicts = self._open()
+        places = pa.array(range(len(conflicts)), pa.int64())
+        found = run_over(query, {"conflicts": self._shown(state, conflicts).append_column(_PLACE, places)}).arrow()
+        decided = [(conflicts[row[_PLACE]], self._resolution(conflicts[row[_PLACE]], row)) for row in found.to_pylist()]
+        if state is not None and decided:
+            for conflict, resolution in decided:
+                state = state.decided(conflict, resolution)
+            merge_state.store(self._db.session, state)
         return Result("UPDATE", len(decided))
 
-    def _resolution(self, each: OpenConflict, row: dict[str, Any]) -> Resolution | None:
-        conflict, take = each.conflict, row.get("new_take")
+    def _resolution(self, conflict: Conflict, row: dict[str, Any]) -> Resolution | None:
+        take = row.get("new_take")
         if "new_value" in row and take in (None, _VALUE):
             value = row["new_value"]
             if conflict.field is None and value is not None:
@@ -130,10 +142,6 @@ def is_target(tree: exp.Expr) -> bool:
     node = tree.this if isinstance(tree, exp.Update) else tree
     return isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db") and \
         name_of(node.this) == NAME  # fmt: skip
-
-
-def _place(conflict: Conflict) -> tuple[Any, ...]:
-    return conflict.table, conflict.key, conflict.field, conflict.kind
 
 
 def _text(value: Any) -> str | None:

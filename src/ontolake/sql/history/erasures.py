@@ -26,6 +26,7 @@ from ontolake.history import Garbage
 from ontolake.history.erasures import KeyHash, check_reason, names, parts, pattern
 from ontolake.history.names import MAIN
 from ontolake.sql.catalog.records import Table
+from ontolake.sql.history import merge_state
 from ontolake.sql.history.lines import FIRST, BranchLines, base_counter
 from ontolake.sql.history.row_history import encoded
 from ontolake.sql.history.table_names import full_name
@@ -181,6 +182,7 @@ class RowErasure:
                     self._scrub_ranges(session)
                     self._scrub_rows(session.connection)
                     self._scrub_commits(session.connection)
+                    merge_state.forget(session)
                     self._keep_bases(session, id)
                     faults.reach("sql: row deleted")
                     session.keep()

@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, TransactionError, UnknownNameError, nearest
+from ontolake.sql.history import merge_state
 from ontolake.sql.history.table_functions import value_of
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, bound
@@ -51,13 +52,11 @@ def _checkout(db: Database, name: str) -> dict[str, Any]:
 
 
 def _merge(db: Database, source: str, strategy: Any = None) -> dict[str, Any]:
-    return _told(db.conflicts.run(str(source), db.branch, lambda resolutions, dry_run: db.merge(
-        source, strategy=None if dry_run else strategy, resolutions=resolutions, dry_run=dry_run)))
+    return _told(db.conflicts.run(merge_state.MERGE, source, strategy))
 
 
 def _revert(db: Database, commit: int | str, strategy: Any = None) -> dict[str, Any]:
-    return _told(db.conflicts.run(f"revert of {commit}", db.branch, lambda resolutions, dry_run: db.revert(
-        commit, strategy=None if dry_run else strategy, resolutions=resolutions, dry_run=dry_run)))
+    return _told(db.conflicts.run(merge_state.REVERT, commit, strategy))
 
 
 def _told(result: MergeResult[int]) -> dict[str, Any]:
