@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import traceback
+import warnings
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -102,5 +103,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fd, described = int(sys.argv[1]), json.loads(sys.argv[2])
     suite = load(described["module"], described["file"], described["qualname"])
+    # Lance warns of forks once it is imported; it starts its threads when it is used, and the helper does not use it.
+    warnings.filterwarnings("ignore", message="lance is not fork-safe")
     gc.freeze()  # what children do not collect they do not copy
     serve(socket.socket(fileno=fd), suite)
