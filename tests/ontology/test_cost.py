@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pyarrow as pa
 import pytest
 from marking import slow_after
 
@@ -210,3 +212,38 @@ def test_a_branch_three_deep_costs_little_more_than_the_first(tmp_path: Path) ->
             found = {name: steps(deep, work) / alone[name] for name, work in READS.items()}
     assert found["as_of"] < 1.05
     assert all(ratio < 1.7 for ratio in found.values()), found
+
+
+class Spread(Entity):
+    id: Field[int] = Field(primary_key=True)
+    f: Field[int]
+    text: Field[str] = Field(default="x" * 60)
+
+
+def _read_calls() -> int:
+    """How often this thread has read from files, ever."""
+    lines = Path("/proc/thread-self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["syscr"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the calls of a thread are counted by Linux")
+def test_a_merge_of_rows_far_apart_reads_no_page_twice(tmp_path: Path) -> None:
+    """A table larger than the cache that SQLite has by itself, and more changed pages than that would hold."""
+    rows, changed = 40_000, range(0, 40_000, 50)
+    url = str(tmp_path / "a.db")
+    with Session(url, entity_types=[Spread], engine_version="v3") as main:
+        main.ensure_arrow(Spread, pa.table({"id": range(rows), "f": [0] * rows, "text": ["x" * 60] * rows}))
+        main.commit()
+        main.branches.create("try")
+        with Session(url, entity_types=[Spread], branch="try") as work:
+            work.ensure_arrow(Spread, pa.table({"id": changed, "f": [1] * len(changed),
+                                                "text": ["x" * 60] * len(changed)}))  # fmt: skip
+            work.commit()
+        main.ensure(Spread(id=1, f=5))
+        main.commit()
+        pages = Path(url).stat().st_size // 4096
+        before = _read_calls()
+        main.merge("try")
+        assert _read_calls() - before < min(pages, len(changed)) / 2
+        assert main.query().entities(Spread).where(Spread.f == 1).count() == len(changed)

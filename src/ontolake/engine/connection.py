@@ -24,6 +24,9 @@ from ontolake.storage.state import check_lsn
 
 _BUSY_MS = 5000
 _CACHE_KIB = 16 * 1024
+_NATIVE_CACHE_KIB = 64_000
+_MAPPED = 268_435_456
+"""Bytes of a native file that are read without a call and a copy for each page."""
 _READ = apsw.SQLITE_OPEN_READONLY
 _WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
@@ -89,6 +92,15 @@ def _connect_native(path: str, readonly: bool, create: bool) -> NativeConnection
         what, hint = described(path) or ("something else", "choose another path")
         raise Invalid(f"{path} is not a SQLite file, but {what}", hint=hint) from error
     return connection
+
+
+def enlarge_cache(connection: apsw.Connection) -> None:
+    """Let a connection to a native file read without a call for each page: by a mapping, and a cache of 64 MB.
+
+    SQLite's own 2 MB hold the inner pages of a large table, or what one commit changes, but not both.
+    """
+    connection.pragma("cache_size", -_NATIVE_CACHE_KIB)
+    connection.pragma("mmap_size", _MAPPED)
 
 
 def write_ahead(connection: apsw.Connection) -> None:

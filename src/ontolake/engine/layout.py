@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from ontolake import urls
-from ontolake.engine.connection import connect, write_ahead
+from ontolake.engine.connection import connect, enlarge_cache, write_ahead
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.folders import obstacle
 
@@ -83,8 +83,9 @@ class DatabaseLayout(NamedTuple):
             if not readonly:
                 write_ahead(connection)
             connection.pragma("synchronous", synchronous)
-            connection.pragma("mmap_size", 268435456)
-        connection.pragma("cache_size", -64000)
+            enlarge_cache(connection)
+        else:
+            connection.pragma("cache_size", -64000)
         connection.pragma("temp_store", "MEMORY")
         connection.pragma("foreign_keys", True)
         if is_new:

@@ -12,7 +12,7 @@ import apsw
 
 from ontolake import urls
 from ontolake.engine import connect
-from ontolake.engine.connection import write_ahead
+from ontolake.engine.connection import enlarge_cache, write_ahead
 from ontolake.errors import Invalid, NotFound, OntolakeError
 from ontolake.history.names import MAIN
 from ontolake.ontology.config import Config
@@ -90,9 +90,11 @@ def _open_sqlite(uri: str, location: urls.Location, engine_version: str | None, 
         if readonly and not config.readonly:
             db.close()
             db = connect(uri, **_connecting(location, seam))
-        if location.place is urls.Place.SQLITE and not config.readonly:
-            write_ahead(db)
-            db.execute("PRAGMA synchronous = FULL")
+        if location.place is urls.Place.SQLITE:
+            enlarge_cache(db)
+            if not config.readonly:
+                write_ahead(db)
+                db.execute("PRAGMA synchronous = FULL")
         return SQLITE_ENGINES[found](db, uri, config)
     except (OntolakeError, apsw.Error):
         with contextlib.suppress(apsw.Error):
