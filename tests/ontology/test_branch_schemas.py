@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.history import ConflictKind, MergeConflictError, Resolution, RevertError
 from ontolake.model import Entity, Field, Relation
@@ -93,13 +95,19 @@ def rows(url: str, cls: Any, branch: str = "main") -> dict[str, Any]:
         return found
 
 
+@pytest.fixture(params=slow_after(1, ["store.db", "lake"]))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A native file, or a directory of objects."""
+    return str(tmp_path / "store.db") if request.param == "store.db" else f"file://{tmp_path}/lake"
+
+
 @pytest.fixture
-def url(native: str) -> str:
+def url(place: str) -> str:
     """Commit 1 on main: a and b. The branch `try` begins there."""
-    write(native, "main", First(id="a", name="Ada Lovelace", n=1), First(id="b", name="Bo Diddley", n=1))
-    with opened(native) as session:
+    write(place, "main", First(id="a", name="Ada Lovelace", n=1), First(id="b", name="Bo Diddley", n=1))
+    with opened(place) as session:
         session.branches.create("try")
-    return native
+    return place
 
 
 def test_a_migration_belongs_to_its_branch(url: str) -> None:
@@ -309,10 +317,10 @@ def linked(key: type, more: bool) -> tuple[Any, Any]:
     return Node, Link
 
 
-def test_keys_of_another_type_and_the_relations_that_follow(native: str) -> None:
+def test_keys_of_another_type_and_the_relations_that_follow(place: str) -> None:
     def session(key: type, branch: str = "main") -> tuple[Session, Any, Any]:
         node, link = linked(key, False)
-        return Session(native, entity_types=[node], relation_types=[link], branch=branch, engine_version="v3"), \
+        return Session(place, entity_types=[node], relation_types=[link], branch=branch, engine_version="v3"), \
             node, link
 
     number: dict[Any, Callable[[Any], Any]] = {("Node", 1): lambda row: {**row, "id": str(row["id"])}}

@@ -277,8 +277,8 @@ class Machine:
         return {key: row for key, row in self.git.state(commit).items() if key != SCHEMA}
 
 
-def play(where: Path, seed: int, number: int) -> set[str]:
-    machine = Machine(str(where / f"store{seed}.db"), seed)
+def play(where: str, seed: int, number: int) -> set[str]:
+    machine = Machine(where, seed)
     for place in range(number):
         machine.step()
         if place % 15 == 14:
@@ -289,11 +289,17 @@ def play(where: Path, seed: int, number: int) -> set[str]:
 
 @pytest.mark.parametrize("seed", slow_after(1, [1, *range(2, 6)]))
 def test_migrated_branches_merge_as_dictionaries_do(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed, 30)
+    play(str(tmp_path / "store.db"), seed, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [10, 11])
+def test_they_do_so_on_objects(tmp_path: Path, seed: int) -> None:
+    play(f"file://{tmp_path}/lake", seed, 30)
 
 
 @pytest.mark.slow
 def test_it_does_so_for_long_and_everything_comes_up(tmp_path: Path) -> None:
-    seen = play(tmp_path, 100, 120) | play(tmp_path, 101, 120)
+    seen = play(str(tmp_path / "a.db"), 100, 120) | play(str(tmp_path / "b.db"), 101, 120)
     assert seen == {"migration", "settled", "conflict", "brought", "kept", "criss-cross", "lift", "missing",
                     "not reverted"}  # fmt: skip

@@ -29,7 +29,9 @@ def state_of(repository: S3Repository, moment: HeadSnapshot, version: SchemaVers
     key = type_key(version.type_kind, version.type_name)
     manifest = moment.manifest
     records = moment.schemas.types.get(key, ())
-    later = [one.activation_commit_id for one in records if one.schema_version_id > version.schema_version_id]
+    # On a branch a merge may have brought a version that has a lower number than those before it.
+    since = [one.activation_commit_id for one in records if one.schema_version_id == version.schema_version_id]
+    later = [one.activation_commit_id for one in records if since and one.activation_commit_id > since[-1]]
     if later and repository.versions_apart:
         following = moment.at(min(later))
         manifest = None if following is None else moment.before(following)
