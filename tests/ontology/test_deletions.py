@@ -340,3 +340,25 @@ def test_a_commit_that_fails_at_any_step_deletes_nothing(native: str) -> None:
     assert keys(session) == ["b", "c", "new"]
     assert "ontology: rows deleted" in seen
     session.close()
+
+
+ODD = ["", "zero\0inside", "ä€", " ", "'"]
+
+
+@pytest.mark.parametrize("names", [ODD, [name for name in ODD if "\0" not in name]], ids=["with zeros", "without"])
+def test_keys_of_any_text_are_deleted_and_merged(tmp_path: Path, names: list[str]) -> None:
+    with opened(str(tmp_path / "shop.db")) as session:
+        session.ensure(Customer(id=name, name="n") for name in [*names, "zero", "kept"])
+        session.ensure(Order(id=number, total=Decimal(1), at=AT) for number in (-(2**63), 0, 2**63 - 1))
+        session.commit()
+        session.branches.create("try")
+        with opened(str(tmp_path / "shop.db"), branch="try") as work:
+            work.ensure(Customer(id=name, name="changed") for name in names)
+            work.delete(Order, [-(2**63), 2**63 - 1])
+        session.merge("try")
+        found = {one.id: one.name for one in session.query().entities(Customer).collect()}
+        assert found == {**dict.fromkeys(names, "changed"), "zero": "n", "kept": "n"}
+        assert [one.id for one in session.query().entities(Order).collect()] == [0]
+        session.delete(Customer, names)
+        session.commit()
+        assert keys(session) == ["kept", "zero"]

@@ -130,8 +130,9 @@ class TypedMergeable:
             same, width = set(mine) & set(other), len(tables.names)
             alike = {row[:width] for row in same}
             keys = [key for key in keys if key not in alike]
-        base, disputed, fields = base_table(tables, states, name, self.dag, sides.bases, keys)
         ours, theirs = tables.table(mine), tables.table(other)
+        base, disputed, fields = (ours, None, {}) if [*sides.bases] == [sides.ours] else \
+            base_table(tables, states, name, self.dag, sides.bases, keys)
         try:
             found = merge_rows(RowSides(
                 table_name(name), tables.schema, tables.names, tables.keys(keys), base, ours, theirs,

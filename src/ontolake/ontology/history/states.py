@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from ontolake.history.dag import missing
 from ontolake.model.restoration import restore
@@ -12,6 +14,12 @@ from ontolake.ontology.repository.branched import BranchedRepository, KeyState
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 
 Name = tuple[Kind, str]
+
+
+@lru_cache(maxsize=256)
+def _info(name: Name, schema: str) -> TypeInfo:
+    """A class for a schema. To build one takes longer than to merge hundreds of rows."""
+    return type_info(restore([json.loads(schema)])[name])
 
 
 class StoreStates:
@@ -45,8 +53,7 @@ class StoreStates:
         """A class for the rows of a version, whose relations lead to classes of the store."""
         found = self._infos.get((name, version))
         if found is None:
-            schema = self.version(name, version).schema
-            found = self._infos[name, version] = type_info(restore([schema])[name])
+            found = self._infos[name, version] = _info(name, json.dumps(self.version(name, version).schema))
         return found
 
     def apart(self, pairs: Iterable[tuple[int, int]]) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -30,6 +31,23 @@ def install(db: apsw.Connection) -> None:
 def given_list(values: Iterable[Any]) -> Any:
     """Values, or pairs of a value and its sort, as something to bind for `VALUES`."""
     return apsw.pyobject(list(values))
+
+
+def key_list(values: Iterable[Any]) -> tuple[str, Any]:
+    """A table of keys, or places of rows, for the FROM clause, and the list to bind for it.
+
+    That is a table of SQLite's own where it can hold them, which needs no Python for each value.
+    """
+    items = tuple(values)
+    kinds = set(map(type, items)) if hasattr(apsw, "carray") else set()
+    try:
+        if kinds == {str}:
+            return "carray", apsw.carray(items)
+        if kinds == {int}:
+            return "carray", apsw.carray(array("q", items))
+    except (ValueError, OverflowError):  # text with zeros in it, and numbers that no column holds
+        pass
+    return VALUES, given_list(items)
 
 
 def _listed(given: Any) -> Iterator[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ import apsw
 from ontolake import faults
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.query.compiler.functions import VALUES, given_list
+from ontolake.ontology.query.compiler.functions import key_list
 from ontolake.ontology.query.compiler.latest import DELETED, quoted
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import LiveRelation, Row
@@ -61,10 +61,10 @@ def delete_keys(
     note_some(repository, layout.table_name)
     targets = ", ".join([*columns, "commit_id", DELETED, *stamps])
     values = ", ".join([*columns, "?1", "1", *stamps.values()])
-    some = given_list(places)
-    execute(f"INSERT INTO {over} SELECT value, ?1{more} FROM {VALUES}(?2)", (commit_id, some))
+    listed, some = key_list(places)
+    execute(f"INSERT INTO {over} SELECT value, ?1{more} FROM {listed}(?2)", (commit_id, some))
     execute(f"INSERT INTO {table} ({targets}) SELECT {values} FROM {table} WHERE row_id IN "
-            f"(SELECT value FROM {VALUES}(?2)) ORDER BY row_id", (commit_id, some))
+            f"(SELECT value FROM {listed}(?2)) ORDER BY row_id", (commit_id, some))
     faults.reach("ontology: rows deleted")
     return len(places)
 
@@ -76,9 +76,10 @@ def _places(
     found: Any
     if info.kind == "entity":
         newest = repository.newest(info, ["wanted.value"])
+        wanted, given = key_list(key[0] for key in keys)
         found = repository.db.execute(
-            f"SELECT DISTINCT t.row_id FROM {VALUES}(?1) AS wanted JOIN {table} AS t ON t.row_id = {newest} "
-            f"WHERE NOT t.{DELETED}", (given_list(key[0] for key in keys),))  # fmt: skip
+            f"SELECT DISTINCT t.row_id FROM {wanted}(?1) AS wanted JOIN {table} AS t ON t.row_id = {newest} "
+            f"WHERE NOT t.{DELETED}", (given,))  # fmt: skip
         return [place for (place,) in found]
     newest = repository.newest(info, [f"?{n}" for n in range(1, len(key_columns(info)) + 1)])
     find = f"SELECT t.row_id FROM {table} AS t WHERE t.row_id = {newest} AND NOT t.{DELETED}"
@@ -99,7 +100,7 @@ def keys_besides(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collectio
 
 def relations_of(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collection[Row]) -> list[LiveRelation]:
     """The relations, of whichever types, that lead to one of these entities."""
-    given = given_list(key[0] for key in keys)
+    wanted, given = key_list(key[0] for key in keys)
     found: dict[tuple[str, Row], LiveRelation] = {}
     for stored in _relations(repository, info.name):
         sides = [side for side in ("left", "right") if stored.schema.get(side) == info.name]
@@ -107,7 +108,7 @@ def relations_of(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collectio
         for side in sides:
             rows: Any = repository.db.execute(
                 f"SELECT {names}, r.commit_id FROM {repository.source(stored)} AS r WHERE r.{side}_key IN "
-                f"(SELECT value FROM {VALUES}(?1)) AND {repository.latest(stored, 'r', None)}", (given,))
+                f"(SELECT value FROM {wanted}(?1)) AND {repository.latest(stored, 'r', None)}", (given,))
             found |= {(stored.name, row[:-1]): LiveRelation(stored, row[:-1], row[-1]) for row in rows}
     return list(found.values())
 

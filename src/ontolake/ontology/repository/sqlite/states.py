@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
-from ontolake.ontology.query.compiler.functions import VALUES, given_list
+from ontolake.ontology.query.compiler.functions import VALUES, given_list, key_list
 from ontolake.ontology.query.compiler.latest import DELETED, quoted
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.branched import KeyState
@@ -38,11 +38,12 @@ class SqliteStates:
         source, seen = self._source(info, version), self._repository.holding(commit).lineage.sees_row("n")
         columns = ", ".join(f"t.{quoted(column.column)}" for column in (*info.keys, *info.columns))
         if info.kind == "entity":
+            wanted, given = key_list(key[0] for key in keys)
             newest = f"SELECT n.rowid FROM {source} AS n WHERE n.entity_key = wanted.value AND {seen}"
             return list(self._db.execute(
-                f"SELECT {columns} FROM {VALUES}(?1) AS wanted JOIN {source} AS t ON t.rowid = ({newest} AND "
+                f"SELECT {columns} FROM {wanted}(?1) AS wanted JOIN {source} AS t ON t.rowid = ({newest} AND "
                 f"n.commit_id <= ?2 ORDER BY n.commit_id DESC LIMIT 1) WHERE NOT t.{DELETED}",
-                (given_list(key[0] for key in keys), commit)))
+                (given, commit)))
         same = " AND ".join(f"n.{key} = ?{number}" for number, key in enumerate(key_columns(info), 1))
         sql = (f"SELECT {columns} FROM {source} AS t WHERE t.rowid = (SELECT n.rowid FROM {source} AS n WHERE {same} "
                f"AND {seen} AND n.commit_id <= ?4 ORDER BY n.commit_id DESC LIMIT 1) AND NOT t.{DELETED}")
