@@ -342,7 +342,7 @@ def test_a_commit_that_fails_at_any_step_deletes_nothing(native: str) -> None:
     session.close()
 
 
-ODD = ["", "zero\0inside", "ä€", " ", "'"]
+ODD = ["zero\0inside", "ä€", " ", "'"]
 
 
 @pytest.mark.parametrize("names", [ODD, [name for name in ODD if "\0" not in name]], ids=["with zeros", "without"])
