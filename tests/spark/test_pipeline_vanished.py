@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ontolake.cli import main
 from ontolake.graph import Graph
 from ontolake.graph.errors import EndpointError
 from ontolake.ontology import Session
@@ -67,9 +68,31 @@ def test_what_says_nothing_is_refused(tmp_path: Path) -> None:
         assert (target.vanished, target.max_vanished) == ("keep" if policy is True else policy, limit)
 
 
+def test_a_limit_of_the_command_is_a_share_or_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "goods.py").write_text("""
+from ontolake.model import Entity, Field
+from ontolake.spark import Pipeline
+
+class Goods(Entity):
+    sku: Field[str] = Field(primary_key=True)
+
+goods = Pipeline("goods", types=[Goods])
+goods.load(Goods, goods.csv("goods", "goods.csv"), vanished="delete", max_vanished=7)
+""")
+    for limit in ("5%", "nan", "-1"):
+        assert main(["pipeline", "run", f"{tmp_path}/goods.py", "--store", f"{tmp_path}/shop.db",
+                     "--max-vanished", limit]) != 0
+        assert "a share" in capsys.readouterr().err
+    assert not (tmp_path / "shop.db").exists()
+    assert main(["pipeline", "plan", f"{tmp_path}/goods.py", "--json"]) == 0
+    target = json.loads(capsys.readouterr().out)["targets"][0]
+    assert (target["vanished"], target["max_vanished"]) == ("delete", 7)
+
+
 @pytest.mark.slow
-def test_rows_are_deleted_in_the_commit_that_writes_the_others(spark: SparkSession, tmp_path: Path) -> None:
-    url = f"{tmp_path}/shop.db"
+@pytest.mark.parametrize("place", ["{}/shop.db", "file://{}/shop"], ids=["sqlite", "objects"])
+def test_rows_are_deleted_in_the_commit_that_writes_the_others(spark: SparkSession, tmp_path: Path, place: str) -> None:
+    url = place.format(tmp_path)
     first = {f"s{n}": float(n) for n in range(40)}
     delivered(tmp_path, first)
     begun = stock(tmp_path, vanished="delete").run(url, spark=spark)
@@ -121,7 +144,7 @@ def test_a_source_that_came_half_empty_stops_the_run(spark: SparkSession, tmp_pa
     delivered(tmp_path, {})
     with pytest.raises(TooManyVanishedError, match="20 of the 20 rows"):
         stock(tmp_path, vanished="delete", max_vanished=0.99).run(url, spark=spark)
-    assert stock(tmp_path, vanished="delete", max_vanished=1.0).run(url, spark=spark).tables[0].deleted == 20
+    assert stock(tmp_path, vanished="delete").run(url, spark=spark, max_vanished=1.0).tables[0].deleted == 20
     assert priced(url) == {}
 
 

@@ -31,14 +31,16 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do all but publish.")] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Where there is no store yet, start a graph.")] = False,
     audit: Annotated[bool, typer.Option("--audit", help="Publish to a branch, look at it, merge.")] = False,
+    max_vanished: Annotated[str | None, typer.Option(
+        "--max-vanished", metavar="SHARE", help="How many rows sources may miss: 0.5, or a number.")] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Read, check and reconcile all sources, and publish one commit, or nothing."""
-    pipeline, parameters = load(file), _parameters(given)
+    pipeline, parameters, limit = load(file), _parameters(given), _limit(max_vanished)
     pipeline.check(parameters)  # before Spark starts
     with started(pipeline.name, json) as (spark, told):
         report = pipeline.run(store, spark=spark, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
-                              parameters=parameters, progress=told)
+                              parameters=parameters, progress=told, max_vanished=limit)
     show(Out(json), report)
 
 
@@ -135,6 +137,15 @@ def load(text: str) -> Pipeline:
         what = "no pipeline" if not found else f"several pipelines: {', '.join(found)}"
         raise PipelineError(f"{where} has {what} in it", hint="write FILE:NAME" if found else "see docs/pipeline.md")
     return next(iter(found.values()))
+
+
+def _limit(text: str | None) -> float | int | None:
+    from ontolake.spark.pipeline.limits import checked_limit
+
+    try:
+        return None if text is None else checked_limit("--max-vanished", int(text) if text.isdigit() else float(text))
+    except ValueError:
+        raise Invalid(f"--max-vanished {text!r} is neither a share, such as 0.05, nor a number of rows") from None
 
 
 def _parameters(given: list[str] | None) -> dict[str, str]:

@@ -36,7 +36,8 @@ class TooManyVanishedError(ExecutionFailure):
     def __init__(self, table: str, source: str, vanished: int, rows: int, allowed: str) -> None:
         super().__init__(f"{vanished:,} of the {rows:,} rows of {table} have vanished from the source {source}, and "
                          f"{allowed} may",
-                         hint="see whether the source is complete; if it is, give the load another max_vanished")
+                         hint="see whether the source is complete; if it is, give the run a higher limit: "
+                              "--max-vanished, or max_vanished of the load")
         self.table = table
         self.vanished = vanished
         self.rows = rows

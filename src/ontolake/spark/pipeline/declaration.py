@@ -229,21 +229,22 @@ class Pipeline:
     def run(
         self, url: str, *, spark: SparkSession | None = None, branch: str | None = None, dry_run: bool = False,
         audit: bool = False, graph: bool = False, parameters: Mapping[str, str] | None = None,
-        progress: Progress | None = None,
+        progress: Progress | None = None, max_vanished: Limit | None = None,
     ) -> Report:  # fmt: skip
         """Read, validate, reconcile, stage, check expectations, and publish one commit, or nothing.
 
         Where there is no store yet, one is started: a typed store, or with `graph` a graph. With `audit` a run on a
         graph or on a typed store with branches publishes to a branch of its own, which is merged once expectations hold
-        there. Running it again with the same input makes no commit. Raises `SourceError`, `TooManyRejectedError`,
+        there. `max_vanished` stands for that of every load that has one. Running it again with the same input makes no
+        commit. Raises `SourceError`, `TooManyRejectedError`,
         `TooManyVanishedError`, `ExpectationError`, `LiveRelationsError` if relations lead to rows that are to be
         deleted, `LayoutLacksError` if the store keeps no deletions or branches, and `Conflict` if others keep
         committing; then nothing was published, and the report that is kept beside the store says why.
         """
         from ontolake.spark.pipeline.run import PipelineRun
 
-        return PipelineRun(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph,
-                           parameters=parameters, progress=progress).go(spark)
+        return PipelineRun(self, url, branch=branch, dry_run=dry_run, audit=audit, graph=graph, parameters=parameters,
+                           progress=progress, max_vanished=max_vanished).go(spark)
 
 
 def optional(pipeline: Pipeline, source: Source) -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ from ontolake.spark.pipeline.checks import checked, own_columns
 from ontolake.spark.pipeline.declaration import Pipeline, Target, optional, unused
 from ontolake.spark.pipeline.expectations import expect
 from ontolake.spark.pipeline.heartbeat import alive
-from ontolake.spark.pipeline.limits import exceeds, in_words
+from ontolake.spark.pipeline.limits import Limit, checked_limit, exceeds, in_words
 from ontolake.spark.pipeline.report import Report, TableReport
 from ontolake.spark.pipeline.sources import SPARK_ERRORS, spark_says
 from ontolake.spark.pipeline.stage import Stage
@@ -94,7 +94,7 @@ class PipelineRun:
 
     def __init__(
         self, pipeline: Pipeline, url: str, *, branch: str | None, dry_run: bool, audit: bool, graph: bool,
-        parameters: Mapping[str, str] | None, progress: Progress | None,
+        parameters: Mapping[str, str] | None, progress: Progress | None, max_vanished: Limit | None = None,
     ) -> None:  # fmt: skip
         pipeline.check(parameters)
         beside(url)  # refuses places where nothing can be staged
@@ -103,6 +103,7 @@ class PipelineRun:
         self.branch = branch
         self.dry_run = dry_run
         self.audit = audit
+        self.max_vanished = None if max_vanished is None else checked_limit("max_vanished", max_vanished)
         self._asks_graph = graph
         self.graph = starts_graph(url, graph=graph, audit=audit)
         """Whether a graph is to be made where there is nothing yet."""
@@ -219,7 +220,8 @@ class PipelineRun:
     def _check_vanished(self, tables: RunTables, loaded: Sequence[LoadedTable]) -> None:
         """Raise `TooManyVanishedError`, else let tables know what will be deleted of them."""
         for target, one in zip(self.pipeline.targets, loaded, strict=True):
-            check_vanished(target, one.told, tables)
+            limit = target.max_vanished if self.max_vanished is None else self.max_vanished
+            check_vanished(target, one.told, tables, limit)
             if one.removal is not None:
                 tables.remove(target.info, one.removal)
 

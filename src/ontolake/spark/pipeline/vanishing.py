@@ -9,7 +9,7 @@ from __future__ import annotations
 from ontolake.parallel import Removal, forget
 from ontolake.spark.errors import TooManyVanishedError
 from ontolake.spark.pipeline.declaration import Target
-from ontolake.spark.pipeline.limits import exceeds, in_words
+from ontolake.spark.pipeline.limits import Limit, exceeds, in_words
 from ontolake.spark.pipeline.report import TableReport
 from ontolake.spark.pipeline.stage import StagedTable
 from ontolake.spark.pipeline.tables import RunTables
@@ -31,11 +31,11 @@ def removal_of(target: Target, staged: StagedTable, told: TableReport) -> Remova
     return Removal(staged.vanished, target.cascade) if told.deleted else None
 
 
-def check_vanished(target: Target, told: TableReport, tables: RunTables) -> None:
-    """Raise `TooManyVanishedError` if more rows are missing than may be."""
+def check_vanished(target: Target, told: TableReport, tables: RunTables, limit: Limit | None) -> None:
+    """Raise `TooManyVanishedError` if more rows are missing than a limit."""
     latest = tables.latest(target.info)
-    if not told.vanished or target.max_vanished is None or latest is None:
+    if not told.vanished or limit is None or latest is None:
         return
     rows = latest.count()
-    if exceeds(told.vanished, target.max_vanished, rows):
-        raise TooManyVanishedError(told.table, target.source.name, told.vanished, rows, in_words(target.max_vanished))
+    if exceeds(told.vanished, limit, rows):
+        raise TooManyVanishedError(told.table, target.source.name, told.vanished, rows, in_words(limit))
