@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,17 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ready]:
     return cache(lambda name: prepared(SCENARIOS[name], tmp_path_factory.mktemp("ready")))
 
 
-def stopped(
-    scenario: Scenario, template: Path, steps: list[str], folder: Path, first: int = 0, every: int = 1
-) -> Iterator[tuple[int, str]]:
-    """A copy for every so many-th step, in which the scenario was stopped there by an error."""
-    for n in range(first, len(steps), every):
+def of_each_kind(steps: list[str], *which: float) -> list[int]:
+    """Steps of every kind: of those of one kind the ones at these shares, 0 for the first and 1 for the last."""
+    kinds: dict[str, list[int]] = {}
+    for n, step in enumerate(steps):
+        kinds.setdefault(step, []).append(n)
+    return sorted({same[round(share * (len(same) - 1))] for same in kinds.values() for share in which})
+
+
+def stopped(scenario: Scenario, template: Path, at: Iterable[int], folder: Path) -> Iterator[tuple[int, str]]:
+    """A copy for each of these steps, in which the scenario was stopped there by an error."""
+    for n in at:
         place = folder / str(n)
         shutil.copytree(template, place)
         with pytest.raises(Stop):
@@ -76,16 +82,18 @@ def stopped(
         shutil.rmtree(place)
 
 
-def killed(name: str, template: Path, steps: list[str], folder: Path) -> Iterator[tuple[int, str]]:
-    """A copy for every step, in which a process of its own was killed there."""
-    places = [folder / str(n) for n in range(len(steps))]
-    for place in places:
+def killed(
+    name: str, template: Path, steps: list[str], folder: Path, at: Iterable[int] | None = None
+) -> Iterator[tuple[int, str]]:
+    """A copy for every step, or each of these, in which a process of its own was killed there."""
+    places = {n: folder / str(n) for n in (range(len(steps)) if at is None else at)}
+    for place in places.values():
         shutil.copytree(template, place)
-    program = start("graph_victims.py", name, *(f"{place}/" for place in places))
+    program = start("graph_victims.py", name, *(f"{n}={place}/" for n, place in places.items()))
     out, err = program.communicate(timeout=280)
     assert program.returncode == 0, err
-    assert out.splitlines() == steps, err
-    for n, place in enumerate(places):
+    assert out.splitlines() == [steps[n] for n in places], err
+    for n, place in places.items():
         yield n, f"{place}/"
 
 
@@ -130,7 +138,7 @@ def test_an_error_at_any_step_leaves_all_or_nothing(
     name: str, first: int, tmp_path: Path, ready: Callable[[str], Ready]
 ) -> None:
     template, before, after, steps = ready(name)
-    stops = stopped(SCENARIOS[name], template, steps, tmp_path, first, every=5)
+    stops = stopped(SCENARIOS[name], template, range(first, len(steps), 5), tmp_path)
     check_all(SCENARIOS[name], steps, stops, before, after)
 
 
@@ -149,7 +157,8 @@ def test_recovery_itself_can_be_stopped_at_any_step(name: str, way: str, tmp_pat
     template, before, after, steps = prepared(scenario, tmp_path)
     assert (after == before) == (name == "roll back")
     assert len(steps) > 5
-    stops = stopped(scenario, template, steps, tmp_path) if way == "error" else killed(name, template, steps, tmp_path)
+    stops = (stopped(scenario, template, range(len(steps)), tmp_path) if way == "error" else
+             killed(name, template, steps, tmp_path))
     for n, url in stops:
         step = steps[n]
         with Graph.open(url) as again:
@@ -208,22 +217,23 @@ def erasing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ready, dict[str, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(5))
-def test_an_erasure_that_raised_at_any_step_is_finished_by_calling_it_again(
-    first: int, tmp_path: Path, erasing: tuple[Ready, dict[str, Any]]
+@pytest.mark.parametrize("part", range(3))
+def test_an_erasure_that_raised_at_any_kind_of_step_is_finished_by_calling_it_again(
+    part: int, tmp_path: Path, erasing: tuple[Ready, dict[str, Any]]
 ) -> None:
     (template, _, after, steps), commits = erasing
-    for n, url in stopped(ERASURES["erase"], template, steps, tmp_path, first, every=5):
+    for n, url in stopped(ERASURES["erase"], template, of_each_kind(steps, 0)[part::3], tmp_path):
         check_erased_again(ERASURES["erase"], url, steps[n], commits, after)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_erasure_that_was_killed_at_any_step_is_finished_by_calling_it_again(
+def test_an_erasure_that_was_killed_at_any_kind_of_step_is_finished_by_calling_it_again(
     tmp_path: Path, erasing: tuple[Ready, dict[str, Any]]
 ) -> None:
+    """Killed at the first, the middle and the last step of each kind: a table has a step for every version."""
     (template, _, after, steps), commits = erasing
-    for n, url in killed("erase", template, steps, tmp_path):
+    for n, url in killed("erase", template, steps, tmp_path, of_each_kind(steps, 0, 0.5, 1)):
         check_erased_again(ERASURES["erase"], url, steps[n], commits, after)
 
 

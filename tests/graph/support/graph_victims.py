@@ -1,6 +1,6 @@
 """Children that run a scenario and die at a given step. One parent prepares what is slow, then forks for each.
 
-Usage: graph_victims.py SCENARIO URL… with one URL per fault point; prints "n step" for each child that died.
+Usage: graph_victims.py SCENARIO N=URL… with a place for each fault point N; prints the step at which each child died.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ class At:
 
 
 def main() -> None:
-    scenario, urls = {**SCENARIOS, **RECOVERIES, **ERASURES}[sys.argv[1]], sys.argv[2:]
+    scenario = {**SCENARIOS, **RECOVERIES, **ERASURES}[sys.argv[1]]
     assert "lance" not in sys.modules
-    for n, url in enumerate(urls):
+    for place in sys.argv[2:]:
+        n, _, url = place.partition("=")
         child = os.fork()
         if child == 0:
-            with faults.arm(At(n)):
+            with faults.arm(At(int(n))):
                 scenario.act(Graph.open(url))
             os._exit(0)
         _, status = os.waitpid(child, 0)
