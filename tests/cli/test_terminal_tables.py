@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marking import examples
 from rich.cells import cell_len
 
 from ontolake.cli.common.output import Heading, Out, cut
@@ -90,7 +91,7 @@ def test_one_piece_of_a_line_gives_way_first(shown: Any) -> None:
 
 
 @given(st.text(), st.integers(1, 30))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_text_is_cut_to_the_columns_that_it_takes(text: str, width: int) -> None:
     found = cut(text, width)
     assert cell_len(found) <= max(width, 1)

@@ -62,6 +62,7 @@ def rows(graph: Graph, ref: str = "main") -> dict[Any, Any]:
 # Nothing is left of it, and nothing else is lost
 
 
+@pytest.mark.slow
 def test_every_commit_stays_and_shows_all_but_the_row(people: Graph) -> None:
     live(people)
     expected, before = states(people, without=KEY), {commit.id: commit for commit in people.commits()}
@@ -87,6 +88,7 @@ def test_every_commit_stays_and_shows_all_but_the_row(people: Graph) -> None:
             assert shown.table(Person).get(KEY) is None
 
 
+@pytest.mark.slow
 def test_indexes_of_heads_are_made_anew(people: Graph) -> None:
     live(people)
     erase(people)
@@ -156,6 +158,7 @@ def test_files_that_no_version_has_are_looked_into(people: Graph, unfinished: bo
     assert people.snapshot().commit != head
 
 
+@pytest.mark.slow
 def test_a_row_that_comes_back_has_no_past_and_can_be_erased_again(people: Graph) -> None:
     live(people)
     erase(people)
@@ -171,6 +174,7 @@ def test_a_row_that_comes_back_has_no_past_and_can_be_erased_again(people: Graph
 # What goes on afterwards
 
 
+@pytest.mark.slow
 def test_merges_do_not_bring_it_back(people: Graph) -> None:
     live(people)
     erase(people)
@@ -186,6 +190,7 @@ def test_merges_do_not_bring_it_back(people: Graph) -> None:
     assert list(people.verify()) == []
 
 
+@pytest.mark.slow
 def test_upkeep_cleanup_and_branches_of_the_past_work_as_before(people: Graph) -> None:
     live(people)
     erase(people)
@@ -227,6 +232,7 @@ def test_verification_still_counts_rows(people: Graph) -> None:
     assert [damage.where for damage in people.verify()] == ["node/Person@again"]
 
 
+@pytest.mark.slow
 def test_a_handle_that_was_open_reads_on(people: Graph) -> None:
     live(people)
     with Graph.open(people.url) as other:
@@ -244,6 +250,7 @@ def test_a_handle_that_was_open_reads_on(people: Graph) -> None:
         assert found == {key: row for key, row in before.items() if key != KEY}
 
 
+@pytest.mark.slow
 def test_a_copy_is_cleared_without_the_original(people: Graph, tmp_path: Path) -> None:
     live(people)
     expected = states(people, without=KEY)
@@ -304,6 +311,7 @@ def test_only_files_that_can_hold_the_key_are_read(people: Graph) -> None:
 # Others at the same time
 
 
+@pytest.mark.slow
 def test_writers_in_between_lose_no_commit(people: Graph) -> None:
     """At every step of an erasure somebody else writes: to the same table, a row of its own."""
     live(people)
@@ -373,6 +381,7 @@ def test_another_process_that_writes_loses_no_commit(people: Graph) -> None:
         assert again.recovered == []
 
 
+@pytest.mark.slow
 def test_a_transaction_that_began_before_does_not_bring_it_back(people: Graph) -> None:
     live(people)
     with Graph.open(people.url) as other:
@@ -387,6 +396,7 @@ def test_a_transaction_that_began_before_does_not_bring_it_back(people: Graph) -
     assert list(people.verify()) == []
 
 
+@pytest.mark.slow
 def test_it_waits_for_who_is_about_to_move_the_table(people: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     live(people)
     monkeypatch.setattr(erasure, "_OTHERS", Pace(2, 0.001, 0.001))

@@ -117,6 +117,7 @@ def test_a_merge_through_a_third_branch(graph: Graph) -> None:
     assert held(graph)["node/Customer"]["x"]["name"] == "later"
 
 
+@pytest.mark.slow
 def test_what_neither_did_wrong_alone_is_found(graph: Graph) -> None:
     def prepared(name: str) -> None:
         graph.load(Customer, customers("a", "b"), mode="merge")

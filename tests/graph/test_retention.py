@@ -68,6 +68,7 @@ def test_a_head_that_cannot_be_read_is_damage(graph: Graph, url: str, tmp_path: 
         again.snapshot().table(Customer).to_arrow()
 
 
+@pytest.mark.slow
 def test_branches_and_tags_at_any_commit_that_a_branch_knows(graph: Graph) -> None:
     """Its own, those of before it was made, and those that a merge brought."""
     first = write(graph, "a", "b", "c")

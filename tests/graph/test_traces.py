@@ -31,6 +31,7 @@ def told(graph: Graph, table: Any, key: Any, *, traced: bool = True) -> tuple[An
         return None, versions
 
 
+@pytest.mark.slow
 def test_blame_goes_straight_to_who_wrote_a_field(graph: Graph) -> None:
     graph.load(Customer, customers("a", "b"))
     values: dict[str, Any] = {"id": "a", "name": "A", "tier": None, "email": None}
@@ -45,6 +46,7 @@ def test_blame_goes_straight_to_who_wrote_a_field(graph: Graph) -> None:
     assert told(graph, Customer, "a")[0] == author
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_past_is_the_same_with_and_without_traces(url: str, seed: int) -> None:
     """Values that come back, deletions, branches, merges, upkeep, big changes, and others who write."""
