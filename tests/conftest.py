@@ -1,10 +1,14 @@
 """Shared by all tests: the servers as fixtures, no deadline for property tests on busy machines, short names, one
-certificate instead of all that a machine trusts, and interrupts that reach the processes that tests start."""
+certificate instead of all that a machine trusts, files in memory, and interrupts that reach the processes that tests
+start."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,22 @@ if "SSL_CERT_FILE" in os.environ:
     os.environ.setdefault("NODE_EXTRA_CA_CERTS", os.environ["SSL_CERT_FILE"])
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "nobody.pem")
 os.environ.pop("SSL_CERT_DIR", None)
+
+# Tests sync small files many thousand times, and none can see whether a disk has kept them: they kill processes, no
+# machines. With TMPDIR=/tmp, or where memory has no room, they are on disk. pytest keeps the files of the last run;
+# what killed processes left elsewhere is in a folder that goes when the run ends.
+MEMORY = "/dev/shm"
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = MEMORY
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="onto-", dir=MEMORY)
+    os.chmod(tempfile.tempdir, 0o755)  # for servers that run as somebody else
+
+    def remove(folder: str, starter: int) -> None:
+        """Remove the folder of the run when the process ends that made it, not one that was forked off."""
+        if os.getpid() == starter:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove, tempfile.tempdir, os.getpid())
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a job that runs in the background; processes started from here would never notice an interrupt.
