@@ -372,3 +372,25 @@ def test_a_branch_may_come_back_to_a_schema_that_it_had(url: str) -> None:
     assert rows(url, Counted) == {"a": ("Ada Lovelace", 1, 7)}
     with opened(url, Counted) as session:
         assert sorted(session.repository.activations("entity", "Thing")) == [1, 2, 3, 4]
+
+
+def test_lifting_what_the_other_side_wrote_does_not_read_what_is_stored(tmp_path: Path) -> None:
+    steps: dict[int, int] = {}
+    for size in (200, 2000):
+        url = str(tmp_path / f"{size}.db")
+        write(url, "main", *(First(id=f"{number:05d}", name="A B") for number in range(size)))
+        with opened(url) as session:
+            session.branches.create("try")
+        migrate(url, "try", Split, SPLIT)
+        write(url, "main", *(First(id=f"{number:05d}", name="A C") for number in range(20)))
+        with opened(url, Split, "try") as session:
+            counted = [0]
+
+            def step(counted: list[int] = counted) -> bool:
+                counted[0] += 1
+                return False
+
+            session.repository.db.set_progress_handler(step, 10)  # type: ignore[attr-defined]
+            assert session.merge("main", upgraders=SPLIT).tables["entity/Thing"] == (0, 20, 0)
+        steps[size] = counted[0]
+    assert steps[2000] < 1.3 * steps[200], steps

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.errors import Contended, NotFound
 from ontolake.history import (
@@ -48,9 +49,13 @@ def stock(url: str, branch: str) -> dict[str, int]:
         return {one.id: one.count for one in session.query().entities(Stock).collect()}
 
 
-@pytest.fixture
-def url(native: str) -> str:
-    """Commit 1 on main has x, commit 2 on `try` another x, commit 3 on main y."""
+@pytest.fixture(params=slow_after(1, ["store.db", "lake"]))
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Commit 1 on main has x, commit 2 on `try` another x, commit 3 on main y, in a native file or on objects."""
+    return filled(str(tmp_path / "store.db") if request.param == "store.db" else f"file://{tmp_path}/lake")
+
+
+def filled(native: str) -> str:
     for branch, item in (("main", Stock(id="x", count=1)), ("try", Stock(id="x", count=2)),
                          ("main", Stock(id="y", count=3))):  # fmt: skip
         with opened(native, branch) as session:
@@ -132,7 +137,8 @@ def test_exports_and_imports_are_of_the_branch(url: str, tmp_path: Path) -> None
     assert stock(url, "main") == {"x": 1, "y": 3}
 
 
-def test_nothing_is_erased_while_somebody_reads_the_past(url: str) -> None:
+def test_nothing_is_erased_while_somebody_reads_the_past(native: str) -> None:
+    url = filled(native)
     with opened(url) as session, opened(url, "try", config={"lock_timeout": 0.05}) as reader:
         def erase() -> Any:
             return reader.erase(Stock, "x", "asked for", dry_run=False)
@@ -154,7 +160,7 @@ def test_nothing_is_erased_while_somebody_reads_the_past(url: str) -> None:
 
 def test_what_cannot_be_changes_nothing(url: str, tmp_path: Path) -> None:
     """The cases of bad input that the suite of history does not have."""
-    with opened(url) as session, opened(str(tmp_path / "other.db")) as other:
+    with opened(url) as session, opened(f"{url}.other.db") as other:
         other.ensure([Stock(id="x", count=5)])
         other.commit()
         other.branches.create("elsewhere")
