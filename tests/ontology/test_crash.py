@@ -147,6 +147,42 @@ def test_a_migration_killed_at_any_step_is_whole_or_not_there(
     assert sweep(start, tmp_path, kind, migrate, check) >= (8 if kind == "native" else 11)
 
 
+def merge(link: Connection, peers: type, url: str, step: int) -> None:
+    session = opened(url, first())
+    with faults.arm(faults.At(step, faults.kill)):
+        session.merge("try", upgraders=SPLIT)
+        link.send("done")
+
+
+@pytest.mark.slow
+def test_a_merge_that_brings_a_schema_killed_at_any_step_is_whole_or_not_there(
+    tmp_path: Path, start: Start, kind: str
+) -> None:  # fmt: skip
+    old, new = first(), second()
+    template = url_of(tmp_path / "template.db", kind)
+    with filled(template, "v3") as session:
+        session.branches.create("try")
+    with Session(template, entity_types=list(new[:2]), relation_types=[new[2]], branch="try") as work:
+        work.migrate(dry_run=False, force=True, upgraders=SPLIT)
+    with opened(template, old) as session:
+        session.ensure(old[0](id="late", name="Late Comer"))
+
+    def check(url: str, finished: bool) -> None:
+        with Session(url, entity_types=list(old[:2]), relation_types=[old[2]], config=after_crash(kind)) as session:
+            if session.repository.head() == 4:
+                assert not finished
+                session.validate()
+                assert session.query().entities(old[0]).count() == 3
+                assert session.merge("try", upgraders=SPLIT).commit is not None
+        with Session(url, entity_types=list(new[:2]), relation_types=[new[2]]) as session:
+            assert session.repository.head() == 5
+            session.validate()
+            assert session.query().entities(new[0]).count() == 3
+            assert not list(session.repository.check())
+
+    assert sweep(start, tmp_path, kind, merge, check) >= (6 if kind == "native" else 9)
+
+
 def look(link: Connection, peers: type, url: str) -> None:
     """Whenever told to, read with the old types and with the new ones, and say what was seen."""
     sessions = [opened(url, first()), opened(url, second())]
