@@ -14,6 +14,7 @@ import pytest
 from ontolake.engine import vfs
 from ontolake.engine.pages import PageFile
 from ontolake.sql import Database, open_database
+from ontolake.sql.keyspace import levels
 from ontolake.sql.keyspace.layout import PAGE_SIZE
 from ontolake.sql.keyspace.pages import open_pages
 
@@ -92,6 +93,22 @@ def test_verbs_read_and_write_what_changed(tmp_path: Path, monkeypatch: pytest.M
         # Rows that are far apart are each on a page of their own, on both sides, now and before.
         assert reads <= small[what][0] + 4 * CHANGED, what
         assert written <= small[what][2] + CHANGED + 4, what
+
+
+def test_making_a_branch_lists_the_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[object] = []
+    lines = levels.lines
+
+    def counted(connection: Any) -> Any:
+        listed.append(connection)
+        return lines(connection)
+
+    monkeypatch.setattr(levels, "lines", counted)
+    with open_database(f"{tmp_path}/a.db") as db:
+        db.branches.create("one")
+        listed.clear()
+        db.branches.create("two")
+        assert len(listed) == 1
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bytes of a thread are counted by Linux")

@@ -69,14 +69,15 @@ class SqlBranches:
         if isinstance(at, str | Ref):
             with self._resolved(on_branch(at, parent)) as (lines, point):
                 origin, version = lines.reader(point.commit).branch, point.commit[1]
-            self._check_free(name)
+            self._check_free(name, self._keeper.refs())
             self._keeper.create(name, version, origin)
             return Branch(name, version, version, point.branch)
         if at is not None and type(at) is not int:
             raise Invalid(f"{at!r} is not a version", hint="give a number, or a reference such as 'main~1'")
         origin = MAIN if parent is None else parent
-        self._find(origin)
-        self._check_free(name)
+        refs = self._keeper.refs()
+        _find(origin, refs)
+        self._check_free(name, refs)
         version = self._keeper.create(name, at, origin)
         return Branch(name, version, version, origin)
 
@@ -95,14 +96,14 @@ class SqlBranches:
         check_branch_name(new)
         self._check_writable()
         ref = self._movable(name, "renamed")
-        self._check_free(new)
+        self._check_free(new, self._keeper.refs())
         self._keeper.rename(ref, new)
         return next(branch for branch in self.list() if branch.name == new)
 
     def protect(self, name: str, protected: bool = True) -> Branch[int]:
         """Let a branch change by merges alone, or end that. Raises `UnknownBranchError`."""
         check_flag("protected", protected)
-        self._find(name)
+        _find(name, self._keeper.refs())
         self._protect(name, protected)
         return next(branch for branch in self.list() if branch.name == name)
 
@@ -115,21 +116,22 @@ class SqlBranches:
                 self._keeper.delete(ref)
 
     def _movable(self, name: str, what: str) -> LineRef:
-        ref = self._find(name)
+        ref = _find(name, self._keeper.refs())
         if name == MAIN:
             raise BranchError(name, f"is the first one, and cannot be {what}", hint="name another branch")
         if self._protect(name, None):
             raise ProtectedBranchError(name, what)
         return ref
 
-    def _find(self, name: str) -> LineRef:
-        for ref in self._keeper.refs():
-            if ref.name == name and not is_hidden(name):
-                return ref
-        raise UnknownBranchError(name)
-
-    def _check_free(self, name: str) -> None:
-        if any(ref.name == name for ref in self._keeper.refs()):
+    def _check_free(self, name: str, refs: Sequence[LineRef]) -> None:
+        if any(ref.name == name for ref in refs):
             raise BranchExistsError(name, "is there already", hint="use another name")
         if self._tagged(name):
             raise BranchExistsError(name, "cannot be called that: there is a tag of this name", hint="use another name")
+
+
+def _find(name: str, refs: Sequence[LineRef]) -> LineRef:
+    for ref in refs:
+        if ref.name == name and not is_hidden(name):
+            return ref
+    raise UnknownBranchError(name)
