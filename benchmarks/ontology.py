@@ -7,6 +7,7 @@ quicker of two ways. Both sides write with the same durability.
 from __future__ import annotations
 
 import sqlite3
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from report import Report, in_turns, repeated, seconds
+from report import Report, Taken, in_turns, repeated, seconds
 
 from ontolake.model import Entity, Field, Relation
 from ontolake.ontology import Session, count, sum_
@@ -298,34 +299,79 @@ def engines(report: Report, places: Places, size: int) -> None:
         session.close()
 
 
+def scanning(report: Report, places: Places, size: int) -> None:
+    """Full scans to Arrow against `fetchall` of plain sqlite3 from a table that has no history."""
+    session, db = opened(path := places.next(), "v3"), bare(places.next())
+    given = rows(size)
+    names = list(Item.model_fields)
+    session.ensure_arrow(Item, pa.table({name: [row[n] for row in given] for n, name in enumerate(names)}))
+    session.commit()
+    insert(db, given, 1)
+    items = session.query().entities(Item)
+
+    def plain() -> None:
+        db.execute(f"SELECT {COLUMNS} FROM item").fetchall()
+
+    def fresh() -> None:
+        with opened(path) as other:
+            other.query().entities(Item).to_arrow()
+
+    base, first = in_turns(plain, rounds=3)[0], seconds(items.to_arrow)
+    report.at_most(f"the first to_arrow() of {size:,} rows / plain fetchall", first / base, 1.5, f"{first:.2f} s")
+
+    def compare(name: str, ours: Callable[[], object]) -> None:
+        mine, base = in_turns(ours, plain, rounds=3)
+        report.at_most(f"{name} of {size:,} rows / plain fetchall", mine / base, 0.35,
+                       f"{mine * 1000:.0f} ms against {base * 1000:.0f}")
+
+    compare("to_arrow()", items.to_arrow)
+    compare("to_arrow() in a new session", fresh)
+    compare("as_of, to_arrow()", items.as_of(1).to_arrow)
+    session.branches.create("try")
+    with opened(path, branch="try") as work:
+        work.ensure(Item(**dict(zip(names, (*row[:2], -1, *row[3:]), strict=True))) for row in given[: size // 100])
+        work.commit()
+        compare("to_arrow() on a branch", work.query().entities(Item).to_arrow)
+    changed = [(*row[:2], row[2] + 1, *row[3:]) for row in given[::10]]
+    session.ensure_arrow(Item, pa.table({name: [row[n] for row in changed] for n, name in enumerate(names)}))
+    session.commit()
+    compare("to_arrow() after a tenth has changed", items.to_arrow)
+    session.close()
+    db.close()
+
+
 def branching(report: Report, places: Places, size: int) -> None:
     """Branches, merges and deletions, whose cost is that of what changed."""
-    taken: dict[int, float] = {}
-    for stored in (size // 10, size):
-        session = filled(path := places.next(), stored, "v3")
-        creating = [seconds(partial(session.branches.create, f"t{n}")) for n in range(5)]
-        report.at_most(f"branches.create at {stored:,} rows, ms", sorted(creating)[2] * 1000, 5)
-        changed = [(*row[:2], -1, *row[3:]) for row in rows(stored)[:1000]]
-        merges, commits = [], []
-        for round in range(3):
+    few = min(10_000, size // 5)
+    paths = {stored: places.next() for stored in (few, size)}
+    sessions = {stored: filled(path, stored, "v3") for stored, path in paths.items()}
+    commits, merges = ({stored: Taken() for stored in paths} for _ in range(2))
+    for round in range(7):  # in turns
+        for stored, session in sessions.items():
             session.branches.create(f"m{round}")
-            with opened(path, branch=f"m{round}") as work:
+            with opened(paths[stored], branch=f"m{round}") as work:
                 work.ensure(Item(**dict(zip(Item.model_fields, (*row[:2], -2 - round, *row[3:]), strict=True)))
-                            for row in changed)
-                commits.append(seconds(work.commit))
-            merges.append(seconds(partial(session.merge, f"m{round}")))
-        taken[stored] = sorted(merges)[1]
-        direct = sorted(commits)[1]
-        report.at_most(f"merge of 1,000 rows in {stored:,} against committing them", taken[stored] / direct, 3,
-                       f"{taken[stored] * 1000:.0f} ms against {direct * 1000:.0f}")
+                            for row in rows(stored)[:1000])
+                commits[stored].add(work.commit)
+            merges[stored].add(partial(session.merge, f"m{round}"))
+    for stored, session in sessions.items():
+        creating = [seconds(partial(session.branches.create, f"t{n}")) for n in range(5)]
+        report.at_most(f"branches.create at {stored:,} rows, ms", statistics.median(creating) * 1000, 5)
+        report.compare(f"merge of 1,000 rows in {stored:,} against committing them", merges[stored], commits[stored], 3)
         session.close()
-    report.at_most(f"merge in {size:,} against {size // 10:,} rows", taken[size] / taken[size // 10], 1.3)
-    session = filled(places.next(), size, "v3")
+    report.compare(f"merge in {size:,} against {few:,} rows", merges[size], merges[few], 1.3)
+    session = filled(places.next(), min(size, 100_000), "v3")
     some = rows(size)[: min(10_000, size // 4)]
-    session.ensure(Item(**dict(zip(Item.model_fields, (*row[:2], -1, *row[3:]), strict=True))) for row in some)
-    updating = seconds(session.commit)
-    session.delete(Item, [row[0] for row in some])
-    deleting = seconds(session.commit)
+    times: list[tuple[float, float]] = []
+    for round in range(5):
+        session.ensure(Item(**dict(zip(Item.model_fields, (*row[:2], -1 - round, *row[3:]), strict=True)))
+                       for row in some)
+        updating = seconds(session.commit)
+        session.delete(Item, [row[0] for row in some])
+        times.append((updating, seconds(session.commit)))
+        session.ensure(Item(**dict(zip(Item.model_fields, row, strict=True))) for row in some)
+        session.commit()
+    updating, deleting = map(statistics.median, zip(*times, strict=True))
     report.at_most(f"deleting {len(some):,} rows against updating them", deleting / updating, 1.3,
                    f"{deleting * 1000:.0f} ms against {updating * 1000:.0f}")
     session.close()
@@ -344,11 +390,11 @@ def main() -> None:
             small_commits(report, places, 20_000 if small else 100_000, 100 if small else 300)
             reading(report, places, 20_000 if small else 30_000, 50_000 if small else 150_000)
             engines(report, places, 20_000 if small else 100_000)
-            branching(report, places, 20_000 if small else 100_000)
+            branching(report, places, 50_000 if small else 1_000_000)
+            scanning(report, places, 60_000 if small else 1_000_000)
         if report.tuned:  # more of the same
             growing(report, places, 1000 if small else 10_000)
             reading(report, places, 20_000 if small else 100_000, 100_000 if small else 1_000_000)
-            branching(report, places, 50_000 if small else 1_000_000)
     report.finish()
 
 
