@@ -41,7 +41,7 @@ def opened(url: str, **options: Any) -> Session:
     return Session(url, entity_types=ENTITIES, relation_types=RELATIONS, engine_version="v3", **options)
 
 
-@pytest.fixture(params=slow_after(1, ["native", "page file", "pages in memory"]))
+@pytest.fixture(params=slow_after(2, ["native", "objects in memory", "page file", "pages in memory"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(str(request.param), tmp_path)
 
@@ -268,13 +268,16 @@ def test_erasing_an_entity_takes_its_relations_along(shop: Session, url: str) ->
     assert [one.id for one in shop.list_commits()] == [1]
     with pytest.raises(UnknownKeyError):
         shop.erase(Customer, "a", reason="again", dry_run=False)
-    (audit,) = shop.repository.db.execute(  # type: ignore[attr-defined]
-        "SELECT author, reason, type_name, rows FROM erasures")
-    assert audit == ("ada", "asked", "Customer", 3)
+    if shop.repository.backend == "sqlite":
+        (audit,) = shop.repository.db.execute(  # type: ignore[attr-defined]
+            "SELECT author, reason, type_name, rows FROM erasures")
+        assert audit == ("ada", "asked", "Customer", 3)
     assert not list(shop.repository.check())
 
 
 def test_a_deleted_branch_is_collected_when_nothing_leads_to_it(shop: Session, url: str) -> None:
+    if shop.repository.backend != "sqlite":
+        pytest.skip("objects stay for a while, and have a test of their own")
     for name in ("merged", "tagged", "parent", "alone"):
         shop.branches.create(name)
         change(url, name, Customer(id="a", name=name))
@@ -344,13 +347,15 @@ def test_older_engines_name_the_way_to_branches(native: str, older: str) -> None
     session.close()
 
 
-def test_making_a_branch_writes_no_rows(shop: Session) -> None:
+def test_making_a_branch_writes_no_rows(native: str) -> None:
+    shop = opened(native)
     shop.ensure([Customer(id=f"n{number}", name="N") for number in range(5000)])
     shop.commit()
     db = shop.repository.db  # type: ignore[attr-defined]
     before = db.total_changes()
     shop.branches.create("try")
     assert db.total_changes() - before == 1
+    shop.close()
 
 
 def test_a_merge_costs_what_changed_and_not_what_is_stored(tmp_path: Path) -> None:

@@ -61,11 +61,12 @@ class Sought(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A file that holds rows which go, and their commits and numbers."""
+    """A file that holds rows which go: their commits and numbers, and their keys."""
 
     file: DataFile
     sought: Sought
     rows: frozenset[tuple[int, int]]
+    keys: frozenset[Row]
 
 
 class ObjectErasure:
@@ -110,7 +111,7 @@ class ObjectErasure:
 
     def _rewritten(self, holder: Holder) -> DataFile | None:
         """The file without the rows; None if none is left."""
-        repository, (old, sought, _) = self._repository, holder
+        repository, old, sought = self._repository, holder.file, holder.sought
         table = repository.files.table(old)
         table = table.filter(pa.array(~sought.rows(table)))
         if not len(table):
@@ -128,9 +129,8 @@ class ObjectErasure:
             raise UnknownKeyError(self._name, self._key if len(self._key) > 1 else self._key[0])
         related = list(self._held(self._related())) if self._kind == "entity" else []
         if related and not self._cascade:
-            names = sorted({one.sought.info.name for one in related})
-            raise LiveRelationsError(self._name, self._key[0], [
-                (name, _count([one for one in related if one.sought.info.name == name])) for name in names])
+            found = {(one.sought.info.name, key) for one in related for key in one.keys}
+            raise LiveRelationsError(self._name, self._key[0], sorted(found), "erase")
         waiting = replacements.naming_events(self._repository, self._texts())
         for item in waiting:
             if item.state.what == "open":
@@ -163,9 +163,10 @@ class ObjectErasure:
             if one is None:
                 continue
             for file in files.values():
-                rows = self._found(one, file)
-                if rows:
-                    yield Holder(file, one, rows)
+                found = self._found(one, file)
+                if found is not None and len(found):
+                    rows = zip(found.column(COMMIT).to_pylist(), found.column(ROW).to_pylist(), strict=True)
+                    yield Holder(file, one, frozenset(rows), frozenset(keys_of(one.info, found)))
 
     def _files(self) -> dict[tuple[Kind, str, int], dict[str, DataFile]]:
         """The files of every version of every type, of all commits that have files, each once."""
@@ -185,24 +186,23 @@ class ObjectErasure:
                     where[one.path] = data_file(one, manifest.commit_id)
         return found
 
-    def _found(self, sought: Sought, file: DataFile) -> frozenset[tuple[int, int]]:
-        """The commits and numbers of the rows of a file that go. Reads no file that cannot have any."""
+    def _found(self, sought: Sought, file: DataFile) -> pa.Table | None:
+        """The rows of a file that go. Reads no file that cannot have any."""
         files, info = self._repository.files, sought.info
         names = [*places(info.keys), COMMIT, ROW]
         if sought.leading is not None:
             if file.low is not None and file.high is not None and not file.low <= sought.leading <= file.high:
-                return frozenset()
+                return None
             if file.row_count > files.sizes.small_rows:
                 groups = files.groups_of(info, file, [sought.leading])
                 if not groups:
-                    return frozenset()
+                    return None
                 table = files.groups(file, groups, names)
             else:
                 table = files.table(file, names)
         else:
             table = files.table(file, names)
-        table = table.filter(pa.array(sought.rows(table)))
-        return frozenset(zip(table.column(COMMIT).to_pylist(), table.column(ROW).to_pylist(), strict=True))
+        return table.filter(pa.array(sought.rows(table)))
 
 
 def _count(holders: Sequence[Holder]) -> int:

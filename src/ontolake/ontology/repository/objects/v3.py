@@ -18,7 +18,7 @@ import pyarrow as pa
 from ontolake import faults
 from ontolake.errors import PreconditionFailed
 from ontolake.history import Commit, Garbage
-from ontolake.history.errors import BranchError, ProtectedBranchError, UnknownBranchError
+from ontolake.history.errors import ProtectedBranchError, UnknownBranchError
 from ontolake.history.names import MAIN, is_name
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.objects import ObjectStore, new_nonce, replace
@@ -289,11 +289,6 @@ class S3RepositoryV3(S3RepositoryV2):
                 if any(file.deleted for one in states if one is not None for file in (*one.runs, *one.past)):
                     found.append(f"deleted rows of {name}")
             return found
-
-    def check_migratable(self) -> None:
-        if self.branch_id:
-            raise BranchError(self.branch_row(self.branch_id).name, "cannot be migrated by itself",
-                              hint="migrate the first branch, and make the branch anew from it")
 
     # schemas
     def every_version(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:

@@ -78,8 +78,12 @@ class ObjectStates:
 
 
 def rows_of_keys(info: TypeInfo, table: pa.Table) -> list[Row]:
-    """Encoded rows, keys first."""
-    return list(zip(*(encoded(column, table) for column in (*info.keys, *info.columns)), strict=True))
+    """Encoded rows, keys first, truth values as the numbers that they are elsewhere."""
+    parts = []
+    for column in (*info.keys, *info.columns):
+        values = encoded(column, table)
+        parts.append([None if one is None else int(one) for one in values] if column.type.truth else values)
+    return list(zip(*parts, strict=True))
 
 
 def data_file(file: CommitFile, commit: int) -> DataFile:
