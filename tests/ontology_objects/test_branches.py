@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ import pytest
 
 from ontolake.errors import Invalid
 from ontolake.history import ProtectedBranchError, UnknownBranchError
+from ontolake.model import Entity, Field
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.testing import CountingStore
 from ontolake.ontology import Config, HeadMismatchError, LiveRelationsError, Session, UnknownKeyError
@@ -284,3 +287,32 @@ def test_an_erased_row_leaves_no_byte_but_a_note(memory: str) -> None:
     main.close()
     with Session(store.url, entity_types=[Human], config=Config(connect={"store": store}, readonly=True)) as reader:
         assert reader.repository.commit(5).id == 5
+
+
+GOLDEN = Path(__file__).parent / "golden" / "branched_v3.zip"
+
+
+class Numbered(Entity):
+    id: Field[int] = Field(primary_key=True)
+
+
+def test_a_store_that_was_made_with_the_first_release_of_the_engine_reads_and_goes_on(tmp_path: Path) -> None:
+    with ZipFile(GOLDEN) as packed:
+        packed.extractall(tmp_path)
+    with Session(f"file://{tmp_path}/", entity_types=[Numbered]) as session:
+        def numbers(at: Any = None) -> list[int]:
+            query = session.query().entities(Numbered)
+            return sorted(one.id for one in (query if at is None else query.as_of(at)).collect())
+
+        assert session.storage_info()["engine_version"] == "v3"
+        assert [(one.name, one.head, one.protected) for one in session.branches.list()] == [
+            ("main", 5, False), ("side", 2, True)]  # fmt: skip
+        assert (numbers(), numbers("first"), numbers("side"), numbers(3), numbers(4)) == (
+            [2, 3, 4, 6], [1, 2, 3], [2, 3, 4], [1, 2, 3, 5], [1, 2, 3, 6])  # fmt: skip
+        merged = session.list_commits(limit=1)[0]
+        assert (merged.id, merged.parents, merged.message) == (5, (4, 2), "side comes in")
+        assert session.tags.list()[0].message == "the first commit"
+        assert not list(verify(session.repository))
+        session.ensure(Numbered(id=1))
+        assert session.commit() == 6
+        assert session.repository.beyond_lines() == ["branches", "tags", "deleted rows of Numbered"]
