@@ -34,7 +34,7 @@ PEP_249 = frozenset({"DataError"})
 """Names that the database API prescribes for `sql/dbapi.py`, and that the errors of SQL tables have too."""
 HISTORY = frozenset({
     "BranchError", "BranchExistsError", "Commit", "MergeConflictError", "Snapshot", "UnknownBranchError",
-    "UnknownCommitError"})  # fmt: skip
+    "UnknownCommitError", "UnknownTableError"})  # fmt: skip
 """Words of history of which a model publishes its own: what a caller knows of the one in `history/` holds of them."""
 MODELS = ("history/", "ontology/", "documents/", "graph/", "sql/")
 PARTICIPLES = frozenset({"told", "made", "given", "found", "asked"})

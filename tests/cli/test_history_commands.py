@@ -121,6 +121,38 @@ def test_diff_shows_fields_rows_or_counts(onto, place: VersionedPlace) -> None:
     assert onto("diff", url, "@2999-01-01", "--json").document["changes"] == []
 
 
+def test_blame_has_the_values_of_now_after_a_merge(onto, place: VersionedPlace) -> None:
+    forked(onto, place)
+    assert onto("merge", place.url, "try", "--strategy", "theirs").code == 0
+    lines = [line.split("\t") for line in onto("blame", place.url, place.table, "a").out.splitlines()[1:]]
+    assert {line[0]: (line[1], line[4]) for line in lines if line[0] != "id"} == {
+        place.adapter.field("f"): ("7", "eve"), place.adapter.field("g"): ("1", "ada")}  # fmt: skip
+
+
+def test_names_that_are_not_there_or_taken_are_refused_in_the_same_words(onto, place: VersionedPlace) -> None:
+    url = place.url
+    if place.adapter.__name__ == "ReferenceAdapter":
+        pytest.skip("a store of the tests has words of its own")
+    assert onto("branch", url, "create", "try").code == onto("tag", url, "create", "v1").code == 0
+    for words, code, error, hint in (
+        (("branch", url, "create", "try"), 6, "branch 'try' is there already", "delete it first, or use another name"),
+        (("branch", url, "create", "v1"), 6, "branch 'v1' cannot be called that: there is a tag of this name",
+         "use another name"),
+        (("tag", url, "create", "v1"), 6, "tag 'v1' is there already", "delete it first, or use another name"),
+        (("tag", url, "create", "try"), 6, "tag 'try' cannot be called that: there is a branch of this name",
+         "use another name"),
+        (("branch", url, "rename", "try", "main"), 6, "branch 'main' is there already",
+         "delete it first, or use another name"),
+        (("branch", url, "rename", "main", "x"), 2, "branch 'main' is the first one, and cannot be renamed",
+         "name another branch"),
+        (("merge", url, "none"), 2, "there is no branch 'none'", "onto branch and onto tag list what there is"),
+        (("blame", url, "none", "a"), 2, "there is no table 'none'", f"there are {place.table}"),
+        (("restore", url, "v1", "--table", "none"), 2, "there is no table 'none'", f"there are {place.table}"),
+    ):  # fmt: skip
+        done = onto(*words)
+        assert (done.code, done.err) == (code, f"error: {error}\nhint: {hint}\n"), words
+
+
 def test_what_defines_tables_is_in_the_log_and_in_diffs(onto, tmp_path: Path) -> None:
     url = f"{tmp_path}/shop.db"
     with open_database(url) as db:

@@ -107,5 +107,13 @@ def graph(folder: Path) -> VersionedPlace:
     return VersionedPlace(where, where, GraphAdapter)
 
 
+def typed(folder: Path) -> VersionedPlace:
+    from ontolake.ontology.conformance import TypedVersioning
+
+    where = f"{folder}/typed.db"
+    TypedVersioning.create(where)
+    return VersionedPlace(where, where, TypedVersioning)
+
+
 PLACES = {"reference": reference, "documents": documents, "documents on pages": documents_on_pages, "graph": graph,
-          "sql": sql, "sql native": sql_native}  # fmt: skip
+          "sql": sql, "sql native": sql_native, "typed": typed}  # fmt: skip

@@ -48,7 +48,7 @@ def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json
     shown["kind"] = store.described
     shown["bytes"] = size(facts["bytes"])
     if "branches" in facts:
-        shown["branches"] = ", ".join(branch["name"] or "(first)" for branch in facts["branches"])
+        shown["branches"] = ", ".join(branch["name"] or "main" for branch in facts["branches"])
     if "dropped" in facts:
         shown["dropped"] = ", ".join(facts["dropped"]) or None
     out.facts(shown)
@@ -61,14 +61,17 @@ def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json
 def _model_facts(store: Store) -> dict[str, Any]:
     with store.opened() as versioned:
         if store.model is not None and store.model.name == "typed":
-            return _typed(versioned)
+            return {**_typed(versioned), **_branches(store, versioned)}
         newest = next(iter(versioned.commits()), None)
         facts: dict[str, Any] = {"head": None if newest is None else newest.id}
         if store.model is not None and store.model.name == "graph":
             facts["format_version"] = versioned.internal_schema_version()
-        if store.offers("branch"):
-            facts["branches"] = [branch._asdict() for branch in versioned.branches.list()]
-        return facts
+        return {**facts, **_branches(store, versioned)}
+
+
+def _branches(store: Store, versioned: Any) -> dict[str, Any]:
+    """The branches, where a store has them."""
+    return {"branches": [branch._asdict() for branch in versioned.branches.list()]} if store.offers("branch") else {}
 
 
 def _typed(store: Any) -> dict[str, Any]:

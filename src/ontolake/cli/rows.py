@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from ontolake.cli.common.output import Heading, Json, Out, Url, size
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.common.values import cell, parse_key, plain
 from ontolake.cli.common.versions import Author, Controlled, Key, Table, controlled, moment, title
+
+if TYPE_CHECKING:
+    from ontolake.history import Commit
 
 _BLAME = (Heading("field"), Heading("value"), Heading("commit", right=True), Heading("time", whole=True),
           Heading("author", most=16), Heading("message"))
@@ -41,14 +44,20 @@ def blame(
                                         None if one.row is None else cell(one.row)) for one in versions))  # fmt: skip
             return
         fields = store.blame(table, name, ref=ref)
-        if not json:  # after a merge the newest commit that wrote the row need not have all values that it has now
-            states = {one.commit.id: one.row for one in store.history(table, name, ref=ref)}
+        if not json:
+            # After a merge the newest commit that wrote the row need not have all values that it has now. An id alone
+            # does not name a commit where branches number their own.
+            states = {_identity(one.commit): one.row for one in store.history(table, name, ref=ref)}
     if json:
         out.document({"url": url, "table": table, "key": plain(name),
                       "fields": {field: plain(commit_facts(commit)) for field, commit in fields.items()}})
         return
-    out.stream(_BLAME, [(field or "(all)", _value(states.get(commit.id), field), commit.id, moment(commit),
+    out.stream(_BLAME, [(field or "(all)", _value(states.get(_identity(commit)), field), commit.id, moment(commit),
                          commit.author, title(commit)) for field, commit in fields.items()])  # fmt: skip
+
+
+def _identity(commit: Commit[Any]) -> tuple[Any, ...]:
+    return commit.id, commit.time, commit.parents
 
 
 def _key(opened: Controlled, table: str, text: str, ref: str | None = None) -> Any:

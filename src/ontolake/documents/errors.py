@@ -117,9 +117,11 @@ class BranchError(shared.BranchError, DocumentError):
 class UnknownBranchError(shared.UnknownBranchError, BranchError):
     """There is no branch of this name, or none that lives."""
 
-    def __init__(self, branch: str, reason: str = "does not exist", *, hint: str | None = None) -> None:
-        BranchError.__init__(self, branch, reason,
-                             hint=hint or "branches.list() has those that do; the first one is '' or main")
+    def __init__(self, branch: str, reason: str | None = None, *, hint: str | None = None) -> None:
+        BranchError.__init__(self, branch, reason or "is not there",
+                             hint=hint or "onto branch and onto tag list what there is")
+        if reason is None:
+            self.message = f"there is no branch {branch!r}"
 
 
 class UnknownCommitError(shared.UnknownCommitError, DocumentError):

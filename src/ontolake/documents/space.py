@@ -29,7 +29,7 @@ from ontolake.documents.upkeep.snapshots import Snapshots
 from ontolake.documents.values.codec import Document
 from ontolake.documents.write.requests import NO_READS, prepare
 from ontolake.documents.write.transactions import SpaceWriter
-from ontolake.errors import Invalid, NotFound
+from ontolake.errors import Invalid
 from ontolake.history import (
     Change,
     Damage,
@@ -45,6 +45,7 @@ from ontolake.history import (
 )
 from ontolake.history import Commit as HistoryCommit
 from ontolake.history.contract import as_snapshot
+from ontolake.history.errors import UnknownTableError
 from ontolake.history.names import MAIN
 from ontolake.history.operations import MergeRequest
 from ontolake.history.refs import on_branch
@@ -189,7 +190,7 @@ class Space:
 
     def _check_table(self, table: str) -> None:
         if table != TABLE:
-            raise NotFound(f"a space has no table {table!r}", hint=f"its documents are in {TABLE!r}")
+            raise UnknownTableError(table, [TABLE])
 
     def _commit(self, ref: str | None) -> int:
         return SpaceRefs(self._database).resolve(FIRST if ref is None else ref).commit

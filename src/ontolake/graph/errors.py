@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,6 @@ from ontolake.errors import (
     OntolakeError,
     SchemaFailure,
     Transient,
-    UsageFailure,
 )
 from ontolake.history import errors as history
 from ontolake.objects.providers import PROVIDERS
@@ -97,12 +96,8 @@ def reading(table: str, hint: str = "onto verify says what is damaged, and what 
         raise DamagedGraphError(f"{table} cannot be read: {text}", hint=hint) from error
 
 
-class UnknownTableError(UsageFailure, GraphError, NotFound):
-    """A table that the snapshot does not have. `table` is what was asked for."""
-
-    def __init__(self, table: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no table {table!r}", hint=f"there are {', '.join(known) or 'none'}")
-        self.table = table
+class UnknownTableError(history.UnknownTableError, GraphError):
+    """A table that the snapshot does not have."""
 
 
 class UnknownBranchError(history.UnknownBranchError, GraphError):

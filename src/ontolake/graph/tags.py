@@ -43,9 +43,9 @@ class GraphTags:
         parts.require_writable()
         if is_ulid(name):
             raise TagError(name, "cannot be called that: it may be the id of a commit", hint="choose another name")
-        if name == "main" or name in parts.names.all() or self._stored.get(name) is not None:
-            raise TagExistsError(name, "cannot be called that: a branch or a tag has the name",
-                                 hint="choose another name")
+        is_branch = name == "main" or name in parts.names.all()
+        if is_branch or self._stored.get(name) is not None:
+            raise TagExistsError.of(name, is_branch=is_branch)
         if ref is not None and branch is not None:
             state, record = find_commit(parts, ref, branch)
         else:

@@ -30,6 +30,7 @@ from ontolake.history.errors import (
     TagExistsError,
     UnknownBranchError,
     UnknownCommitError,
+    UnknownTableError,
     UnknownTagError,
     UnrelatedError,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "Tags",
     "UnknownBranchError",
     "UnknownCommitError",
+    "UnknownTableError",
     "UnknownTagError",
     "UnrelatedError",
     "Value",

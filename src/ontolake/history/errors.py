@@ -5,8 +5,8 @@ A model whose errors have a root of its own derives from these, so that callers 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from ontolake.errors import AlreadyExists, ExecutionFailure, Invalid, NotFound, SafetyRefusal, UsageFailure
 from ontolake.errors import Conflict as ConflictGroup
@@ -42,6 +42,14 @@ class UnknownCommitError(UsageFailure, NotFound):
         self.branch = branch
 
 
+class UnknownTableError(UsageFailure, NotFound):
+    """There is no table of this name. `table` is the name, and `known` are those that there are."""
+
+    def __init__(self, table: Any, known: Iterable[str] = (), *, hint: str | None = None) -> None:
+        super().__init__(f"there is no table {table!r}", hint=hint or f"there are {', '.join(sorted(known)) or 'none'}")
+        self.table = table
+
+
 class BranchError(Invalid, ExecutionFailure):
     """Something cannot be done with this branch. `branch` is its name."""
 
@@ -52,6 +60,13 @@ class BranchError(Invalid, ExecutionFailure):
 
 class BranchExistsError(AlreadyExists, BranchError):
     """A branch or a tag of this name is there already."""
+
+    @classmethod
+    def of(cls, name: str, *, is_tag: bool = False) -> Self:
+        """The error for the name of a branch that lives, or of a tag."""
+        if is_tag:
+            return cls(name, "cannot be called that: there is a tag of this name", hint="use another name")
+        return cls(name, "is there already", hint="delete it first, or use another name")
 
 
 class TagError(Invalid, ExecutionFailure):
@@ -64,6 +79,13 @@ class TagError(Invalid, ExecutionFailure):
 
 class TagExistsError(AlreadyExists, TagError):
     """A tag or a branch of this name is there already."""
+
+    @classmethod
+    def of(cls, name: str, *, is_branch: bool = False) -> Self:
+        """The error for the name of a tag that is there, or of a branch."""
+        if is_branch:
+            return cls(name, "cannot be called that: there is a branch of this name", hint="use another name")
+        return cls(name, "is there already", hint="delete it first, or use another name")
 
 
 class ProtectedBranchError(SafetyRefusal, BranchError):

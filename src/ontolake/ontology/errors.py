@@ -81,8 +81,8 @@ class LayoutLacksError(UsageFailure, OntologyError, AttributeError):
 class UnknownKeyError(NotFound, OntologyError):
     """There is no row of this key. `key` is it."""
 
-    def __init__(self, type_name: str, key: Any) -> None:
-        super().__init__(f"there is no {type_name} {key!r}", hint="get() answers None where there is none")
+    def __init__(self, type_name: str, key: Any, *, hint: str = "get() answers None where there is none") -> None:
+        super().__init__(f"there is no {type_name} {key!r}", hint=hint)
         self.key = key
 
 

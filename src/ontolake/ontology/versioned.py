@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ontolake.errors import Invalid, NotFound
-from ontolake.history import Change, Commit, Ref, Snapshot, check_snapshots, net
+from ontolake.errors import Invalid
+from ontolake.history import Change, Commit, Ref, Snapshot, UnknownTableError, check_snapshots, net
 from ontolake.model.codecs import json_text
 from ontolake.model.filters import Order, ValueRef
 from ontolake.model.types import TypeInfo
@@ -170,7 +170,7 @@ class TypedSnapshot:
         """The type of a table as the schemas of the commit have it. Raises `NotFound`."""
         info = self._types.get(table)
         if info is None:
-            raise NotFound(f"there is no table {table!r}", hint=f"there are {', '.join(self.tables()) or 'none'}")
+            raise UnknownTableError(table, self.tables())
         with self.repository.reading():
             return types_at(self.repository, [info], self.commit)[info.kind, info.name]
 

@@ -154,7 +154,7 @@ class SpaceBranches:
         """The line of a branch that can be deleted or renamed."""
         line = self._database.line(name)
         if line == FIRST:
-            raise BranchNameError(name, "is the first one, and stays")
+            raise BranchNameError(name, f"is the first one, and cannot be {what}", hint="name another branch")
         status = _row(connection, line)[4]
         if status == PROTECTED:
             raise ProtectedBranchError(name, what)
@@ -164,13 +164,13 @@ class SpaceBranches:
     def _check_free(self, connection: apsw.Connection, name: str) -> None:
         """Raise `BranchExistsError` if a branch that lives, or a tag, has this name."""
         if has_tag(self._database, connection, name):
-            raise BranchExistsError(name, "cannot be: a tag has this name", hint="choose another name")
+            raise BranchExistsError.of(name, is_tag=True)
         try:
             earlier = self._database.line(name)
         except UnknownBranchError:
             return
         if earlier == FIRST or _row(connection, earlier)[4] != DELETED:
-            raise BranchExistsError(name, "is there already", hint="delete it first, or choose another name")
+            raise BranchExistsError.of(name)
 
     def diff(
         self, branch: str, against: str = FIRST, *, seq: int | None = None, against_seq: int | None = None
@@ -252,4 +252,4 @@ def _check_name(name: str) -> None:
     except HistoryBranchError as error:
         raise BranchNameError(name, "cannot be called that", hint=error.hint) from None
     if name == MAIN:
-        raise BranchExistsError(name, "is another name of the first branch", hint="choose another name")
+        raise BranchExistsError.of(name)

@@ -71,13 +71,13 @@ class SpaceTags:
 
     def _check_free(self, connection: apsw.Connection, name: str) -> None:
         if has_tag(self._database, connection, name):
-            raise TagExistsError(name, "is there already", hint="delete it first, or choose another name")
+            raise TagExistsError.of(name)
         try:
             line = self._database.line(name)
         except UnknownBranchError:
             return
         if name == MAIN or row(connection, _STATUS, (line,))[0] != DELETED:
-            raise TagExistsError(name, "is the name of a branch", hint="choose another name")
+            raise TagExistsError.of(name, is_branch=True)
 
     def _tag(self, found: tuple[str, int, str, str, str | None]) -> Tag[int]:
         name, seq, line, created_at, message = found

@@ -9,7 +9,7 @@ from ontolake.documents.names import name_of
 from ontolake.documents.read import replay
 from ontolake.documents.read.feed import TABLE
 from ontolake.documents.values.codec import Document
-from ontolake.errors import NotFound
+from ontolake.history.errors import UnknownTableError
 
 _PAGE_SIZE = 500
 _IDS = "SELECT id FROM head WHERE branch = ? AND id > ? AND (? IS NULL OR id < ?) ORDER BY id LIMIT ?"
@@ -41,7 +41,7 @@ class SpaceMoment:
     def rows(self, table: str = TABLE) -> Iterator[tuple[str, Document]]:
         """Every living document with its id, by id. Raises `NotFound` for a table of another name."""
         if table != TABLE:
-            raise NotFound(f"a space has no table {table!r}", hint=f"its documents are in {TABLE!r}")
+            raise UnknownTableError(table, [TABLE])
         return ((id, document) for id, document, _ in self.between())
 
     def between(

@@ -57,9 +57,9 @@ class GraphBranches:
 
     def _check_free(self, name: str) -> None:
         """Raise `BranchExistsError` if a branch or a tag has a name."""
-        if name == MAIN or name in self._parts.names.all() or TagStore(self._parts).get(name) is not None:
-            raise BranchExistsError(name, "is there already, or a tag is called so",
-                                    hint="delete it first, or choose another name")
+        is_tag = TagStore(self._parts).get(name) is not None
+        if is_tag or name == MAIN or name in self._parts.names.all():
+            raise BranchExistsError.of(name, is_tag=is_tag)
 
     def create(self, name: str, *, at: str | Ref | None = None, parent: str | None = None) -> Branch[str]:
         """A branch of `parent`, by default main, at its head, or as it was at a commit; or at another reference, of the
@@ -92,8 +92,7 @@ class GraphBranches:
             made = manifest.create_branch(line, origin, version)
         except (OSError, ValueError) as error:
             if line in manifest.branches():
-                raise BranchExistsError(name, "is there already",
-                                        hint="delete it first, or choose another name") from error
+                raise BranchExistsError.of(name) from error
             # What a crash left of a branch without its reference is in the way.
             prefix = f"{MANIFEST_PATH}/tree/{line}/"
             parts.place.store.delete([info.key for info in parts.place.store.list(prefix)])
@@ -111,7 +110,7 @@ class GraphBranches:
         check_text(name=name)
         self._parts.require_writable()
         if name == MAIN:
-            raise BranchError(name, f"cannot be {what}", hint="it is the graph's first branch")
+            raise BranchError(name, f"is the first one, and cannot be {what}", hint="name another branch")
         line = self._parts.names.line(name)
         if self._parts.names.is_protected(line, self._parts.manifest.identity(line)):
             raise ProtectedBranchError(name, what)

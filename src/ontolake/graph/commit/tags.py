@@ -75,7 +75,7 @@ class TagStore:
         try:
             self._store.put_if_absent(f"{FOLDER}/{name}.json", json.dumps(data).encode())
         except AlreadyExists as error:
-            raise TagExistsError(name, "is there already", hint="delete it first, or choose another name") from error
+            raise TagExistsError.of(name) from error
         faults.reach("graph: tag created")
         return tag
 

@@ -124,6 +124,6 @@ class TypedBranches:
 
     def _check_free(self, repository: BranchedRepository, name: str) -> None:
         if repository.branch_named(name) is not None:
-            raise BranchExistsError(name, "is there already", hint="use another name")
+            raise BranchExistsError.of(name)
         if repository.tag_named(name) is not None:
-            raise BranchExistsError(name, "cannot be called that: there is a tag of this name", hint="use another name")
+            raise BranchExistsError.of(name, is_tag=True)

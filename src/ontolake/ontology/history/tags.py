@@ -43,8 +43,9 @@ class TypedTags:
             commit = refs.resolve(refs.first if ref is None else ref).commit
             if not commit:
                 raise TagError(name, "has no commit to name", hint="commit something first")
-            if repository.tag_named(name) is not None or repository.branch_named(name) is not None:
-                raise TagExistsError(name, "is there already, or a branch is called that", hint="use another name")
+            is_branch = repository.branch_named(name) is not None
+            if is_branch or repository.tag_named(name) is not None:
+                raise TagExistsError.of(name, is_branch=is_branch)
             return self._tag(repository, names.add_tag(name, commit, message))
 
         return repository.change_names(add)

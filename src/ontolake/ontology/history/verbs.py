@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from ontolake.errors import Invalid, NotFound
+from ontolake.errors import Invalid
 from ontolake.history import (
     Change,
     Commit,
@@ -28,7 +28,7 @@ from ontolake.history import (
 )
 from ontolake.history.contract import as_snapshot
 from ontolake.history.erasures import check_reason
-from ontolake.history.errors import ProtectedBranchError
+from ontolake.history.errors import ProtectedBranchError, UnknownTableError
 from ontolake.history.operations import MergeRequest
 from ontolake.history.refs import on_branch, parsed
 from ontolake.model.types import Kind, TypeInfo, type_info
@@ -301,12 +301,12 @@ class VersionedTypes(TypedHistory):
         return self._refs().resolve(self.branch if ref is None else ref).commit
 
     def _name(self, table: str) -> Name:
-        """The type of a table. Raises `NotFound`."""
+        """The type of a table. Raises `UnknownTableError`."""
         repository = self._with_branches()
         kind, _, name = table.partition("/") if isinstance(table, str) else ("", "", "")
         if kind in ("entity", "relation") and repository.every_version(cast(Kind, kind), name):
             return cast(Kind, kind), name
         known = sorted(f"{kind}/{name}" for kind, name in repository.schemas())
-        raise NotFound(f"there is no table {table!r}", hint=f"there are {', '.join(known) or 'none'}")
+        raise UnknownTableError(table, known)
 
 

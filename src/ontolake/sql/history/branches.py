@@ -125,9 +125,9 @@ class SqlBranches:
 
     def _check_free(self, name: str, refs: Sequence[LineRef]) -> None:
         if any(ref.name == name for ref in refs):
-            raise BranchExistsError(name, "is there already", hint="use another name")
+            raise BranchExistsError.of(name)
         if self._tagged(name):
-            raise BranchExistsError(name, "cannot be called that: there is a tag of this name", hint="use another name")
+            raise BranchExistsError.of(name, is_tag=True)
 
 
 def _find(name: str, refs: Sequence[LineRef]) -> LineRef:

@@ -64,7 +64,7 @@ class FileBranches:
             if left is None:
                 raise UnknownBranchError(parent)
             if levels.find(connection, name) is not None:
-                raise BranchExistsError(name, "is there already", hint="use another name")
+                raise BranchExistsError.of(name)
             row: Any = connection.execute(f"SELECT floor, {levels.newest(left.id)}").fetchone()
             floor, newest = row
             version = newest if at is None else at
@@ -92,7 +92,7 @@ class FileBranches:
         """Give a line another name."""
         with self._writer() as session, session.writing("-- branch"):
             if levels.find(session.connection, new) is not None:
-                raise BranchExistsError(new, "is there already", hint="use another name")
+                raise BranchExistsError.of(new)
             session.connection.execute("UPDATE line SET name = ? WHERE id = ?", (new, ref.id))
             faults.reach("sql: branch renamed")
             session.keep()

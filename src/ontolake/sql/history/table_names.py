@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ontolake.errors import Invalid, NotFound
-from ontolake.history import Resolution, Strategy
+from ontolake.history import Resolution, Strategy, UnknownTableError
 from ontolake.sql.errors import nearest
 
 
 def full_name(name: str, known: Collection[str]) -> str:
-    """The full name of a table that `orders` or `public.orders` means. Raises `NotFound`, `Invalid` if it means two."""
+    """The full name of a table that `orders` or `public.orders` means.
+
+    Raises `UnknownTableError`, `Invalid` if it means two."""
     if not isinstance(name, str):
         raise Invalid(f"a table is named by text, not {name!r}", hint="write orders, or main.public.orders")
     if name in known:
         return name
     found = sorted(one for one in known if name and one.endswith(f".{name}"))
     if not found:
-        raise NotFound(f"there is no table {name!r}", hint=nearest(name, known) or "there are no tables")
+        raise UnknownTableError(name, hint=nearest(name, known) or "there are no tables")
     if len(found) > 1:
         raise Invalid(f"{name!r} may be {' or '.join(found)}", hint="write the whole name")
     return found[0]

@@ -80,10 +80,9 @@ class SqlTags:
         self._check_writable()
         with self._resolved(ref) as (lines, (branch, node)):
             if any(each.tag.name == name for each in self.stored()):
-                raise TagExistsError(name, "is there already", hint="delete it first, or use another name")
+                raise TagExistsError.of(name)
             if lines.find(name) is not None:
-                raise TagExistsError(name, "cannot be called that: there is a branch of this name",
-                                     hint="use another name")
+                raise TagExistsError.of(name, is_branch=True)
             if self._can_pin():
                 self._pin(name, lines.reader(node), node)
         moment = time.time_ns() // 1000

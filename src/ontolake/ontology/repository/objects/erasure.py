@@ -126,7 +126,8 @@ class ObjectErasure:
     def _holders(self) -> list[Holder]:
         own = list(self._held(self._own()))
         if not own:
-            raise UnknownKeyError(self._name, self._key if len(self._key) > 1 else self._key[0])
+            raise UnknownKeyError(self._name, self._key if len(self._key) > 1 else self._key[0],
+                                  hint="it may have been erased before")
         related = list(self._held(self._related())) if self._kind == "entity" else []
         if related and not self._cascade:
             found = {(one.sought.info.name, key) for one in related for key in one.keys}

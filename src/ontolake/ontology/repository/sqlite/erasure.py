@@ -104,7 +104,8 @@ class SqliteErasure:
     def _places(self) -> Places:
         found = list(self._own())
         if not found:
-            raise UnknownKeyError(self._name, self._key if len(self._key) > 1 else self._key[0])
+            raise UnknownKeyError(self._name, self._key if len(self._key) > 1 else self._key[0],
+                                  hint="it may have been erased before")
         related = list(self._related()) if self._kind == "entity" else []
         if related and not self._cascade:
             raise LiveRelationsError(self._name, self._key[0], sorted(set(self._named(related))), "erase")
