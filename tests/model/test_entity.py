@@ -122,13 +122,7 @@ def test_empty_keys_are_refused() -> None:
         type_info(Rated).encode(Rated(left_key="c", right_key=1, year="", stars=1))
 
 
-def test_an_entity_has_exactly_one_primary_key() -> None:
-    with pytest.raises(SchemaValidationError, match="2 primary keys: 'a', 'b'"):
-
-        class Two(Entity):
-            a: Field[str] = Field(primary_key=True)
-            b: Field[str] = Field(primary_key=True)
-
+def test_an_entity_has_a_primary_key() -> None:
     class Nothing(Entity):
         a: Field[str]
 

@@ -1,10 +1,10 @@
 """Types of data, declared once: entities, relations, fields, and how they are stored.
 
 `entity` and `field` are what users derive from and declare, `types` what a store knows of a class. `typespec` is an
-annotation as data, `schema` a type as JSON, `widening` says which types take all values of others; `columns`, `codecs`
-and `scalars` say how values are stored; `filters` is what comparing a field gives. `stored`, `restoration` and `source`
-make types of stored schemas, `imports` finds classes in modules, `portable` is for old Pythons, `errors` is what can be
-wrong.
+annotation as data, `schema` a type as JSON, `widening` says which types take all values of others, `composite` has
+keys of several fields; `columns`, `codecs` and `scalars` say how values are stored; `filters` is what comparing a field
+gives. `stored`, `restoration` and `source` make types of stored schemas, `imports` finds classes in modules, `portable`
+is for old Pythons, `errors` is what can be wrong.
 """
 
 from ontolake.model.columns import Column, arrow_type, column_kind, parquet_type, sqlite_type

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field as PydanticField
 from pydantic._internal._model_construction import ModelMetaclass
 
-from ontolake.model.errors import EndUnavailableError, MetadataUnavailableError, SchemaValidationError, names
+from ontolake.model.composite import KEY, OWN_KEY, follow, key_annotation
+from ontolake.model.errors import EndUnavailableError, MetadataUnavailableError, SchemaValidationError
 from ontolake.model.field import Field, value_type
 from ontolake.model.filters import FieldRef, ValueRef
 
@@ -50,6 +52,10 @@ class TypeMeta(ModelMetaclass):
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> TypeMeta:  # fmt: skip
         declared = _declared(bases, namespace)
+        primary = [field for field, option in declared.items() if option.primary_key]
+        parts = tuple(primary) if len(primary) > 1 else ()
+        if parts:
+            _add_key(name, namespace)
         _building.depth = getattr(_building, "depth", 0) + 1
         try:
             with warnings.catch_warnings():
@@ -62,13 +68,11 @@ class TypeMeta(ModelMetaclass):
         finally:
             _building.depth -= 1
         cls.__ontolake_options__ = declared
-        primary = [field for field, option in declared.items() if option.primary_key]
-        if len(primary) > 1:
-            raise SchemaValidationError(f"{len(primary)} primary keys: {names(primary)}", type_name=name,
-                                        field=primary[1], hint="an entity has exactly one")
+        cls.__ontolake_parts__ = parts
         return cls
 
     __ontolake_options__: dict[str, Field[Any]]
+    __ontolake_parts__: tuple[str, ...]
 
     if not TYPE_CHECKING:
 
@@ -120,6 +124,16 @@ def _declared(bases: tuple[type, ...], namespace: dict[str, Any]) -> dict[str, F
     return found
 
 
+def _add_key(type_name: str, namespace: dict[str, Any]) -> None:
+    """Give an entity of several key fields the one that has them all."""
+    annotations = namespace["__annotations__"]
+    if KEY in annotations or KEY in namespace:
+        raise SchemaValidationError("the name is reserved: it is the whole key of an entity with several key fields",
+                                    type_name=type_name, field=KEY)
+    annotations[KEY] = OWN_KEY
+    namespace[KEY] = PydanticField(default=(), exclude=True, repr=False)
+
+
 def _refuse_reserved(field: str, type_name: Any) -> None:
     if hasattr(BaseModel, field) or field in ("meta",):
         raise SchemaValidationError("the name is reserved", type_name=type_name, field=field,
@@ -140,6 +154,9 @@ class Typed(BaseModel, metaclass=TypeMeta):
                 self.__pydantic_validator__.validate_python(data, self_instance=self)
             except ValidationError as error:
                 raise _refused(type(self), error, data) from error
+            parts = type(self).__ontolake_parts__
+            if parts:
+                follow(self, parts)
 
         __init__.__pydantic_base_init__ = True  # not one that pydantic must go through
 
@@ -150,13 +167,19 @@ class Typed(BaseModel, metaclass=TypeMeta):
                 raise _refused(type(self), error, self.__dict__) from error
             except ValueError as error:
                 raise SchemaValidationError(str(error), type_name=type(self).__name__, field=name) from error
+            parts = type(self).__ontolake_parts__
+            if parts and (name in parts or name == KEY):
+                follow(self, parts)
 
         @classmethod
         def model_validate(cls, obj: Any, **options: Any) -> Self:
             try:
-                return super().model_validate(obj, **options)
+                found = super().model_validate(obj, **options)
             except ValidationError as error:
                 raise _refused(cls, error, obj if isinstance(obj, Mapping) else {}) from error
+            if cls.__ontolake_parts__:
+                follow(found, cls.__ontolake_parts__)
+            return found
 
     def meta(self) -> Meta:
         """Where this object comes from. Raises `MetadataUnavailableError` unless it is a result of a query."""
@@ -165,20 +188,23 @@ class Typed(BaseModel, metaclass=TypeMeta):
         commit = self.__dict__.get(COMMIT)
         if commit is None:
             raise MetadataUnavailableError(type(self).__name__)
-        keys = {column.name: self.__dict__[column.name] for column in type_info(type(self)).keys}
+        info = type_info(type(self))
+        keys = {column.name: self.__dict__[column.name] for column in info.parts or info.keys}
         return Meta(commit, type(self).__name__, keys, DELETED in self.__dict__)
 
 
 def _refused(cls: Any, error: ValidationError, data: Mapping[str, Any]) -> SchemaValidationError:
     marked = [name for name, option in cls.__ontolake_options__.items() if option.primary_key]
     key: Any = data.get(marked[0]) if marked else None
+    if len(marked) > 1:
+        key = tuple(data.get(name) for name in marked)
     if "left_key" in cls.model_fields:
         key = (data.get("left_key"), data.get("right_key"))
     return SchemaValidationError.of(error, cls.__name__, key)
 
 
 class Entity(Typed):
-    """A thing with a key. Derive your types from it and declare fields, exactly one of them the primary key."""
+    """A thing with a key. Derive your types from it and declare fields, one or several of them the primary key."""
 
     __ontolake_kind__ = "entity"
 
@@ -223,7 +249,9 @@ def _key_type(end: type[Entity]) -> Any:
     marked = [name for name, option in end.__ontolake_options__.items() if option.primary_key]
     if not marked:
         raise SchemaValidationError("the entity has no primary key, so no relation can lead to it",
-                                    type_name=end.__name__, hint="mark exactly one field with Field(primary_key=True)")
+                                    type_name=end.__name__, hint="mark a field with Field(primary_key=True)")
+    if len(marked) > 1:
+        return key_annotation(end)
     return value_type(end.model_fields[marked[0]].annotation)
 
 

@@ -27,11 +27,11 @@ UNSET: Any = PydanticUndefined
 class Field(Generic[T]):
     """A field of an entity or a relation.
 
-    `primary_key` marks the one key of an entity and `instance_key` the optional one of a relation; `index` asks for
-    an index on the column; `unique` refuses a value that another row has; `name` is the stored name, if it is not the
-    attribute's; `was` has the stored names of the same field in earlier schemas, newest first, `()` if there were none;
-    `default` and `default_factory` give a value where none is given; what is left (`ge`, `max_length`, `pattern`, …)
-    goes to pydantic.
+    `primary_key` marks the key of an entity, or each of its parts, and `instance_key` the optional one of a relation;
+    `index` asks for an index on the column; `unique` refuses a value that another row has; `name` is the stored name,
+    if it is not the attribute's; `was` has the stored names of the same field in earlier schemas, newest first, `()` if
+    there were none; `default` and `default_factory` give a value where none is given; what is left (`ge`, `max_length`,
+    `pattern`, …) goes to pydantic.
     """
 
     def __init__(

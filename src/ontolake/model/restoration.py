@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from ontolake.model import scalars
+from ontolake.model.composite import KEY
 from ontolake.model.entity import Entity, Relation
 from ontolake.model.field import Field
 from ontolake.model.schema import Schema
@@ -61,12 +62,16 @@ def _end(schema: Schema, side: str, known: dict[str, Any]) -> Any:
 
 
 def _restored(schema: Schema, base: Any, extra: dict[str, Any]) -> Any:
-    keys = schema["keys"]
+    parts = schema.get("key_parts", [])
+    keys = parts or schema["keys"]
     annotations: dict[str, Any] = {}
     namespace: dict[str, Any] = {"__annotations__": annotations, "__module__": __name__}
     specs: dict[str, Spec] = {}
     for stored in [*keys, *(name for name in schema["fields"] if name not in keys)]:
         spec = schema["fields"][stored]
+        if parts and stored == KEY:
+            specs[KEY] = spec
+            continue
         end = schema["kind"] == "relation" and stored in keys[:2]
         name = stored if end else attribute(stored, annotations)
         annotations[name] = annotation_of(spec)

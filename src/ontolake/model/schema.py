@@ -24,6 +24,8 @@ def schema_of(cls: Any) -> Schema:
         "keys": [column.stored for column in info.keys],
         "fields": {column.stored: column.spec for column in info.all_columns},
     }
+    if info.parts:
+        schema["key_parts"] = [column.stored for column in info.parts]
     if info.unique:  # left out otherwise, so that schemas from before stay as they are
         schema["unique"] = sorted(column.stored for column in info.unique)
     if info.kind == "relation":
@@ -45,6 +47,11 @@ def canonical_json(schema: Schema) -> str:
 def schema_hash(schema: Schema) -> str:
     """SHA-256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical_json(schema).encode()).hexdigest()
+
+
+def key_fields(schema: Schema) -> tuple[str, ...]:
+    """The fields that make up the key of a type."""
+    return tuple(schema.get("key_parts") or schema["keys"])
 
 
 class FieldChange(NamedTuple):
@@ -91,7 +98,7 @@ def diff(before: Schema, after: Schema) -> SchemaDiff:
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     )
-    keys = (tuple(before["keys"]), tuple(after["keys"]))
+    keys = (key_fields(before), key_fields(after))
     ends = ((before.get("left", ""), before.get("right", "")), (after.get("left", ""), after.get("right", "")))
     unique = (tuple(before.get("unique", ())), tuple(after.get("unique", ())))
     return SchemaDiff(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ontolake.model import scalars
+from ontolake.model.composite import KEY
 from ontolake.model.restoration import attribute
 from ontolake.model.scalars.registry import names_in
 from ontolake.model.schema import Schema
@@ -67,15 +68,18 @@ class _Writer:
         relation = schema["kind"] == "relation"
         base = f"Relation[{schema['left']}, {schema['right']}]" if relation else "Entity"
         lines, taken = [], dict[str, Any].fromkeys(self._imported())
-        keys = schema["keys"]
+        parts = schema.get("key_parts", [])
+        keys = parts or schema["keys"]
         for stored in [*keys, *(name for name in schema["fields"] if name not in keys)]:
+            if parts and stored == KEY:
+                continue
             spec = schema["fields"][stored]
             if relation and stored in schema["keys"][:2]:
                 continue
             name = attribute(stored, taken)
             taken[name] = None
             options = []
-            if stored in schema["keys"]:
+            if stored in keys:
                 options.append("instance_key=True" if relation else "primary_key=True")
             if stored in schema.get("unique", ()):
                 options.append("unique=True")

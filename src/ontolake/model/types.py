@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ontolake.model import scalars
 from ontolake.model.columns import ENTITY_COLUMNS, RELATION_COLUMNS, Column, build_column, physical_names
+from ontolake.model.composite import KEY, composite_codec, follow
 from ontolake.model.errors import SchemaValidationError, names
 from ontolake.model.field import Field, value_type
 from ontolake.model.typespec import Spec, scalar_of
@@ -23,7 +24,8 @@ class TypeInfo:
     """The columns and keys of a type.
 
     `columns` are the fields beside the keys of a relation; `keys` the columns that name a row: `(key,)` of an entity,
-    `(left_key, right_key, instance_key?)` of a relation.
+    `(left_key, right_key, instance_key?)` of a relation. `parts` are the columns that a key is made of, if these are
+    several.
     """
 
     def __init__(self, cls: type[Entity] | type[Relation[Any, Any]], kind: Kind) -> None:
@@ -44,24 +46,42 @@ class TypeInfo:
         at = dict(zip(keys, ENTITY_COLUMNS if kind == "entity" else RELATION_COLUMNS, strict=False))
         built = {name: build_column(name, fields[name], options.get(name), at.get(name) or physical[stored[name]],
                                     cls.model_fields[name]) for name in fields}  # fmt: skip
+        self._part_names = cls.__ontolake_parts__
+        for name, parts in self._composite_keys(built):
+            for part in parts:
+                self._check_key(part)
+            built[name] = built[name]._replace(codec=composite_codec(parts, self.name), nullable=False)
         self.keys = tuple(built[name] for name in keys)
         self.columns = tuple(built[name] for name in rest)
         self.all_columns = tuple(built.values())
         self.by_name = built
         for column in self.keys:
-            if column.nullable or not column.type.key:
-                known = ", ".join(one.name for one in scalars.every() if one.key)
-                raise SchemaValidationError(f"a key must be one of {known} and never None", type_name=self.name,
-                                            field=column.name)
+            self._check_key(column)
         if len(self.keys) == 3 and not self.keys[2].type.textual:
             raise SchemaValidationError("an instance key must be a str", type_name=self.name, field=self.keys[2].name)
         self.unique = self._unique_columns()
+        self.parts = tuple(self.by_name[name] for name in self._part_names)
         self._values: Callable[[Any], Any] = itemgetter(*keys, *rest)
         self._encoders = self.keys + self.columns
         self._width = len(self._encoders)
         self._plain = tuple((i, c.codec.encode) for i, c in enumerate(self._encoders) if c.codec.encode is not None)
         self._good: set[tuple[type, ...]] = set()
         self._one = self._width == 1
+
+    def _composite_keys(self, built: Mapping[str, Column]) -> list[tuple[str, tuple[Column, ...]]]:
+        """The fields that hold keys of several parts, each with these: its own, or the ends of a relation."""
+        if self._part_names:
+            return [(KEY, tuple(built[name] for name in self._part_names))]
+        if self.kind == "entity":
+            return []
+        ends = zip(("left_key", "right_key"), self._ends(), strict=True)
+        return [(side, found) for side, end in ends if (found := type_info(end).parts)]
+
+    def _check_key(self, column: Column) -> None:
+        if column.nullable or not column.type.key:
+            known = ", ".join(one.name for one in scalars.every() if one.key)
+            raise SchemaValidationError(f"a key must be one of {known} and never None", type_name=self.name,
+                                        field=column.name)
 
     def adopt(self, specs: Mapping[str, Spec]) -> None:
         """Give the columns these specs, by field: those of a stored schema, which annotations cannot always express."""
@@ -74,6 +94,7 @@ class TypeInfo:
         self.columns = tuple(self.by_name[column.name] for column in self.columns)
         self.all_columns = tuple(self.by_name.values())
         self.unique = self._unique_columns()
+        self.parts = tuple(self.by_name[name] for name in self._part_names)
         self._encoders = self.keys + self.columns
 
     def _unique_columns(self) -> tuple[Column, ...]:
@@ -118,14 +139,13 @@ class TypeInfo:
         primary = [name for name, option in options.items() if option.primary_key and name in fields]
         instance = [name for name, option in options.items() if option.instance_key and name in fields]
         if self.kind == "entity":
-            if len(primary) != 1:
-                what = "no primary key" if not primary else f"{len(primary)} primary keys: {names(primary)}"
-                raise SchemaValidationError(f"the entity has {what}", type_name=self.name,
-                                            hint="mark exactly one field with Field(primary_key=True)")
+            if not primary:
+                raise SchemaValidationError("the entity has no primary key", type_name=self.name,
+                                            hint="mark a field with Field(primary_key=True)")
             if instance:
                 raise SchemaValidationError("only a relation has an instance key", type_name=self.name,
                                             field=instance[0])
-            return primary
+            return primary if len(primary) == 1 else [KEY]
         if primary:
             raise SchemaValidationError("a relation has no primary key: its endpoints are its key",
                                         type_name=self.name, field=primary[0], hint="use Field(instance_key=True)")
@@ -144,6 +164,8 @@ class TypeInfo:
 
         Raises `SchemaValidationError`, naming type, key and field, for values that do not fit.
         """
+        if self.parts:
+            follow(obj, self._part_names)
         values = (self._values(obj.__dict__),) if self._one else self._values(obj.__dict__)
         seen = tuple(map(type, values))
         if seen not in self._good:

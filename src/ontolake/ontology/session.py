@@ -195,7 +195,7 @@ class Session(VersionedTypes):
             if stored is None:
                 raise UnknownKeyError(info.name, key)
             known = {column.name: getattr(stored, column.name) for column in info.all_columns}
-        moved = [column.name for column in info.keys if column.name in fields and fields[column.name]
+        moved = [column.name for column in info.parts or info.keys if column.name in fields and fields[column.name]
                  != known[column.name]]  # fmt: skip
         if moved:
             raise SchemaValidationError("a key stays as it is", type_name=info.name, key=key, field=moved[0],

@@ -13,6 +13,7 @@ from pydantic import FailFast, TypeAdapter, ValidationError
 
 from ontolake.model.codecs import failure
 from ontolake.model.columns import Column
+from ontolake.model.composite import is_composite
 from ontolake.model.entity import Entity
 from ontolake.model.field import value_type
 from ontolake.model.portable import portable
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def validates_itself(info: TypeInfo) -> bool:
-    """Whether only objects can tell what fits: the type has validators, a configuration of its own or defaults that
-    depend on other fields."""
+    """Whether only objects can tell what fits: the type has validators, a configuration of its own, keys of several
+    parts or defaults that depend on other fields."""
     own = info.cls.__pydantic_decorators__
     if own.validators or own.field_validators or own.root_validators or own.model_validators:
         return True
-    if info.cls.model_config != Entity.model_config:
+    if info.cls.model_config != Entity.model_config or any(is_composite(column) for column in info.keys):
         return True
     return any(field.default_factory_takes_validated_data for field in info.cls.model_fields.values())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
+from ontolake.model.scalars.base import json_text
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.arrow.fields import (
     by_value,
@@ -50,6 +51,12 @@ def rows_from_arrow(info: TypeInfo, table: pa.Table) -> tuple[list[tuple[Any, ..
 def keys_from_arrow(info: TypeInfo, table: pa.Table) -> list[tuple[Any, ...]]:
     """Encoded keys. Raises `SchemaValidationError` for unknown and missing columns, and for values that do not fit."""
     given = named(info, table)
+    if info.parts and info.keys[0].name not in given:
+        for column in info.parts:
+            if column.name not in given:
+                raise SchemaValidationError("the table has no such column", type_name=info.name, field=column.name)
+        parts = [_encoded(info, column, given[column.name], table.num_rows) for column in info.parts]
+        return [(json_text(list(values)),) for values in zip(*parts, strict=True)]
     for column in info.keys:
         if column.name not in given:
             raise SchemaValidationError("the table has no such column", type_name=info.name, field=column.name)

@@ -17,7 +17,7 @@ from ontolake.model import scalars
 from ontolake.model.columns import Column
 from ontolake.model.field import UNSET
 from ontolake.model.scalars.base import json_text
-from ontolake.model.schema import Schema
+from ontolake.model.schema import Schema, key_fields
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
 from ontolake.model.widening import Conversion, Exactly, spec_text, unchanged, widening
@@ -235,7 +235,10 @@ def _keys_moved(old: Schema, new: Schema, sources: Mapping[str, str], ends: Sequ
         return ["it leads to other types"]
     if [sources.get(name) for name in new["keys"]] != old["keys"]:
         return [f"the keys were {', '.join(old['keys'])} and are {', '.join(new['keys'])}"]
-    return [f"the key {name} gets another type" for name in new["keys"]
+    parts, before = key_fields(new), key_fields(old)
+    if tuple(sources.get(name) for name in parts) != before:
+        return [f"the keys were {', '.join(before)} and are {', '.join(parts)}"]
+    return [f"the key {name} gets another type" for name in parts
             if name not in ends and old["fields"][sources[name]] != new["fields"][name]]
 
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ontolake.errors import Invalid
 from ontolake.model.errors import ModelError, SchemaValidationError
+from ontolake.model.scalars.base import json_text
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.errors import QueryError
@@ -185,5 +186,7 @@ def _named(fields: bytes, names: dict[str, str]) -> str | bytes:
 def _check_key(info: TypeInfo, row: Row, given: Any) -> None:
     keys = [plain(column, value) for column, value in zip(info.keys, row, strict=False)]
     expected = keys[0] if info.kind == "entity" else keys
+    if info.parts and isinstance(given, list):
+        given = json_text(given)
     if given != expected:
         raise SchemaValidationError(f"the key {given!r} is not that of the fields, {expected!r}", type_name=info.name)
