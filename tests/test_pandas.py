@@ -77,6 +77,13 @@ database.execute("create table t (id int primary key, a text)")
 database.execute("insert into t values (1, 'a'), (2, 'b')")
 assert database.query("select a from t where id = 1").to_pylist() == [{"a": "a"}]
 assert database.query("select count(*) as n from t group by a").to_pylist() == [{"n": 1}, {"n": 1}]
+database.branches.create("try")
+with open_database(place + "/tables.db", branch="try") as work:
+    work.execute("update t set a = 'c' where id = 1; insert into t values (3, 'd')")
+database.execute("update t set a = 'e' where id = 2")
+assert len(list(database.diff("main", "try"))) == 3
+assert database.merge("try").status == "merged"
+assert database.query("select a from t order by id").to_pylist() == [{"a": "c"}, {"a": "e"}, {"a": "d"}]
 """
 
 _NOT_IMPORTED = "\nassert 'pandas' not in sys.modules\n"

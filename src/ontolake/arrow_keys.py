@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ontolake.arrow_values import numbers as numpy_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -35,9 +37,9 @@ def numbers_of(column: Any) -> NDArray[Any] | None:
     """The values of a column of signed integers without gaps, as one array; None for any other."""
     if not pa.types.is_signed_integer(column.type) or column.null_count:
         return None
-    found = [chunk.to_numpy(zero_copy_only=False) for chunk in _chunks(column)]
+    found = [numpy_of(chunk) for chunk in _chunks(column)]
     if len(found) == 1:
-        return found[0]  # type: ignore[no-any-return]
+        return found[0]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
@@ -108,7 +110,7 @@ def _coded(column: Any) -> tuple[NDArray[Any], int]:
         distinct, numbers = np.unique(numbers, return_inverse=True)
         return numbers, len(distinct)
     encoded = column.dictionary_encode(null_encoding="encode")
-    parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in _chunks(encoded)]
+    parts = [numpy_of(chunk.indices) for chunk in _chunks(encoded)]
     size = max((len(chunk.dictionary) for chunk in _chunks(encoded)), default=0)
     return (np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)).astype(np.int64), size
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_keys import codes, contains
+from ontolake.arrow_values import numbers
 from ontolake.errors import Invalid
 from ontolake.history.conflicts import Conflict, ConflictKind, Decisions, Value
 from ontolake.history.ids import Key
@@ -352,5 +353,5 @@ def equal(a: Any, b: Any) -> Mask:
     found = pc.or_(found, pc.and_(pc.is_null(a), pc.is_null(b)))
     if pa.types.is_floating(a.type):
         found = pc.or_(found, pc.fill_null(pc.and_(pc.is_nan(a), pc.is_nan(b)), False))
-    return found.to_numpy()
+    return numbers(found)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from ontolake.arrow_values import numbers
 from ontolake.errors import Invalid
 from ontolake.history import Conflict, ConflictKind, Counts, Decisions
 from ontolake.history.bases import base_values
@@ -259,7 +260,7 @@ class _Rules:
         table, puts = self._read.table, changes.puts
         found: dict[int, str] = {}
         for _, column in table.required:
-            for row in np.flatnonzero(pc.is_null(puts.column(column.name)).to_numpy()):
+            for row in np.flatnonzero(numbers(pc.is_null(puts.column(column.name)))):
                 found.setdefault(int(row), f"{column.name} must not be NULL")
         if table.meta.checks and puts.num_rows:
             wanted = [exp.alias_(exp.paren(parse_expression(check.sql)), f"k{n}")
@@ -267,7 +268,7 @@ class _Rules:
             answers = execution.run(exp.select(*wanted).from_("t0"), {"t0": puts})
             for number, check in enumerate(table.meta.checks):
                 broken = pc.fill_null(pc.equal(answers.column(number), False), False)
-                for row in np.flatnonzero(broken.to_numpy()):
+                for row in np.flatnonzero(numbers(broken)):
                     found.setdefault(int(row), f"the merged row breaks the CHECK {check.name}, {check.sql}")
         keys_of = puts.select(list(self._read.names))
         return [(self._conflict(ConflictKind.VALUE, keys_of.slice(row, 1), detail), keys_of.slice(row, 1))
@@ -286,7 +287,7 @@ class _Rules:
         types = [table.by_id[id].type for id in index.column_ids]
         whole = np.ones(changes.puts.num_rows, dtype=bool)
         for name in names:
-            whole &= pc.is_valid(changes.puts.column(name)).to_numpy()
+            whole &= numbers(pc.is_valid(changes.puts.column(name)))
         puts = changes.puts.filter(pa.array(whole))
         if not puts.num_rows:
             return []
