@@ -28,7 +28,7 @@ SIDES = [None, "ours", "theirs"]
 def steps(chance: random.Random, number: int) -> list[HistoryStep]:
     found = [HistoryStep("write", ("main", "a", {"f": 0, "g": 0}))]
     kinds = ["write"] * 6 + ["edit"] * 4 + ["branch"] * 3 + ["merge"] * 4 + ["revert", "pick", "restore", "delete",
-             "rename", "tag", "untag", "upkeep", "reopen"]  # fmt: skip
+             "rename", "tag", "untag", "upkeep", "reopen", "erase"]  # fmt: skip
     for _ in range(number):
         kind = chance.choice(kinds)
         one, two = chance.choice(BRANCHES), chance.choice(BRANCHES)
@@ -40,6 +40,7 @@ def steps(chance: random.Random, number: int) -> list[HistoryStep]:
             "pick": (one, two, chance.choice(SIDES[1:])), "restore": (one, chance.randrange(4)),
             "delete": (chance.choice(BRANCHES[1:]),),
             "rename": (chance.choice(BRANCHES[1:]), chance.choice(BRANCHES[1:])),
+            "erase": (key,),
             "tag": (chance.choice(["v1", "v2"]), one), "untag": (chance.choice(["v1", "v2"]),)}  # fmt: skip
         found.append(HistoryStep(kind, arguments.get(kind, ())))
     return found
@@ -90,12 +91,28 @@ def check(player: HistoryPlayer) -> None:
     assert not list(store.verify())
 
 
+def damage(where: str, chance: random.Random) -> None:
+    """Something happens to the columns beside the store, if there are some."""
+    for file in Path(f"{where}-columns").glob("*.columns"):
+        content = bytearray(file.read_bytes())
+        kind = chance.choice(["byte", "end", "none", "none", "gone"])
+        if kind == "gone":
+            file.unlink()
+        elif kind == "byte" and content:
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            file.write_bytes(content)
+        elif kind == "end":
+            file.write_bytes(content[: chance.randrange(len(content) + 1)])
+
+
 def play(where: str, seed: int, number: int) -> None:
     TypedVersioning.create(where)
     player = HistoryPlayer(TypedVersioning, where)
+    chance = random.Random(seed)
     try:
         for place, step in enumerate(steps(random.Random(seed), number)):
             player.do(step)
+            damage(where, chance)
             if place % 10 == 9:
                 check(player)
         check(player)

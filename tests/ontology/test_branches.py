@@ -400,3 +400,27 @@ def test_statements_from_before_the_first_branch_do_not_show_its_rows(shop: Sess
     assert forms() == before
     shop.ensure(Customer(id="a", name="A"))
     assert shop.commit() is None, "the latest row is that of main"
+
+
+def test_branches_that_lie_between_each_other_see_only_their_own_commits(url: str, shop: Session) -> None:
+    """Commits: 1 main, 2 on `old` (from 1), 3 main, 4 on `late` (from 3), 5 on `old`, 6 on `deep` (from 4)."""
+    shop.branches.create("old")
+
+    def write(branch: str, name: str) -> None:
+        with opened(url, branch=branch) as session:
+            session.ensure([Customer(id="b", name=name), Customer(id=name, name=name)])
+
+    write("old", "two")
+    write("main", "three")
+    shop.branches.create("late")
+    write("late", "four")
+    write("old", "five")
+    shop.branches.create("deep", parent="late")
+    write("deep", "six")
+    seen = {"main": ["three"], "old": ["two", "five"], "late": ["three", "four"], "deep": ["three", "four", "six"]}
+    commits = {1: [], 2: ["two"], 3: ["three"], 4: ["three", "four"], 5: ["two", "five"], 6: ["three", "four", "six"]}
+    for branch, written in seen.items():
+        with opened(url, branch=branch) as session:
+            assert names(session) == {"a": "A", "b": written[-1], **{name: name for name in written}}
+            for commit, known in commits.items():
+                assert names(session, commit) == {"a": "A", "b": ["B", *known][-1], **{name: name for name in known}}
