@@ -394,3 +394,24 @@ def test_lifting_what_the_other_side_wrote_does_not_read_what_is_stored(tmp_path
             assert session.merge("main", upgraders=SPLIT).tables["entity/Thing"] == (0, 20, 0)
         steps[size] = counted[0]
     assert steps[2000] < 1.3 * steps[200], steps
+
+
+def test_commits_of_other_branches_are_read_under_the_schema_of_here(url: str) -> None:
+    write(url, "try", First(id="a", name="Not Here", n=9))
+    migrate(url, "main", Counted)
+    migrate(url, "try", Split, {("Thing", 1): names})
+    write(url, "try", Split(id="c", given="C", family="D", n=3))
+    back = {("Thing", 3): lambda row: {"id": row["id"], "n": row["n"], "name": f"{row['given']} {row['family']}"}}
+    with opened(url, Counted) as session:
+        query = session.query().entities(Counted)
+        there = query.as_of(5, schema="current", upgraders=back).order_by(Counted.id).collect()
+        assert [(one.name, one.count) for one in there] == [("Not Here", 7), ("Bo Diddley", 7), ("C D", 7)]
+        with pytest.raises(MissingUpgraderError, match="Thing from version 3"):
+            query.as_of(5, schema="current", upgraders={}).collect()
+        assert [one.name for one in query.as_of(2, schema="current", upgraders={}).order_by(Counted.id).collect()] == [
+            "Not Here", "Bo Diddley"]
+        assert [one.given for one in query.as_of(5, schema="stored").collect()][-1] == "C"
+        states = query.where(Counted.id == "a").as_of(3, schema="current", upgraders={}).with_history().collect()
+        assert [(one.name, one.meta().commit_id) for one in states] == [("Ada Lovelace", 1), ("Ada Lovelace", 3)]
+        assert sorted((change.kind.value, change.key) for change in session.diff("main", "try")) == [
+            ("insert", "c"), ("update", "a"), ("update", "b")]

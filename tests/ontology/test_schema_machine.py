@@ -256,11 +256,7 @@ class Machine:
                 session.validate()
                 rows = {one.id: read(one.model_dump()) for one in session.query().entities(CLASSES[schema]).collect()}
                 assert rows == self.records(head), f"{branch} now"
-                line, commit = [], head
-                while commit and past:
-                    line.append(commit)
-                    commit = self.git.nodes[commit].parents[0]
-                for commit in line:
+                for commit in [one for one in self.ids if one] if past else ():  # of other branches, too
                     self.check_past(session, schema, commit)
                 assert not list(session.repository.check())
 

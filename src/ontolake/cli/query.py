@@ -109,7 +109,7 @@ class QueryMoment:
         from ontolake.model.types import type_info
         from ontolake.ontology.migration.past import outdated
 
-        repository, found = self.store.repository, dict[str, Any]()
+        repository, found = self.store.repository.holding(self.as_of or 0), dict[str, Any]()
         infos = [type_info(cls) for cls in query.types]
         since = max([*(repository.activation(info) for info in infos),
                      *(era.since for era in outdated(repository, infos, self.as_of or 0))], default=0)

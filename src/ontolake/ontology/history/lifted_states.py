@@ -11,7 +11,7 @@ from ontolake.model.types import TypeInfo
 from ontolake.ontology.history.states import Name, StoreStates
 from ontolake.ontology.migration.past import eras, type_of
 from ontolake.ontology.migration.past_rows import in_order, lifted_rows
-from ontolake.ontology.migration.steps import VersionStep, lifting, steps_along
+from ontolake.ontology.migration.steps import VersionStep, lifting, steps_to
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.branched import UniqueReader
@@ -70,16 +70,10 @@ class LiftedStates:
         return known
 
     def _worked_out(self, name: Name, version: int) -> list[VersionStep]:
-        old, new = self._states.version(name, version), self.schema(name)
-        if old.schema_hash == new.schema_hash:
-            return []
         commit = self._targets[name].commit
         there = self._states.repository.holding(commit)
-        line = steps_along(there, [era for era in eras(there, *name) if era.since <= commit])
-        for number, step in enumerate(line):
-            if step.old.schema_hash == old.schema_hash:
-                return line[number:]
-        return [VersionStep(old, new, [version], keeps_all=True)]
+        line = [era for era in eras(there, *name) if era.since <= commit]
+        return steps_to(there, line, self._states.version(name, version), self.schema(name))
 
     # rows
     def rows(self, name: Name, keys: Sequence[Row], commit: int) -> list[Row]:

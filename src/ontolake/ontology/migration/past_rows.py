@@ -13,13 +13,13 @@ from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.migration.lifts import Lift
 from ontolake.ontology.migration.past import Era, eras, type_of
 from ontolake.ontology.migration.rewrite import upgraded_rows, upgraded_table
-from ontolake.ontology.migration.steps import lifting, steps_along
+from ontolake.ontology.migration.steps import VersionStep, lifting, steps_along, steps_to
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.query.compiler.loaded import Loaded
 from ontolake.ontology.query.needs import conjuncts, needed
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import arrow_table
-from ontolake.ontology.repository.protocol import Repository, Row
+from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 from ontolake.ontology.repository.versions import version_for
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ Upgraders = dict[tuple[str, int], Upgrader]
 
 
 class Lifted:
-    """Answers plans as a repository does, with the rows of a commit under the current schemas."""
+    """Answers plans as a repository does, with the rows of a commit, of whichever branch, under the current schemas."""
 
     def __init__(self, repository: Repository, upgraders: Upgraders, commit: int) -> None:
         self._repository = repository
+        self._there = repository.holding(commit)
         self._upgraders = upgraders
         self._commit = commit
 
@@ -45,7 +46,7 @@ class Lifted:
         root = type_info(plan.root)
         types = list(needed(plan))
         histories = {info: self._eras(info, plan.history and info is root) for info in types}
-        if all(era.until is None for found in histories.values() for era in found):
+        if all(era.until is None and not self._steps(info, era) for info, found in histories.items() for era in found):
             return self._repository.run(plan, values)
         loaded = Loaded()
         keys = None if plan.hops else _keys(plan, values, root)
@@ -60,34 +61,45 @@ class Lifted:
 
     def _eras(self, info: TypeInfo, history: bool) -> list[Era]:
         """The versions whose rows are read: that of the commit, or all up to it."""
-        found = [era for era in eras(self._repository, info.kind, info.name) if era.since <= self._commit]
+        found = [era for era in eras(self._there, info.kind, info.name) if era.since <= self._commit]
         return found if history else found[-1:]
+
+    def _current(self, info: TypeInfo) -> SchemaVersion:
+        """The version that a type has now, on the branch that is read; else on that of the commit."""
+        name = (info.kind, info.name)
+        return self._repository.schemas().get(name) or self._there.schemas()[name]
 
     def _rows(self, info: TypeInfo, era: Era, history: bool, keys: tuple[Any, ...] | None) -> Iterator[Row]:
         """The rows of a version as the type has them now, keys first, with the commit behind them.
 
         With `keys`, those that have one of these as their first key.
         """
-        until = self._commit if era.until is None else min(self._commit, era.until)
+        until = self._commit
+        if era.until is not None and era.until < until:  # which may be a commit of another branch
+            until = next((one.id for one in self._there.commits(until=era.until, limit=1)), 0)
         then = type_of(era.version)
         plan, values = Plan(then.cls, history=history, as_of=True), Values(as_of=until)
         if keys is not None and then.keys[0].scalar == info.keys[0].scalar:
             plan = plan._replace(where=Member("in", ValueRef(then.cls, then.keys[0].name), len(keys)))
             values = values._replace(where=keys)
-        rows = self._repository.run(plan, values)
-        version_for(info, self._repository.schemas()[info.kind, info.name])
-        if era.until is None:
+        rows = self._there.run(plan, values)
+        version_for(info, self._current(info))
+        steps = self._steps(info, era)
+        if not steps:
             yield from in_order(then, [column.stored for column in (*info.keys, *info.columns)], rows)
             return
         stored = StoredType(era.version.schema)
         found = list(in_order(then, [column.stored for column in stored.all_columns], rows))
         if found:
-            yield from lifted_rows(info, stored, self._chain(info, era), found)
+            yield from lifted_rows(info, stored, lifting(steps, info.all_columns, self._upgraders), found)
 
-    def _chain(self, info: TypeInfo, era: Era) -> list[Upgrader | Lift]:
-        """What leads from a version to the current one. Raises `MissingUpgraderError`."""
-        later = [one for one in eras(self._repository, info.kind, info.name) if one.since >= era.since]
-        return lifting(steps_along(self._repository, later), info.all_columns, self._upgraders)
+    def _steps(self, info: TypeInfo, era: Era) -> list[VersionStep]:
+        """What leads from a version to the current one."""
+        line = eras(self._repository, info.kind, info.name)
+        for place, own in enumerate(line):
+            if own.version.schema_version_id == era.version.schema_version_id:
+                return steps_along(self._repository, line[place:])
+        return steps_to(self._repository, line, era.version, self._current(info))
 
 
 def _keys(plan: Plan, values: Values, root: TypeInfo) -> tuple[Any, ...] | None:

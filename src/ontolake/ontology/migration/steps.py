@@ -49,6 +49,22 @@ def steps_along(repository: Repository, eras: Sequence[Era]) -> list[VersionStep
     return [step for old, new in pairwise(eras) for step in _between(repository, old, new)]
 
 
+def steps_to(
+    repository: Repository, line: Sequence[Era], old: SchemaVersion, new: SchemaVersion
+) -> list[VersionStep]:  # fmt: skip
+    """The steps from a version to the last one of a line, `new`, from wherever the line had that schema.
+
+    None if the schemas are the same. A version that the line never had takes one step, in which nothing may be lost.
+    """
+    if old.schema_hash == new.schema_hash:
+        return []
+    steps = steps_along(repository, line)
+    for number, step in enumerate(steps):
+        if step.old.schema_hash == old.schema_hash:
+            return steps[number:]
+    return [VersionStep(old, new, [old.schema_version_id], keeps_all=True)]
+
+
 def _between(repository: Repository, old: Era, new: Era) -> list[VersionStep]:
     first, last = old.version, new.version
     plain = VersionStep(first, last, range(first.schema_version_id, last.schema_version_id))

@@ -366,7 +366,8 @@ def diagnostics(repository: Repository, plan: Plan, values: Values) -> dict[str,
     """Why there may be less than expected: the moment asked about lies before what typed reads can see."""
     if values.as_of is None:
         return {}
-    activation = max(repository.activation(type_info(cls)) for cls in plan.types)
+    there = repository.holding(values.as_of)
+    activation = max(there.activation(type_info(cls)) for cls in plan.types)
     if values.as_of >= activation:
         return {}
     return {"reason": "commit_before_activation", "activation_commit_id": activation}
