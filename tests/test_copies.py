@@ -181,7 +181,8 @@ def forked_graph(folder: Path) -> str:
     return url
 
 
-@pytest.mark.parametrize("kind", ["graph", pytest.param("bucket", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["graph", "bucket"])
 def test_a_copy_of_a_graph_needs_nothing_of_the_original(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:  # fmt: skip

@@ -71,9 +71,10 @@ def test_no_class_outside_of_errors_sets_an_exit_code_and_no_exit_is_a_bare_numb
     """Looks at the text: the modules of commands define errors too, and end with codes of their own."""
     offenders = []
     for file in SOURCES:
-        if file == ROOT / "src" / "ontolake" / "errors.py":
+        text = file.read_text()
+        if file == ROOT / "src" / "ontolake" / "errors.py" or "exit" not in text.lower():
             continue
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(ast.parse(text)):
             body = node.body if isinstance(node, ast.ClassDef) else []
             names = [ast.unparse(target) for one in body if isinstance(one, ast.Assign) for target in one.targets]
             bare = isinstance(node, ast.Call) and ast.unparse(node.func) in ("typer.Exit", "sys.exit") and any(

@@ -314,7 +314,8 @@ def _made(place: str, folder: Path) -> str:
     return url
 
 
-@pytest.mark.parametrize("place", slow_after(1, ["native", "pages", "directory"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["native", "pages", "directory"])
 def test_killed_at_any_step_the_same_call_finishes(place: str, tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ontolake.sql", "datafusion"])

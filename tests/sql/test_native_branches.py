@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 import pyarrow as pa
 import pytest
+from marking import examples
 
 from ontolake.errors import NotFound
 from ontolake.history import UnknownBranchError
@@ -65,7 +66,8 @@ def statement(chance: random.Random) -> str:
         f"INSERT INTO t VALUES ({first}, 1, 'up') ON CONFLICT (id) DO UPDATE SET b = 'up'"])  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(max(1, examples(2))))
 def test_branches_of_branches_read_as_on_pages_at_every_version(tmp_path: Path, seed: int) -> None:
     chance, pair = random.Random(seed), Pair(tmp_path)
     pair.run(T)
@@ -198,6 +200,7 @@ def test_a_key_is_looked_up_at_the_level_that_has_it(filled: Database, native_pl
         assert branch.execute("SELECT id FROM t ORDER BY id LIMIT 0").fetchall() == []
 
 
+@pytest.mark.slow
 def test_what_needs_the_order_of_keys_has_it_on_a_branch(native_place: str, open_here: Any) -> None:
     db = open_here(native_place)
     size = 25_000
