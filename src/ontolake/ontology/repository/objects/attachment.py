@@ -136,7 +136,7 @@ def attach(
     They can if all keys are new, and nothing was committed since they were staged.
     """
     rows = sum(one.rows for one in fragments)
-    if not fragments or not all(one.shaped for one in fragments) or rows < LEAST * len(fragments):
+    if info.unique or not fragments or not all(one.shaped for one in fragments) or rows < LEAST * len(fragments):
         return None
     shape = shape_of(repository, info)
     told = {msgspec.json.decode(one.told, type=FileFacts): one for one in fragments}

@@ -421,7 +421,7 @@ class S3Repository(SingleRows, SingleLine, ABC):
     def shape(self, info: TypeInfo) -> Shape | None:
         from ontolake.ontology.repository.objects.attachment import shape_of
 
-        return shape_of(self, info)
+        return None if info.unique else shape_of(self, info)  # unique fields are looked at row by row
 
     def unshaped(self, info: TypeInfo, table: pa.Table) -> pa.Table:
         from ontolake.ontology.repository.objects.attachment import unshaped

@@ -32,7 +32,7 @@ from ontolake.ontology.arrow.physical import (
     key_texts,
     table_of,
 )
-from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, TypeDroppedError
+from ontolake.ontology.errors import HeadMismatchError, LayoutLacksError, MigrationError, TypeDroppedError
 from ontolake.ontology.repository.features import check_kept
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.objects import deletions, layout
@@ -51,6 +51,7 @@ from ontolake.ontology.repository.objects.layout import (
 )
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, OtherBranchMoved
 from ontolake.ontology.repository.objects.read.scan import leading_type
+from ontolake.ontology.repository.objects.uniqueness import check_unique
 from ontolake.ontology.repository.objects.upkeep import advisory
 from ontolake.ontology.repository.objects.upkeep.merge import level_of, tidy
 from ontolake.ontology.repository.protocol import LiveRelation, Row
@@ -229,6 +230,9 @@ class S3Transaction:
 
     def adopt(self, info: TypeInfo, version: int, files: Sequence[DataFile], *, next_row: int) -> int:
         """`rewrite` with rows that others have written as files, sorted and apart by key, numbered below `next_row`."""
+        if info.unique:
+            raise MigrationError(f"the unique fields of {info.name} cannot be looked at by workers",
+                                 hint="migrate the type with session.migrate() or onto migrate")
         self._put_schema(schema_of(info.cls), version, "migration")
         self._versions[info] = version
         self._rewritten.add(info)
@@ -251,6 +255,9 @@ class S3Transaction:
 
     def finish(self, metadata: Mapping[str, Any], *, queue: QueueChange | None = None) -> int:
         metadata_text(metadata)
+        for info, change in self._changed.items():
+            if isinstance(info, TypeInfo) and info.unique:
+                check_unique(self._repository.scanner, info, self._state(info), change.rows, self._gone(info))
         while True:
             try:
                 return self._finish(metadata, queue)

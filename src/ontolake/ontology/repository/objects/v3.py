@@ -54,6 +54,7 @@ class S3RepositoryV3(S3RepositoryV2):
     engine_version = "v3"
     keeps_deletions = True
     keeps_branches = True
+    keeps_unique = True
 
     def __init__(self, store: ObjectStore, uri: str, config: Config) -> None:
         super().__init__(store, uri, config)
@@ -288,7 +289,8 @@ class S3RepositoryV3(S3RepositoryV2):
                 states = [state_of(self, moment, version) for version in moment.versions(kind, name)]
                 if any(file.deleted for one in states if one is not None for file in (*one.runs, *one.past)):
                     found.append(f"deleted rows of {name}")
-            return found
+            return [*found, *(f"unique fields of {name}" for (_, name), one in sorted(self.schemas().items())
+                              if one.schema.get("unique"))]
 
     # schemas
     def every_version(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:

@@ -5,11 +5,12 @@ Every manifest has the files of its commit, so that rows of keys at a commit are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ontolake.model.columns import Column
 from ontolake.model.types import TypeInfo
 from ontolake.ontology.arrow.physical import COMMIT, encoded, flags, places
 from ontolake.ontology.repository.branched import KeyState
@@ -65,6 +66,15 @@ class ObjectStates:
             state = self._state(info, version, commit)
         wanted = [key[0] for key in keys]
         return list(deletions.relations(self._repository.scanner, info, state, [SIDES.index(side)], wanted))
+
+    def holders(
+        self, info: TypeInfo, version: int, column: Column, values: Iterable[Any], commit: int
+    ) -> list[tuple[Row, Any]]:  # fmt: skip
+        from ontolake.ontology.repository.objects.uniqueness import holders
+
+        with self._repository.reading():
+            state = self._state(info, version, commit)
+        return holders(self._repository.scanner, info, state, column, values)
 
     def _state(self, info: TypeInfo, version: int, commit: int) -> TypeState | None:
         """The files of a type as they were at a commit, if they were of this version then."""
