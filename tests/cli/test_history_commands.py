@@ -121,6 +121,18 @@ def test_diff_shows_fields_rows_or_counts(onto, place: VersionedPlace) -> None:
     assert onto("diff", url, "@2999-01-01", "--json").document["changes"] == []
 
 
+def test_the_log_says_what_verbs_of_history_did(onto, place: VersionedPlace) -> None:
+    if place.adapter.__name__ == "ReferenceAdapter":
+        pytest.skip("a store of the tests has words of its own")
+    url = place.url
+    assert onto("branch", url, "create", "try").code == 0
+    place.write("try", {"c": {"f": 3, "g": None}}, "three", "eve")
+    ids = [str(onto(*words, "--json").document["commit"]["id"]) for words in (
+        ("merge", url, "try"), ("revert", url, "main"), ("restore", url, "main~1"), ("undo", url))]  # fmt: skip
+    shown = [line.split("\t")[3] for line in onto("log", url, "--limit", "4").out.splitlines()[1:]]
+    assert shown == [f"revert of {ids[2]}", f"restore of {ids[0]}", f"revert of {ids[0]}", "merge of try"]
+
+
 def test_blame_has_the_values_of_now_after_a_merge(onto, place: VersionedPlace) -> None:
     forked(onto, place)
     assert onto("merge", place.url, "try", "--strategy", "theirs").code == 0

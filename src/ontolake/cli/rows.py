@@ -100,7 +100,8 @@ def erase(
             check_token(token, expected)
             garbage = store.erase(table, name, reason=reason, dry_run=False, author=author)
     facts = {"url": url, "table": table, "key": plain(name), "reason": reason}
-    what = f"{garbage.items} stored version{'' if garbage.items == 1 else 's'} of {table} {key}, {size(garbage.bytes)}"
+    what = f"{garbage.items} stored version{'' if garbage.items == 1 else 's'} of {table} {key}"
+    what += f", {size(garbage.bytes)}" if garbage.bytes else ""
     if token is not None:
         out.document({**facts, "erased": garbage._asdict()}) if json else out.say(f"erased {what}")
     elif json:

@@ -122,15 +122,27 @@ def definition_word(change: Change[Any]) -> str:
 
 
 def title(commit: Commit[Any]) -> str | None:
-    """The first line of what a commit says of itself: its message, else its statement or its kind."""
+    """The first line of what a commit says of itself: its message, else the verb of history that made it, its statement
+    or its kind."""
     from ontolake.history.metadata import KIND, STATEMENT
 
-    text = commit.message or commit.metadata.get(STATEMENT) or commit.metadata.get(KIND)
+    text = commit.message or _verb(commit) or commit.metadata.get(STATEMENT) or commit.metadata.get(KIND)
     lines = str(text).strip().splitlines() if text else []
     if not lines:
         return None
     line = lines[0].replace("\t", " ")
     return f"{line[:_TITLE]} …" if len(lines) > 1 or len(line) > _TITLE else line
+
+
+def _verb(commit: Commit[Any]) -> str | None:
+    """How a commit was made from another: `merge of try`, `revert of 5`; None if it was not."""
+    from ontolake.history.metadata import CHERRY_PICKED, MERGED, MERGED_BRANCH, RESTORES, REVERTS
+
+    for name, verb in ((MERGED, "merge"), (MERGED_BRANCH, "merge"), (REVERTS, "revert"), (RESTORES, "restore"),
+                       (CHERRY_PICKED, "cherry-pick")):  # fmt: skip
+        if name in commit.metadata:
+            return f"{verb} of {commit.metadata[name] or 'main'}"
+    return None
 
 
 def moment(commit: Commit[Any]) -> str | None:
