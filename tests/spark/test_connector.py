@@ -384,4 +384,4 @@ def test_a_table_is_empty_until_something_is_written_and_names_differ_by_case(sp
     with Session(url, entity_types=[Novel]) as session:
         session.ensure([Novel(id=1, Name="A", name="a"), Novel(id=2, Name="B")])
     for found in (table(spark, url, "entity/Novel"), table(spark, url, "entity/Novel", mode="history")):
-        assert sorted(tuple(row) for row in found.collect()) == [(1, "A", "a", 4), (2, "B", None, 4)]
+        assert sorted(tuple(row)[:4] for row in found.collect()) == [(1, "A", "a", 4), (2, "B", None, 4)]
