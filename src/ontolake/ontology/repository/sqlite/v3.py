@@ -283,16 +283,16 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         self, commit_id: int, metadata: Mapping[str, Any], created_at: datetime | None = None,
         merged: int | None = None,
     ) -> None:  # fmt: skip
-        row = self.branch_row(self.branch_id)
-        if row.is_deleted:
-            raise UnknownBranchError(row.name, hint="it was deleted meanwhile")
-        if row.protected and merged is None:
-            raise ProtectedBranchError(row.name)
         self.db.execute(
             "INSERT INTO commits (id, created_at, metadata_json, branch_id, parent_id, second_parent_id) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "SELECT ?1, ?2, ?3, id, nullif(head_commit_id, 0), ?4 FROM branches "
+            "WHERE id = ?5 AND deleted_at IS NULL AND (NOT protected OR ?4 IS NOT NULL)",
             (commit_id, now_text() if created_at is None else encode_datetime(created_at),
-             metadata_text(metadata) if metadata else None, self.branch_id, row.head_commit_id or None, merged))
+             metadata_text(metadata) if metadata else None, merged, self.branch_id))
+        if not self.db.changes():
+            row = self.branch_row(self.branch_id)
+            raise UnknownBranchError(row.name, hint="it was deleted meanwhile") if row.is_deleted else \
+                ProtectedBranchError(row.name)
         self.db.execute("UPDATE branches SET head_commit_id = ? WHERE id = ?", (commit_id, self.branch_id))
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
