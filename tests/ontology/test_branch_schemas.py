@@ -415,3 +415,20 @@ def test_commits_of_other_branches_are_read_under_the_schema_of_here(url: str) -
         assert [(one.name, one.meta().commit_id) for one in states] == [("Ada Lovelace", 1), ("Ada Lovelace", 3)]
         assert sorted((change.kind.value, change.key) for change in session.diff("main", "try")) == [
             ("insert", "c"), ("update", "a"), ("update", "b")]
+
+
+def test_erasing_takes_the_row_out_of_every_version(url: str, tmp_path: Path) -> None:
+    write(url, "main", First(id="needle", name="Haystack Needle"))
+    with opened(url) as session:
+        session.branches.create("more")
+    migrate(url, "more", Split, SPLIT)
+    migrate(url, "main", Counted)
+    write(url, "more", Split(id="needle", given="Haystack", family="Pin", n=2))
+    with opened(url, Counted) as session:
+        assert session.erase(Counted, "needle", "asked for").items == 4
+        session.erase(Counted, "needle", "asked for", dry_run=False)
+        assert {one.id for one in session.query().entities(Counted).as_of(2, schema="stored").collect()} == {"a", "b"}
+    assert set(rows(url, Counted)) == set(rows(url, Split, "more")) == {"a", "b"}
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert files
+    assert [file.name for file in files if any(word in file.read_bytes() for word in (b"needle", b"Haystack"))] == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from marking import slow_after
 from ontolake.history import ConflictKind, MergeConflictError, RevertError
 from ontolake.history.conformance.oracle import GitOfDictionaries, State, three_way
 from ontolake.model import Entity, Field
-from ontolake.ontology import MissingUpgraderError, Session
+from ontolake.ontology import MissingUpgraderError, Session, open_repository
+from ontolake.ontology.moving.conversion import convert
 
 KEYS = ["a", "b", "c", "d"]
 BRANCHES = ["main", "one", "two", "three"]
@@ -100,6 +102,8 @@ class Machine:
         with self.opened("main", engine_version="v3") as session:
             session.ensure(CLASSES[0](id="a", **written(0, {"f": 1, "g": 1})))
             self.note(self.git.write("main", {"a": {"f": 1, "g": 1}}), session.commit())
+        for name in BRANCHES[1:3]:
+            self.branch("main", name)
 
     def note(self, commit: int, id: int | None) -> None:
         assert id is not None
@@ -166,7 +170,7 @@ class Machine:
             return
         _, without = self.git.plan(theirs, into)
         answer = self.git.merge(theirs, into, side)
-        target = self.schema(self.git.branches[into]) if answer is not None else 0
+        target = 0 if answer is None else int(answer.state[SCHEMA]["f"])
         given = upgrading(target)
         with Session(self.url, entity_types=[CLASSES[target]]) as session:
             def run(**options: Any) -> Any:
@@ -273,14 +277,14 @@ class Machine:
         return {key: row for key, row in self.git.state(commit).items() if key != SCHEMA}
 
 
-def play(where: str, seed: int, number: int) -> set[str]:
+def play(where: str, seed: int, number: int) -> Machine:
     machine = Machine(where, seed)
     for place in range(number):
         machine.step()
         if place % 15 == 14:
             machine.check(past=False)
     machine.check(past=True)
-    return machine.seen
+    return machine
 
 
 @pytest.mark.parametrize("seed", slow_after(1, [1, *range(2, 6)]))
@@ -295,7 +299,20 @@ def test_they_do_so_on_objects(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
+def test_copies_have_the_same_schemas_at_every_commit(tmp_path: Path) -> None:
+    machine = play(str(tmp_path / "store.db"), 20, 40)
+    for target in (f"file://{tmp_path}/lake", str(tmp_path / "copy.db")):
+        with closing(open_repository(machine.url)) as source, \
+                closing(open_repository(target, engine_version="v3")) as copy:
+            convert(source, copy)
+        machine.url = target
+        for _ in range(10):
+            machine.step()
+        machine.check(past=True)
+
+
+@pytest.mark.slow
 def test_it_does_so_for_long_and_everything_comes_up(tmp_path: Path) -> None:
-    seen = play(str(tmp_path / "a.db"), 100, 120) | play(str(tmp_path / "b.db"), 101, 120)
+    seen = play(str(tmp_path / "a.db"), 100, 120).seen | play(str(tmp_path / "b.db"), 101, 120).seen
     assert seen == {"migration", "settled", "conflict", "brought", "kept", "criss-cross", "lift", "missing",
                     "not reverted"}  # fmt: skip
