@@ -15,6 +15,7 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.extras import needs
 from ontolake.folders import obstacle
 from ontolake.graph.concurrency import begin_sync, sync_all
+from ontolake.graph.references import BranchReferences
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.providers import provider_of
 
@@ -48,6 +49,7 @@ class GraphPlace:
         self._ahead: set[str] = set()
         """Files that were made durable before the commit that brings them."""
         self._lock = threading.Lock()
+        self._references: dict[str, BranchReferences] = {}
         if self.local:
             self.root = os.path.abspath(location.path)
         else:
@@ -80,6 +82,13 @@ class GraphPlace:
         found: LanceDataset = lance.write_dataset(
             data, self.uri(path), storage_options=self.options, enable_stable_row_ids=True,
             data_storage_version="2.2", **options)
+        return found
+
+    def references(self, path: str) -> BranchReferences:
+        """The branches of a dataset below the root."""
+        found = self._references.get(path)
+        if found is None:
+            found = self._references[path] = BranchReferences(os.path.join(self.root, path) if self.local else None)
         return found
 
     def has_version(self, path: str, line: str | None, version: int) -> bool:

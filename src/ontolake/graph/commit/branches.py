@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ontolake import faults
 from ontolake.graph.arguments import check_flag, check_optional_text, check_text, check_type
 from ontolake.graph.commit.lineage import Lineage
 from ontolake.graph.commit.manifest import MANIFEST as MANIFEST_PATH
+from ontolake.graph.commit.manifest import TableLine
 from ontolake.graph.commit.names import OWN
 from ontolake.graph.commit.records import MAIN, CommitRecord, GraphState
 from ontolake.graph.commit.retention import head_version, require, types_of
@@ -158,12 +160,13 @@ class GraphBranches:
         manifest.forget(line)
         parts.identities.pop(line, None)
         parts.snapshots.clear()
-        own = {key: pin for key, pin in state.pins.items() if pin.branch is not None and pin.branch == state.line}
+        own = {key: pin.branch for key, pin in state.pins.items()
+               if pin.branch is not None and pin.branch == state.line}  # fmt: skip
         needed = self.lines() if own else set()
-        for key, pin in own.items():
-            if (key, pin.branch) not in needed:
+        for key, fork in own.items():
+            if (key, fork) not in needed:
                 faults.reach("graph: before deleting a fork")
-                self.sweep(state.types[key], pin.branch)
+                self.sweep(state.types[key], fork)
         parts.tables.forget(line)
 
     def _keep_tagged(self, state: GraphState) -> None:
@@ -179,27 +182,20 @@ class GraphBranches:
             types = types_in(wanted.values(), parts, state)
             parts.manifest.adopt(list(wanted.values()), types)
 
-    def lines(self) -> set[tuple[str, str | None]]:
+    def lines(self) -> set[TableLine]:
         """The lines of versions of tables that a commit shows which some branch knows, merged ones included."""
         manifest = self._parts.manifest
-        found: set[tuple[str, str | None]] = set()
+        found: set[TableLine] = set()
         with manifest.listed() as listed:
             for line in (MAIN, *listed):
-                try:
-                    found.update((key, pin.branch) for record in manifest.commits(line).values()
-                                 for key, pin in record.pins.items())
-                except UnknownBranchError:
-                    continue  # deleted while we looked
+                with suppress(UnknownBranchError):  # deleted while we looked
+                    found |= manifest.lines(line)
         return found
 
-    def sweep(self, kind: Any, line: str | None) -> None:
+    def sweep(self, kind: GraphType, line: str) -> None:
         """Delete a line of a table that nothing shows. What fails here is found again by `cleanup`."""
-        base = self._parts.tables.base(kind)
-        try:
-            if line in base.branches.list():
-                base.branches.delete(line)
-        except (OSError, ValueError):
-            return
+        with suppress(OSError, ValueError):
+            self._parts.place.references(kind.location).delete(self._parts.tables.base(kind), line)
 
 
 def types_in(records: Iterable[CommitRecord], parts: GraphParts, state: GraphState) -> dict[str, GraphType]:

@@ -56,6 +56,10 @@ _IN_FLIGHT = 16
 _LOST = ("Too many concurrent writers", "Commit conflict", "conflict", "Retryable")
 
 
+TableLine = tuple[str, str | None]
+"""A table, and a line of its versions: None is the first one."""
+
+
 def row_schema() -> pa.Schema:
     import pyarrow as pa
 
@@ -156,6 +160,8 @@ class Manifest:
         self._durable: dict[str, int] = {}
         self._local = threading.local()
         self._commits: dict[str, tuple[dict[str, CommitRecord], int, str]] = {}
+        self._lines: dict[str, tuple[set[TableLine], int, str]] = {}
+        self._references = place.references(MANIFEST)
 
     # Reading
 
@@ -168,7 +174,7 @@ class Manifest:
         self._local.listing = found
 
     def branches(self) -> dict[str, Any]:
-        """The branches beside main by name, as Lance describes them; it lists them in another order each time.
+        """The branches beside main by name, as Lance describes them.
 
         A deletion that runs meanwhile can make it stumble once.
         """
@@ -176,7 +182,7 @@ class Manifest:
             return self._listing
         for attempt in range(8):
             try:
-                return dict(sorted(self._main.branches.list().items()))
+                return self._references.list(self._main)
             except (OSError, ValueError):
                 if attempt == 7:
                     raise
@@ -281,6 +287,16 @@ class Manifest:
             self._commits[branch] = (known, state.version, state.identity)
         return dict(known)
 
+    def lines(self, branch: str) -> set[TableLine]:
+        """The lines of versions of tables that a commit shows which a branch knows, merged ones included."""
+        state = self.state(branch)
+        found, seen, identity = self._lines.get(branch, (set(), 0, ""))
+        if (seen, identity) != (state.version, state.identity):
+            found = {(key, pin.branch) for record in self.commits(branch).values()
+                     for key, pin in record.pins.items()}  # fmt: skip
+            self._lines[branch] = found, state.version, state.identity
+        return found
+
     def version_of(self, state: GraphState, commit: str) -> int | None:
         """The version of the manifest that a commit made; None if there is no such commit."""
         quoted = commit.replace("'", "''")
@@ -310,7 +326,7 @@ class Manifest:
         return made
 
     def delete_branch(self, name: str) -> None:
-        self.dataset(MAIN).branches.delete(name)
+        self._references.delete(self.dataset(MAIN), name)
         self._known.pop(name, None)
         self._commits.pop(name, None)
 
