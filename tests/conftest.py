@@ -60,6 +60,14 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} long" if isinstance(val, str | bytes) and len(val) > 80 else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases of the published suites have no marks of ours: those that kill a process at each step are slow."""
+    for item in items:
+        if item.name.startswith("test_killed_at_any_step_a_history_is_whole"):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def bytes_read() -> Callable[[Any], int]:
     """Tells how many bytes this process asks the system for to read splits."""
