@@ -92,7 +92,7 @@ class S3Repository(SingleRows, SingleLine, ABC):
         self.records = Records(self.access, config.sizes.kept_manifests)
         self.files = Files(self.access, config.sizes)
         self.scanner = Scanner(self.files, self.adapting())
-        self._executor = Executor(self)
+        self.executor = Executor(self)
         self.sight = Sight(self.access, self.records)
         self._last: HeadSnapshot | None = None
         self.advised: str | None = None
@@ -374,11 +374,11 @@ class S3Repository(SingleRows, SingleLine, ABC):
     # reading
     def run(self, plan: Plan, values: Values) -> Iterator[Row]:
         with self.reading():
-            return self._executor.run(plan, values)
+            return self.executor.run(plan, values)
 
     def run_arrow(self, plan: Plan, values: Values) -> pa.Table:
         with self.reading():
-            return self._executor.run_arrow(plan, values)
+            return self.executor.run_arrow(plan, values)
 
     def files_of(self, info: Type) -> TypeState | None:
         """The files to read a type from: the current ones, or those of the version that `info` stands for."""
@@ -410,7 +410,7 @@ class S3Repository(SingleRows, SingleLine, ABC):
 
     def commit_changes(self, commit_id: int, info: TypeInfo) -> Iterator[RowChange]:
         with self.reading():
-            return self._executor.changes(info, commit_id)
+            return self.executor.changes(info, commit_id)
 
     # parallel readers and writers
     def splits(self, info: TypeInfo, whole: KeyRange, parts: int | None) -> Sequence[Split]:

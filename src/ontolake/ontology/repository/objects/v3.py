@@ -192,7 +192,7 @@ class S3RepositoryV3(S3RepositoryV2):
             for name in ("events", "states"):
                 vars(found).pop(name, None)
             found.branch_id, found._last, found.advised = branch_id, None, None
-            found._executor = Executor(found)
+            found.executor = Executor(found)
             self._views[branch_id] = found
         return found
 
