@@ -217,9 +217,12 @@ def test_as_of_a_time(db: Database) -> None:
 
 
 def differences(db: Database, before: Any, after: Any) -> dict[tuple[str, Any], Any]:
+    """The changes of rows; those of definitions must name every table that is on one side only."""
     found = list(db.diff(before, after))
     assert len({(change.table, change.key) for change in found}) == len(found)
-    return {(change.table, change.key): (change.before, change.after) for change in found}
+    defined = {change.table for change in found if change.key is None}
+    assert defined >= {*before.tables()} ^ {*after.tables()}
+    return {(change.table, change.key): (change.before, change.after) for change in found if change.key is not None}
 
 
 def expected_differences(before: Any, after: Any) -> dict[tuple[str, Any], Any]:
