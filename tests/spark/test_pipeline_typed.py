@@ -29,6 +29,16 @@ def url(tmp_path: Path) -> str:
     return where
 
 
+@pytest.fixture(params=["sqlite", "objects"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("url"))
+    where = f"file://{tmp_path}/lake"
+    with Session(where, entity_types=[Goods], engine_version="v3") as session:
+        session.ensure([Goods(sku="s1", price=1.0), Goods(sku="s2", price=2.0)])
+    return where
+
+
 def priced(url: str, branch: str = "main") -> dict[str, float]:
     with Session(url, entity_types=[Goods], branch=branch) as session:
         return {one.sku: one.price for one in session.query().entities(Goods).collect()}
@@ -59,7 +69,10 @@ def test_a_run_on_a_branch_leaves_the_others_as_they_are(spark: SparkSession, tm
     assert priced(url) == {"s1": 1.5, "s2": 2.0, "s3": 3.0}
 
 
-def test_a_branch_is_looked_at_and_merged_or_left_for_looking_at(spark: SparkSession, tmp_path: Path, url: str) -> None:
+def test_a_branch_is_looked_at_and_merged_or_left_for_looking_at(
+    spark: SparkSession, tmp_path: Path, any_url: str
+) -> None:  # fmt: skip
+    url = any_url
     prices(tmp_path / "one", s1=1.5)
     made = stock(tmp_path)
     made.expect("nothing is dear", "SELECT sku FROM Goods WHERE price > 50")

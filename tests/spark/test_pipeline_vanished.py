@@ -158,8 +158,9 @@ def test_relations_of_deleted_rows_vanish_too_or_go_with_them_or_stop_the_run(
     shop(tmp_path, goods={}, bought={}).run(url, spark=spark)
 
     delivered(tmp_path, {"s2": 2.0, "s3": 3.0}, {"p1 s2": 2, "p2 s3": 3})
-    with pytest.raises(LiveRelationsError, match="Bought \\('p1', 's1'\\)"):
-        shop(tmp_path, goods={}, bought={}).run(url, spark=spark)
+    for dry_run in (True, False):
+        with pytest.raises(LiveRelationsError, match="Bought \\('p1', 's1'\\)"):
+            shop(tmp_path, goods={}, bought={}).run(url, spark=spark, dry_run=dry_run)
     assert (priced(url), counts(url)) == (goods, bought), "nothing was published"
     both = shop(tmp_path, goods={}, bought={"vanished": "delete", "max_vanished": 1.0}).run(url, spark=spark)
     assert {one.table: one.deleted for one in both.tables} == {

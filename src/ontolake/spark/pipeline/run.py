@@ -56,7 +56,7 @@ from ontolake.spark.pipeline.report import Report, TableReport
 from ontolake.spark.pipeline.sources import SPARK_ERRORS, spark_says
 from ontolake.spark.pipeline.stage import Stage
 from ontolake.spark.pipeline.tables import RunTables
-from ontolake.spark.pipeline.vanishing import check_vanished, removal_of
+from ontolake.spark.pipeline.vanishing import check_relations, check_vanished, removal_of
 from ontolake.spark.sessions import session
 
 if TYPE_CHECKING:
@@ -200,6 +200,8 @@ class PipelineRun:
             self._quarantine(loaded)
             fragments = {one.told.table: one.fragments for one in loaded}
             reach("pipeline: everything staged")
+            if self.dry_run:
+                check_relations(self.pipeline, tables, fragments)
             # What has no commit yet has no branches either, and nothing that an audit could protect.
             audits = self.audit and not self.dry_run and (tables.is_graph or view.commit > 0)
             if not audits:

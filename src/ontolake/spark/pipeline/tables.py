@@ -74,8 +74,8 @@ class RunTables:
         self._removed[self.name(info)] = removal
         self._found.pop(f"removed {self.name(info)}", None)
 
-    def _gone(self, info: TypeInfo) -> DataFrame | None:
-        """The keys of a type that will be deleted; None if there are none."""
+    def gone(self, info: TypeInfo) -> DataFrame | None:
+        """The keys of a type that will be deleted for themselves; None if there are none."""
         table = self.name(info)
         fragments = self._removed[table].fragments if table in self._removed else ()
         if not fragments:
@@ -89,13 +89,13 @@ class RunTables:
         latest = self.latest(info)
         if latest is None:
             return None
-        if (gone := self._gone(info)) is not None:
+        if (gone := self.gone(info)) is not None:
             latest = latest.join(gone, [column.stored for column in info.keys], "left_anti")
         for end, column in zip((info.left, info.right), info.keys, strict=False) if info.kind == "relation" else ():
             of = type_info(end)
             if (removal := self._removed.get(self.name(of))) is None or not removal.cascade:
                 continue
-            if (gone := self._gone(of)) is not None:
+            if (gone := self.gone(of)) is not None:
                 latest = latest.join(gone.select(named(of.keys[0].stored).alias(column.stored)), column.stored,
                                      "left_anti")
         return latest
