@@ -29,7 +29,7 @@ from ontolake.ontology import (
     TypeDroppedError,
     open_repository,
 )
-from ontolake.ontology.repository import S3RepositoryV1, S3RepositoryV2
+from ontolake.ontology.repository import S3RepositoryV1, S3RepositoryV2, S3RepositoryV3
 
 from .stored import Layout, Stored, stored_at
 from .test_migration import SPLIT, filled, first, migrated, opened, second, third
@@ -62,15 +62,14 @@ def migrated_once(native: str) -> Iterator[tuple[Session, tuple[Any, Any, Any]]]
 
 CLASSES: dict[tuple[str, str], type] = {
     ("sqlite", "v1"): SqliteRepositoryV1, ("sqlite", "v2"): SqliteRepositoryV2, ("sqlite", "v3"): SqliteRepositoryV3,
-    ("s3", "v1"): S3RepositoryV1, ("s3", "v2"): S3RepositoryV2,
+    ("s3", "v1"): S3RepositoryV1, ("s3", "v2"): S3RepositoryV2, ("s3", "v3"): S3RepositoryV3,
 }  # fmt: skip
 
 
 class TestEngineMetadataAndDispatch:
     @pytest.mark.parametrize("place", ["sqlite", "memory", "directory"])
     def test_a_store_is_made_with_the_engine_asked_for_or_the_latest(self, tmp_path: Path, place: str) -> None:
-        latest = "v3" if place == "sqlite" else "v2"
-        for number, (asked, made) in enumerate(((None, latest), ("v1", "v1"), ("v2", "v2"))):
+        for number, (asked, made) in enumerate(((None, "v3"), ("v1", "v1"), ("v2", "v2"))):
             stored = stored_at(place, tmp_path, number)
             open_repository(stored.url, engine_version=asked).close()
             assert stored.stamp() == {"backend": stored.backend, "engine_version": made}

@@ -26,7 +26,7 @@ def memory() -> str:
     return fresh_memory()
 
 
-@pytest.fixture(params=slow_after(1, ["v2", "v1"]))
+@pytest.fixture(params=slow_after(1, ["v3", "v2", "v1"]))
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

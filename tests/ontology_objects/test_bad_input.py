@@ -19,6 +19,7 @@ from ontolake.objects.testing import SeaweedServer
 from ontolake.ontology import Config, Session, StorageBackendError, UninitializedStorageError, open_repository
 from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
 from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
+from ontolake.ontology.repository.objects.v3 import S3RepositoryV3
 
 from .works import Human, Knows, commit, fill, opened
 
@@ -44,7 +45,7 @@ def refused(store: ObjectStore, *words: str) -> None:
 
 def test_a_store_says_what_it_is_and_is_opened_as_that(url: str, engine: str) -> None:
     repository = open_repository(url, engine_version=engine)
-    assert type(repository) is {"v1": S3RepositoryV1, "v2": S3RepositoryV2}[engine]
+    assert type(repository) is {"v1": S3RepositoryV1, "v2": S3RepositoryV2, "v3": S3RepositoryV3}[engine]
     stamp = json.loads(open_store(url).get("meta/engine.json").data)
     assert (stamp["backend"], stamp["engine_version"]) == ("s3", engine)
     assert type(open_repository(url)) is type(repository)
@@ -114,7 +115,9 @@ def test_a_head_that_points_nowhere_is_named(memory: str) -> None:
     store = open_store(memory)
     fill(store)
     head = json.loads(store.get("meta/head.json").data)
-    store.put("meta/head.json", json.dumps({**head, "manifest_path": "commits/99-x/manifest.json"}).encode())
+    nowhere = {"manifest_path": "commits/99-x/manifest.json"}
+    branches = [{**one, **nowhere} for one in head["branches"]]
+    store.put("meta/head.json", json.dumps({**head, **nowhere, "branches": branches}).encode())
     refused(store, "commits/99-x/manifest.json")
 
 

@@ -130,7 +130,7 @@ def test_commands_look_after_a_store(tmp_path: Path, capfd: pytest.CaptureFixtur
 
     source, target = str(tmp_path / "shop.db"), (tmp_path / "lake").as_uri()
     shop(source, "v2")
-    assert onto("convert", source, target)["engine"] == "s3/v2"
+    assert onto("convert", source, target)["engine"] == "s3/v3"
     store = open_store(target)
     store.delete(["meta/type_layout_catalog.json"])
     assert {one["state"] for one in onto("index", "verify", target, code=5)["objects"]} >= {"missing"}

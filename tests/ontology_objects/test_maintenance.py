@@ -46,7 +46,7 @@ def test_merging_changes_nothing_that_is_read(memory: str) -> None:
 
 def test_what_nobody_needs_goes_and_nothing_else(memory: str) -> None:
     store = open_store(memory)
-    fill(store)
+    fill(store, "v2")
     migrate(store)
     session = opened(store, After)
     for number in range(30):

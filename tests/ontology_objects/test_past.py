@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marking import slow_after
 
 from ontolake.cli import main
 from ontolake.model import Entity, Field
@@ -65,10 +66,10 @@ def affected_states() -> list[State]:
     return states
 
 
-@pytest.fixture
-def affected(tmp_path: Path, engine: str) -> str:
+@pytest.fixture(params=slow_after(1, ["v2", "v1"]))
+def affected(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """Written with three files to a merge. Of its rows in `past` nine name a later successor than they have."""
-    with zipfile.ZipFile(GOLDEN / f"late_successors_{engine}.zip") as packed:
+    with zipfile.ZipFile(GOLDEN / f"late_successors_{request.param}.zip") as packed:
         packed.extractall(tmp_path / "lake")
     return (tmp_path / "lake").as_uri()
 

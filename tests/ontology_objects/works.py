@@ -49,7 +49,7 @@ After = _newer()
 
 def opened(store: ObjectStore, types: tuple[Any, Any] = Before, engine: str | None = None, **config: Any) -> Session:
     return Session(store.url, entity_types=[types[0]], relation_types=[types[1]], engine_version=engine,
-                   config={"connect": {"store": store}, "lock_timeout": 5.0, **config})
+                   config={"connect": {"store": store}, "lock_timeout": 20.0, **config})
 
 
 def fill(store: ObjectStore, engine: str | None = None) -> None:
@@ -122,7 +122,11 @@ def seen(store: ObjectStore) -> Any:
             found["commits"] = [(commit.id, commit.metadata) for commit in repository.commits()]
             if repository.keeps_branches:
                 found["names"] = ([(one.name, one.head) for one in session.branches.list()], session.tags.list())
-                found["try"] = sorted(map(repr, session.query().entities(Human).as_of("try").collect()))
+                for branch in session.branches.list():
+                    there = repository.on_branch(branch.name)
+                    found[f"on {branch.name}"] = [
+                        sorted(map(repr, there.read_stored(StoredType(version.schema))))
+                        for _, version in sorted(there.schemas().items())]
             assert not list(repository.check())
     finally:
         session.close()

@@ -20,8 +20,9 @@ from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
 if TYPE_CHECKING:
     from ontolake.ontology.repository.objects.v1 import S3RepositoryV1
     from ontolake.ontology.repository.objects.v2 import S3RepositoryV2
+    from ontolake.ontology.repository.objects.v3 import S3RepositoryV3
 
-_LATER = {"S3RepositoryV1": "objects.v1", "S3RepositoryV2": "objects.v2"}
+_LATER = {"S3RepositoryV1": "objects.v1", "S3RepositoryV2": "objects.v2", "S3RepositoryV3": "objects.v3"}
 
 __all__ = [
     "Lease",
@@ -30,6 +31,7 @@ __all__ = [
     "RowChange",
     "S3RepositoryV1",
     "S3RepositoryV2",
+    "S3RepositoryV3",
     "SchemaVersion",
     "SqliteRepositoryV1",
     "SqliteRepositoryV2",

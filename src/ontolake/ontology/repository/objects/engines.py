@@ -17,7 +17,7 @@ from ontolake.ontology.repository.objects.v3 import S3RepositoryV3
 from ontolake.ontology.repository.times import now_text
 from ontolake.ontology.repository.versions import check_engine
 
-LATEST_ENGINE = "v2"
+LATEST_ENGINE = "v3"
 ENGINES: dict[str, type[S3Repository]] = {"v1": S3RepositoryV1, "v2": S3RepositoryV2, "v3": S3RepositoryV3}
 
 
