@@ -16,6 +16,7 @@ _numbers = itertools.count()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # the sweep of kills takes a minute of CPU
 class TestDirectory(VersioningConformance):
     """A graph in a directory."""
 

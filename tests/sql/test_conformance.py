@@ -44,6 +44,7 @@ class TestMemory(SqlConformance):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # the sweep of kills takes most of a minute of CPU
 class TestDirectory(SqlConformance):
     machine_runs, machine_steps = 2, 12
 

@@ -81,7 +81,8 @@ class VersioningAdapter(ABC):
 
     @classmethod
     def files(cls, where: str) -> Sequence[Path] | None:
-        """The files and folders that hold the whole store; None if it is not on a local disk.
+        """The files and folders that hold the whole store; None if it is not on a local disk, or if writers wait long
+        for one that was killed.
 
         With them every fault point of a history is swept, without them only some.
         """
