@@ -13,7 +13,7 @@ import apsw
 import pyarrow as pa
 import pytest
 
-from ontolake.errors import Transient
+from ontolake.errors import Contended, Transient
 from ontolake.history import Garbage
 from ontolake.model import Entity, Field
 from ontolake.ontology import Config, Session
@@ -198,16 +198,34 @@ def test_erasing_and_collecting_remove_columns_that_others_have_open(path: Path)
         assert len(scanned(session)) == 9
 
 
-def test_what_a_reader_of_the_past_has_read_is_not_kept_after_an_erasure(path: Path) -> None:
+@pytest.mark.slow
+def test_an_erasure_that_cannot_remove_columns_removes_the_row_and_says_so(path: Path) -> None:
+    with opened(path) as session:
+        fill(session, range(10))
+        scanned(session)
+        with (files(path)[0].parent / "lock").open("r+b") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(Transient):
+                session.erase(Part, "p7", reason="law", dry_run=False)
+        assert not any(b"first 7" in file.read_bytes() for file in path.parent.iterdir() if file.is_file())
+        assert "p7" not in scanned(session)
+        assert b"first 7" not in files(path)[0].read_bytes()
+
+
+def test_columns_from_before_an_erasure_are_not_read_after_it(path: Path) -> None:
     with opened(path) as session, opened(path) as reader:
         fill(session, range(10))
         with reader.repository.reading():
-            assert reader.repository.head() == 1
-            with pytest.raises(Exception, match="others still read"):
-                session.erase(Part, "p7", reason="law", dry_run=False)
             assert len(scanned(reader)) == 10
-            assert not files(path)
+            with pytest.raises(Contended):
+                session.erase(Part, "p7", reason="law", dry_run=False)
+        file, = files(path)
+        before = file.read_bytes()
+        session.erase(Part, "p7", reason="law", dry_run=False)
+        assert not files(path)
+        file.write_bytes(before)
         assert len(scanned(reader)) == 9
+        assert b"first 7" not in files(path)[0].read_bytes()
 
 
 def test_a_reader_of_the_past_does_not_see_columns_of_today(path: Path) -> None:

@@ -82,8 +82,10 @@ class SqliteErasure:
             renew(self._db)
             faults.reach("ontology: erasure written, not yet durable")
         faults.reach("ontology: erasure durable")
-        repository.drop_columns()
-        self._sweep()
+        try:
+            repository.drop_columns()
+        finally:
+            self._sweep()
         return Garbage(sum(len(rows) for _, rows in places), 0)
 
     def _check_alone(self) -> None:
