@@ -8,8 +8,9 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,14 @@ def bytes_read() -> Callable[[Any], int]:
         return so_far() - before
 
     return read
+
+
+@pytest.fixture(autouse=True)
+def _own_upgraders() -> Iterator[None]:
+    """Upgraders that a test declares, or has a command load, are gone when it ends: they count in the whole process."""
+    module = sys.modules.get("ontolake.ontology.migration.upgraders")
+    before = None if module is None else dict(module._registered)
+    yield
+    if module is not None and before is not None and module._registered != before:
+        module._registered.clear()
+        module._registered.update(before)
