@@ -96,12 +96,5 @@ def forker(request: pytest.FixtureRequest) -> Iterator[Forker]:
 @pytest.fixture
 def start(forker: Forker) -> Iterator[Callable[..., ProcessPeer]]:
     """Starts a process at a task: `start(task, …)`. Those that are left over when the test ends are killed."""
-    peers: list[ProcessPeer] = []
-
-    def start(task: Callable[..., None], *arguments: Any) -> ProcessPeer:
-        peers.append(forker.start(task, arguments))
-        return peers[-1]
-
-    yield start
-    for peer in peers:
-        peer.abandon()
+    with forker.starting() as start:
+        yield start

@@ -39,15 +39,8 @@ def forker() -> Iterator[Forker]:
 
 @pytest.fixture
 def start(forker: Forker) -> Iterator[Start]:
-    peers: list[ProcessPeer] = []
-
-    def start(task: Callable[..., None], *arguments: object) -> ProcessPeer:
-        peers.append(forker.start(task, arguments))
-        return peers[-1]
-
-    yield start
-    for peer in peers:
-        peer.abandon()
+    with forker.starting() as start:
+        yield start
 
 
 @pytest.fixture(params=slow_after(1, ["native", "page file"]))

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
@@ -160,6 +160,21 @@ class Forker:
         link = Connection(ours.detach())
         link.send((dict(os.environ), task.__module__, task.__qualname__, arguments))
         return ProcessPeer(link, self, pid)
+
+    @contextmanager
+    def starting(self) -> Iterator[Callable[..., ProcessPeer]]:
+        """A function that starts a process, `start(task, …)`. Those left over when the block ends are killed."""
+        peers: list[ProcessPeer] = []
+
+        def start(task: Task, *arguments: Any) -> ProcessPeer:
+            peers.append(self.start(task, arguments))
+            return peers[-1]
+
+        try:
+            yield start
+        finally:
+            for peer in peers:
+                peer.abandon()
 
     def load(self, modules: Iterable[str]) -> None:
         """Let the helper import modules that peers would otherwise load each for itself."""

@@ -49,15 +49,8 @@ class ProcessCases(VersioningBase):
     @pytest.fixture
     def start(self, forker: Forker) -> Iterator[Start]:
         """Starts a process at a task: `start(task, where, …)`. Those left over when the test ends are killed."""
-        peers: list[ProcessPeer] = []
-
-        def start(task: Callable[..., None], *arguments: Any) -> ProcessPeer:
-            peers.append(forker.start(task, arguments))
-            return peers[-1]
-
-        yield start
-        for peer in peers:
-            peer.abandon()
+        with forker.starting() as start:
+            yield start
 
     def test_two_processes_lose_nothing(self, where: str, start: Start) -> None:
         with self.adapter.open(where) as store:

@@ -7,7 +7,7 @@ head. Ids of commits grow along that line. Rows are encoded tuples, keys first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -198,3 +198,15 @@ class BranchedRepository(Repository, Protocol):
         ...
 
     def transaction(self, owner: str) -> AbstractContextManager[BranchedTransaction]: ...
+
+
+def reached(starts: Iterable[int], leads: Mapping[int, Collection[int]]) -> set[int]:
+    """The branches that are kept: some of them, and all that these lead to, by their beginnings and their merges."""
+    kept: set[int] = set()
+    waiting = list(starts)
+    while waiting:
+        branch = waiting.pop()
+        if branch not in kept:
+            kept.add(branch)
+            waiting += leads.get(branch, ())
+    return kept

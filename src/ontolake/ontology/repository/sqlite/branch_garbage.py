@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ontolake import faults
 from ontolake.history import Garbage
 from ontolake.ontology.query.compiler.latest import BRANCH, quoted
+from ontolake.ontology.repository.branched import reached
 from ontolake.ontology.repository.sqlite.beside import write_transaction
 from ontolake.ontology.repository.sqlite.columns import renew
 from ontolake.ontology.repository.sqlite.tables import elsewhere, superseded
@@ -47,12 +48,7 @@ def _unreachable(repository: SqliteRepositoryV3) -> list[int]:
     waiting = [row.id for row in repository.branch_rows()]
     waiting += [id for (id,) in repository.db.execute(
         "SELECT c.branch_id FROM tags AS t JOIN commits AS c ON c.id = t.commit_id")]
-    kept: set[int] = set()
-    while waiting:
-        branch = waiting.pop()
-        if branch not in kept:
-            kept.add(branch)
-            waiting += leads.get(branch, ())
+    kept = reached(waiting, leads)
     gone = repository.db.execute("SELECT id FROM branches WHERE deleted_at IS NOT NULL AND collected_at IS NULL")
     return [id for (id,) in gone if id not in kept]
 

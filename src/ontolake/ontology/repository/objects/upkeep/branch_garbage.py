@@ -12,6 +12,7 @@ from ontolake import faults
 from ontolake.errors import PreconditionFailed
 from ontolake.objects import new_nonce
 from ontolake.objects import replace as swap
+from ontolake.ontology.repository.branched import reached
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.layout import BranchEntry, CommitManifest, Head
 from ontolake.ontology.repository.times import now_text
@@ -66,12 +67,7 @@ def unreachable(repository: S3RepositoryV3, moment: HeadSnapshot) -> set[int]:
         tagged = moment.find(tag.commit_id)
         assert tagged is not None
         waiting.append(tagged.branch)
-    kept: set[int] = set()
-    while waiting:
-        branch = waiting.pop()
-        if branch not in kept:
-            kept.add(branch)
-            waiting += leads.get(branch, ())
+    kept = reached(waiting, leads)
     return deleted - kept
 
 
