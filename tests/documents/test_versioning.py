@@ -43,7 +43,7 @@ def test_main_is_the_first_branch_everywhere(space: Space) -> None:
     assert space.read("a", branch="main").document == space.read("a").document == {"n": 2}
     assert [branch.name for branch in space.branches.list()] == ["", "side"]
     assert dict(space.at("main").rows()) == {"a": {"n": 2}}
-    with pytest.raises(BranchExistsError, match="first branch"):
+    with pytest.raises(BranchExistsError, match="is there already"):
         space.branches.create("main")
     with pytest.raises(TagExistsError):
         space.tags.create("main")
