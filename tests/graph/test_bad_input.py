@@ -318,6 +318,7 @@ def wrong_calls(graph: Graph, tmp: Path) -> list[tuple[Callable[..., Any], dict[
         (graph.delete, {"table": Customer, "keys": "x"},
          {"table": _TABLE, "keys": [None, *_KEYS], "where": _FILTER, "cascade": _FLAG, "message": _NO_TEXT,
           **WRITE}),
+        (transaction.note, {}, {"metadata": _METADATA}),
         (transaction.delete, {"table": Customer, "where": "false"},
          {"table": _TABLE, "keys": _KEYS, "where": [None, *_FILTER], "cascade": _FLAG}),
         (graph.merge, {"source": "try"},

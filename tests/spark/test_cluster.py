@@ -160,7 +160,7 @@ def test_load_stream_migrate_and_verify(cluster: Cluster, seaweed_url: str, tmp_
     assert len({process for process, _ in seen}) == 2, "both workers do something"
     assert {place for _, place in seen} == {os.environ["AWS_ENDPOINT_URL"]}
     source, target = f"{seaweed_url}/one", f"{seaweed_url}/two"
-    assert cluster.ask("load", url=source, rows=ROWS) == {"commit": 1, "written": {"entity/Part": ROWS}}
+    assert cluster.ask("load", url=source, rows=ROWS) == {"commit": 1, "written": {"entity/Part": ROWS}, "deleted": {}}
     assert cluster.ask("load", url=source, rows=ROWS)["commit"] is None
     assert cluster.ask("load", url=source, rows=ROWS + 10)["commit"] == 2
     with Session(target, entity_types=[Part]) as session:
@@ -218,7 +218,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_load_doubles_and_loses_nothi
     wait_for(lambda: {"0", "1", "2", "3"} <= begun(), 120)  # two are done, two are under way, one on each worker
     cluster.kill_worker(0)
     (tmp_path / "go").touch()
-    assert cluster.said() == {"commit": 1, "written": {"entity/Part": ROWS}}
+    assert cluster.said() == {"commit": 1, "written": {"entity/Part": ROWS}, "deleted": {}}
     attempts = [file.name.split("-")[1] for file in tmp_path.glob("begun-*")]
     assert len(attempts) > 6, "what the killed worker had begun was begun again"
     assert [one.size for one in rows(seaweed_url)] == list(range(ROWS))

@@ -45,7 +45,7 @@ def test_a_client_reads_saves_verifies_and_runs_a_pipeline(server: str, tmp_path
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["remote"].startswith("pyspark.sql.connect")
     assert said["session"] is True, "session() takes the one that runs"
-    assert (said["saved"], said["again"]) == ([1, {"entity/Part": 100}], None)
+    assert (said["saved"], said["again"]) == ([1, {"entity/Part": 100}, {}], None)
     assert said["read"] == [["new1", 1], ["p001", 1]]
     assert said["past"] == 100
     assert said["changes"] == [["insert", "new0", 0, 2], ["insert", "new1", 1, 2]]

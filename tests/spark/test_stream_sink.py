@@ -16,6 +16,7 @@ from ontolake import faults
 from ontolake.documents import open_space
 from ontolake.errors import Invalid
 from ontolake.graph import Graph
+from ontolake.history import UnknownBranchError
 from ontolake.model import Entity, Field
 from ontolake.model.errors import SchemaValidationError
 from ontolake.ontology import Session
@@ -245,11 +246,11 @@ def test_graphs_and_sql_tables_publish_a_batch_once_too(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize(("options", "told"), [
     ({"as_of": "1"}, "as_of"), ({"max_commits": "0"}, "max_commits"), ({"max_rows": "0"}, "max_rows"),
-    ({"max_rows": "many"}, "number"), ({"since": "x"}, "number")])
+    ({"max_rows": "many"}, "number"), ({"since": "x"}, "'x'")])
 def test_options_of_a_source_are_checked(url: str, options: dict[str, str], told: str) -> None:
     from pyspark.sql.types import StructType
 
-    with pytest.raises(Invalid, match=told):
+    with pytest.raises((Invalid, UnknownBranchError), match=told):
         StreamReader(ConnectorOptions({"url": url, "table": "entity/Thing", **options}), StructType())
 
 

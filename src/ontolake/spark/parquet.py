@@ -71,8 +71,10 @@ def native_frame(
             found = found.join(newer.select(*files.keys), files.keys, "left_anti").select(*newer.columns)
             found = found.unionByName(newer)
     public = spark_schema(store.schema(table, view.mode, view))
+    commit, *ends = public.names[len(info.all_columns) :]
     shown = [named(parquet.names[column.stored]).cast(public[column.stored].dataType).alias(column.stored)
-             for column in info.all_columns] + [F.col(parquet.commit).alias(public.names[-1])]
+             for column in info.all_columns] + [F.col(parquet.commit).alias(commit)]
+    shown += [F.lit(False).alias(name) for name in ends]  # files that have ends of rows are not read so
     return found.select(*shown).select(*[named(name) for name in columns])
 
 

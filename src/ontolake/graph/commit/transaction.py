@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ontolake.arrow_keys import contains
 from ontolake.errors import Conflict, Invalid
-from ontolake.graph.arguments import check_flag, check_text
+from ontolake.graph.arguments import check_flag, check_metadata, check_text
 from ontolake.graph.commit.records import CommitDetails, CommitRecord, GraphState, Pin
 from ontolake.graph.errors import (
     DuplicateKeyError,
@@ -234,9 +234,10 @@ class GraphTransaction:
                 pending.discard()
         return found
 
-    def note(self, extra: Mapping[str, Any]) -> None:
-        """Say more in the metadata of the commit."""
-        self._extra.update(extra)
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        """Say more in the metadata of the commit. Raises `Invalid` for what cannot be kept there."""
+        check_metadata(metadata)
+        self._extra.update(metadata or {})
 
     def finish(
         self, *, kind: str | None = None, merged_parent: str | None = None, only: bool = False
