@@ -11,7 +11,6 @@ import pytest
 
 from ontolake.documents.conformance import DirectoryAdapter, DocumentsAdapter
 from ontolake.history.conformance import VersioningConformance
-from ontolake.history.conformance.suite import BranchAndTagCases, LinearCases, MachineCases, ProcessCases, UndoCases
 
 Fresh = Callable[[], str]
 
@@ -55,8 +54,8 @@ class TestMemory(VersioningConformance):
 
 
 @pytest.mark.slow
-class TestSeaweed(LinearCases, BranchAndTagCases, UndoCases, MachineCases, ProcessCases):
-    """Spaces in a bucket: what rests on how they are stored. `onto versioning conformance` has the rest."""
+class TestSeaweed(VersioningConformance):
+    """Spaces in a bucket."""
 
     adapter = DocumentsAdapter
     machine_runs = 2

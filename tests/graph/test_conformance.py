@@ -10,7 +10,6 @@ import pytest
 
 from ontolake.graph.conformance import GraphAdapter
 from ontolake.history.conformance import VersioningConformance
-from ontolake.history.conformance.suite import BranchAndTagCases, LinearCases, MachineCases, ProcessCases, UndoCases
 
 _numbers = itertools.count()
 
@@ -30,8 +29,8 @@ class TestDirectory(VersioningConformance):
 
 
 @pytest.mark.slow
-class TestBucket(LinearCases, BranchAndTagCases, UndoCases, MachineCases, ProcessCases):
-    """A graph on a real server of S3: what rests on how it is stored. `onto versioning conformance` has the rest."""
+class TestBucket(VersioningConformance):
+    """A graph on a real server of S3."""
 
     adapter = GraphAdapter
     machine_runs = 2

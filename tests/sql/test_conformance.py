@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ontolake.history.conformance import VersioningConformance
-from ontolake.history.conformance.suite import BranchAndTagCases, LinearCases, MachineCases, ProcessCases, UndoCases
 from ontolake.sql.conformance import SqlVersioning
 
 
@@ -54,8 +53,8 @@ class TestDirectory(SqlConformance):
 
 
 @pytest.mark.slow
-class TestSeaweed(LinearCases, BranchAndTagCases, UndoCases, MachineCases, ProcessCases):
-    """What rests on how pages are stored. `onto versioning conformance` has the rest."""
+class TestSeaweed(VersioningConformance):
+    """Pages in a bucket."""
 
     adapter = SqlVersioning
     machine_runs, machine_steps, crash_runs = 2, 12, 2
