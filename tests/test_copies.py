@@ -406,8 +406,8 @@ for step in range(0, 100_000, int(stride)):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "stride"), [
-    ("documents native", "native", 1), ("sql native", "pages", 3), ("sql pages", "pages", 1),
-    ("sql native", "objects", 5), ("graph directory", "graph", 61), ("sql native", "bucket", 5),
+    ("documents native", "native", 1), ("sql native", "pages", 11), ("sql pages", "pages", 1),
+    ("sql native", "objects", 19), ("graph directory", "graph", 61), ("sql native", "bucket", 19),
     ("typed native", "pages", 1), ("typed native", "bucket", 5), ("typed files", "graph", 13),
     ("graph directory", "bucket", 61)])  # fmt: skip
 def test_a_copy_that_is_killed_is_no_store(

@@ -196,7 +196,8 @@ def killed_everywhere(folder: Path, work: str, way: str) -> int:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("work", WORKS)
 def test_a_process_killed_at_any_operation_leaves_all_or_nothing(quick_folder: Path, work: str) -> None:
-    assert killed_everywhere(quick_folder, work, "operation") >= 4, "there were operations to be killed at"
+    least = 2 if work == "branch" else 4  # a branch is one swap of the head
+    assert killed_everywhere(quick_folder, work, "operation") >= least, "there were operations to be killed at"
 
 
 @pytest.mark.slow
