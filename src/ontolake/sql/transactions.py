@@ -28,7 +28,7 @@ from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, levels, ranges
 from ontolake.sql.keyspace.commit_log import BranchLog
-from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, upgrade
+from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, extend, upgrade
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
@@ -60,6 +60,8 @@ class SqlTransaction:
         self.reads = False
         """Whether it may only read."""
         self.ddl = False
+        self.is_extended = False
+        """Whether it has written what older versions cannot read."""
         self.dirty = False
         """Whether it has written anything."""
         self.catalog: SqlCatalog | None = None
@@ -337,6 +339,8 @@ class SqlSession:
         self.keyspace.close_nodes()
         if not self._is_current:
             upgrade(self.connection)
+        if transaction.is_extended:
+            extend(self.connection)
         metadata = json.dumps(transaction.metadata) if transaction.metadata else None
         self.log.append((
             version, time.time_ns() // 1000, ";\n".join(transaction.statements)[:10_000], transaction.author,

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from ontolake.decoders import learn
 from ontolake.errors import Corruption
+from ontolake.sql.catalog.objects import KINDS, CatalogObject, CommentMeta, ForeignKeyMeta, SchemaObject, entries
 from ontolake.sql.errors import LISTING, UnknownNameError, nearest
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import LIVE, decode_row
@@ -109,36 +110,57 @@ class IndexMeta(msgspec.Struct, frozen=True):
     """Which process is building it."""
 
 
-Record = DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta
-R = TypeVar("R", DatabaseMeta, SchemaMeta, TableMeta, ColumnMeta, IndexMeta)
+Record = DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta | CatalogObject
 
-_RECORDS: dict[int, type[DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta]] = {
+_RECORDS: dict[int, type[Record]] = {
     keys.DATABASE: DatabaseMeta, keys.SCHEMA: SchemaMeta, keys.TABLE: TableMeta, keys.COLUMN: ColumnMeta,
-    keys.INDEX: IndexMeta,
+    keys.INDEX: IndexMeta, **KINDS,
 }  # fmt: skip
+_ADDED: dict[type[Record], tuple[str, ...]] = {}
+"""Parts of records that came with version 5 of the layout. A record that has none of them is written as before."""
 learn(*_RECORDS.values())
+
+
+S = TypeVar("S", bound=SchemaObject)
 
 
 def now() -> datetime:
     return datetime.now(UTC)
 
 
+def is_added(record: Record) -> bool:
+    """Whether version 4 of the layout cannot hold a record."""
+    return isinstance(record, CatalogObject) or any(getattr(record, part) for part in _ADDED.get(type(record), ()))
+
+
+def _encoded(record: Record) -> bytes:
+    added = _ADDED.get(type(record))
+    if not added:
+        return LIVE + msgspec.json.encode(record)
+    parts: dict[str, Any] = msgspec.to_builtins(record)
+    return LIVE + msgspec.json.encode({name: value for name, value in parts.items() if value or name not in added})
+
+
 def entries_of(record: Record) -> list[tuple[bytes, bytes]]:
     """The keys and values that a record is kept under: itself, and its name where names lead to ids."""
-    value = LIVE + msgspec.json.encode(record)
-    if isinstance(record, DatabaseMeta):
-        return [(keys.meta_key(keys.DATABASE, record.db_id), value),
-                (keys.name_key(keys.DATABASE_NAME, name=record.db_name), _id(record.db_id))]  # fmt: skip
-    if isinstance(record, SchemaMeta):
-        return [(keys.meta_key(keys.SCHEMA, record.db_id, record.schema_id), value),
-                (keys.name_key(keys.SCHEMA_NAME, record.db_id, name=record.schema_name), _id(record.schema_id))]
-    if isinstance(record, TableMeta):
-        return [(keys.meta_key(keys.TABLE, record.db_id, record.schema_id, record.table_id), value),
-                (keys.name_key(keys.TABLE_NAME, record.db_id, record.schema_id, name=record.table_name),
-                 _id(record.table_id))]  # fmt: skip
-    if isinstance(record, ColumnMeta):
-        return [(keys.meta_key(keys.COLUMN, record.table_id, record.column_id), value)]
-    return [(keys.meta_key(keys.INDEX, record.table_id, record.index_id), value)]
+    value = _encoded(record)
+    match record:
+        case DatabaseMeta():
+            return [(keys.meta_key(keys.DATABASE, record.db_id), value),
+                    (keys.name_key(keys.DATABASE_NAME, name=record.db_name), _id(record.db_id))]
+        case SchemaMeta():
+            return [(keys.meta_key(keys.SCHEMA, record.db_id, record.schema_id), value),
+                    (keys.name_key(keys.SCHEMA_NAME, record.db_id, name=record.schema_name), _id(record.schema_id))]
+        case TableMeta():
+            return [(keys.meta_key(keys.TABLE, record.db_id, record.schema_id, record.table_id), value),
+                    (keys.name_key(keys.TABLE_NAME, record.db_id, record.schema_id, name=record.table_name),
+                     _id(record.table_id))]  # fmt: skip
+        case ColumnMeta():
+            return [(keys.meta_key(keys.COLUMN, record.table_id, record.column_id), value)]
+        case IndexMeta():
+            return [(keys.meta_key(keys.INDEX, record.table_id, record.index_id), value)]
+        case _:
+            return entries(record, value, LIVE)
 
 
 def _id(number: int) -> bytes:
@@ -158,8 +180,9 @@ class Table:
     """A table as a catalog has it."""
 
     def __init__(
-        self, meta: TableMeta, database: str, schema: str, columns: Iterable[ColumnMeta], indexes: Iterable[IndexMeta]
-    ) -> None:
+        self, meta: TableMeta, database: str, schema: str, columns: Iterable[ColumnMeta], indexes: Iterable[IndexMeta],
+        parts: Iterable[CatalogObject] = (),
+    ) -> None:  # fmt: skip
         self.meta = meta
         self.id = meta.table_id
         self.name = meta.table_name
@@ -189,6 +212,10 @@ class Table:
         """Whether the living columns are all there ever were, in that order."""
         self.required = [(self.place[column.column_id], column) for column in self.columns if not column.nullable]
         self._entries: dict[int, tuple[IndexMeta, EntryParts]] = {}
+        self.parts = list(parts)
+        """Records that go with the table: its foreign keys, comments and sequences."""
+        self.foreign_keys = [part for part in self.parts if isinstance(part, ForeignKeyMeta)]
+        self.comments = [part for part in self.parts if isinstance(part, CommentMeta)]
 
     def column(self, name: str, position: int | None = None) -> ColumnMeta:
         """The column of this name. Raises `UnknownNameError`."""
@@ -214,6 +241,11 @@ class Table:
         return next((index for index in self.indexes if index.name == name), None)
 
 
+_SPANS = (KeySpan(keys.META_START, bytes((keys.DATABASE_NAME,))),
+          KeySpan(bytes((keys.FIRST_ADDED,)), bytes((keys.NAME,))))  # fmt: skip
+"""Where records are. What is between and behind leads from names to ids."""
+
+
 class SqlCatalog:
     """All databases, schemas, tables and indexes at one version."""
 
@@ -225,16 +257,24 @@ class SqlCatalog:
         """By schema id and name."""
         self.by_full_name: dict[str, Table] = {}
         self.by_id: dict[int, Table] = {}
+        self.objects: dict[tuple[int, str], SchemaObject] = {}
+        """Views, sequences and other things with a name, by schema id and name."""
+        self.records: dict[bytes, CatalogObject] = {}
+        """All records of kinds that are not databases, schemas, tables, columns or indexes, by key."""
 
     @classmethod
     def read(cls, keyspace: Keyspace, version: int, at: int | None = None) -> SqlCatalog:
         """The catalog now, or as it was at a version. Raises `Corruption`."""
         found = cls(version)
         records: dict[int, list[Record]] = {family: [] for family in _RECORDS}
-        for batch in keyspace.scan(KeySpan(keys.META_START, bytes((keys.DATABASE_NAME,))), at, keys=True):
-            assert batch.keys is not None
-            for key, value in zip(batch.keys.to_list(), batch.values.to_list(), strict=True):
-                records[key[0]].append(_decoded(_RECORDS[key[0]], key, value))
+        for span in _SPANS:
+            for batch in keyspace.scan(span, at, keys=True):
+                assert batch.keys is not None
+                for key, value in zip(batch.keys.to_list(), batch.values.to_list(), strict=True):
+                    kind = _RECORDS.get(key[0])
+                    if kind is None:
+                        raise Corruption(f"the catalog record {key.hex()} is of a kind that is not known")
+                    records[key[0]].append(_decoded(kind, key, value))
         found._fill(records)
         return found
 
@@ -256,10 +296,19 @@ class SqlCatalog:
                     columns.setdefault(record.table_id, []).append(record)
                 case IndexMeta():
                     indexes.setdefault(record.table_id, []).append(record)
+                case CatalogObject():
+                    self.records[record.key] = record
+                    if isinstance(record, SchemaObject):
+                        self.objects[record.schema_id, record.name] = record
+        parts: dict[int, list[CatalogObject]] = {}
+        for part in self.records.values():
+            if part.owner_id:
+                parts.setdefault(part.owner_id, []).append(part)
         for meta in tables:
             schema = schemas[meta.schema_id]
             table = Table(meta, databases[meta.db_id].db_name, schema.schema_name, columns.get(meta.table_id, ()),
-                          sorted(indexes.get(meta.table_id, ()), key=lambda index: index.index_id))  # fmt: skip
+                          sorted(indexes.get(meta.table_id, ()), key=lambda index: index.index_id),
+                          parts.get(meta.table_id, ()))  # fmt: skip
             self.tables[schema.schema_id, meta.table_name] = table
             self.by_full_name[table.full_name] = table
             self.by_id[table.id] = table
@@ -297,6 +346,33 @@ class SqlCatalog:
             hint = nearest(name, [each.rsplit(".", 1)[1] for each in close]) if close else nearest(wanted, names)
             raise UnknownNameError(f"there is no table {wanted}", position=position, hint=hint)
         return found
+
+    def relation(self, schema_id: int, name: str) -> str | None:
+        """What a schema has of this name, among all that share its names: tables, views, sequences and indexes."""
+        if (schema_id, name) in self.tables:
+            return "table"
+        object = self.objects.get((schema_id, name))
+        if object is not None and object.is_relation:
+            return object.what
+        for (schema, _), table in self.tables.items():
+            if schema == schema_id and (name == table.key_name or table.index(name) is not None):
+                return "index"
+        return None
+
+    def object(self, kind: type[S], database: str, schema: str, name: str, position: int | None = None) -> S:
+        """The view, sequence or other thing of a kind and name. Raises `UnknownNameError`."""
+        found = self.objects.get((self.schema(database, schema, position).schema_id, name))
+        if not isinstance(found, kind):
+            names = [each.name for each in self.objects.values() if isinstance(each, kind)]
+            raise UnknownNameError(f"there is no {kind.what} {database}.{schema}.{name}", position=position,
+                                   hint=nearest(name, names))  # fmt: skip
+        return found
+
+    def object_name(self, object: SchemaObject) -> str:
+        """The full name of a thing that a schema holds."""
+        database = next(each.db_name for each in self.databases.values() if each.db_id == object.db_id)
+        schema = next(each.schema_name for each in self.schemas.values() if each.schema_id == object.schema_id)
+        return f"{database}.{schema}.{object.name}"
 
     def default_database(self) -> str:
         """The database that is meant where none is named: `main`, or the only one there is."""

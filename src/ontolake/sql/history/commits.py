@@ -11,7 +11,7 @@ from ontolake.errors import Corruption, Invalid, NotFound
 from ontolake.history import Change, Commit, Ref, UnknownCommitError
 from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
-from ontolake.sql.history.definitions import defined
+from ontolake.sql.history.definitions import defined, redefined
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.transactions import unpacked
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 _PUBLISHED = "-- publish "
 """What stood before the metadata of a commit where layouts up to version 2 kept it: in the text of its statement."""
-_DEFINING = (keys.TABLE, keys.COLUMN, keys.INDEX)
+_DEFINING = (keys.TABLE, keys.COLUMN, keys.INDEX, *range(keys.FIRST_ADDED, keys.NAME))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -109,6 +109,8 @@ def changes(session: SqlSession, version: int) -> list[Change[int]]:
         was, is_now = defined(old.by_id.get(id)), defined(defining)
         if was != is_now:
             result.append(Change.of_schema(version, defining.full_name, was, is_now))
+    if is_defining:
+        result += [Change.of_schema(version, *each) for each in redefined(old, new)]
     for key in written:
         id = int.from_bytes(key[1:9], "big")
         then, now = old.by_id.get(id), new.by_id.get(id)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Record, Table, TableMeta
+from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Record, SqlCatalog, Table, TableMeta
 
 _COLUMN = ("name", "logical_type", "nullable", "default_expr", "dropped")
 _INDEX = ("unique", "desc", "constraint")
@@ -38,8 +38,12 @@ def definition(table: Table | None) -> dict[str, Any] | None:
     indexes = {index.name: {"columns": [table.by_id[id].name for id in index.column_ids], "unique": index.unique,
                             "desc": list(index.desc), "include": [table.by_id[id].name for id in index.include_ids]}
                for index in table.indexes}  # fmt: skip
-    return {"name": table.full_name, "columns": columns, "key": [column.name for column in table.primary_key],
-            "checks": {check.name: check.sql for check in table.meta.checks}, "indexes": indexes}  # fmt: skip
+    found = {"name": table.full_name, "columns": columns, "key": [column.name for column in table.primary_key],
+             "checks": {check.name: check.sql for check in table.meta.checks}, "indexes": indexes}  # fmt: skip
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for part in table.parts:
+        parts.setdefault(part.what, []).append(part.definition())
+    return {**found, **parts}
 
 
 def defined(table: Table | None) -> dict[str, Any] | None:
@@ -48,6 +52,19 @@ def defined(table: Table | None) -> dict[str, Any] | None:
     if found is not None and table is not None:
         built = {index.name for index in table.indexes if index.state == PUBLIC}
         found["indexes"] = {name: index for name, index in found["indexes"].items() if name in built}
+    return found
+
+
+def redefined(old: SqlCatalog, new: SqlCatalog) -> list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]]:
+    """The views, sequences and other things of schemas that were made, changed or dropped: name, before, after."""
+    was, is_now = ({object.object_id: object for object in catalog.objects.values()} for catalog in (old, new))
+    found = []
+    for id in sorted({**was, **is_now}):
+        before, after = was.get(id), is_now.get(id)
+        if before != after:
+            name = old.object_name(before) if after is None and before is not None else new.object_name(is_now[id])
+            found.append((name, None if before is None else before.definition(),
+                          None if after is None else after.definition()))  # fmt: skip
     return found
 
 
@@ -71,7 +88,7 @@ def combined(base: Table, ours: Table, theirs: Table) -> Combined:
            if column.name in by_name}  # fmt: skip
     kept, fill = _indexes(base, ours, theirs, ids)
     meta = msgspec.structs.replace(
-        ours.meta, table_name=_either("name", base.name, ours.name, theirs.name), next_column_id=next_id,
+        ours.meta, table_name=either("name", base.name, ours.name, theirs.name), next_column_id=next_id,
         next_index_id=ours.meta.next_index_id + len(fill), checks=_checks(base.meta, ours.meta, theirs.meta))
     records: list[Record] = [column for column in columns if column not in ours.all_columns]
     records += [index for index in kept if index not in ours.indexes]
@@ -89,7 +106,7 @@ def has_new_rules(ours: Table, target: Combined) -> bool:
             or any(index.unique for index in target.fill))
 
 
-def _either(what: str, base: Any, ours: Any, theirs: Any) -> Any:
+def either(what: str, base: Any, ours: Any, theirs: Any) -> Any:
     """The value of whoever changed it. Raises `Differing` if both did."""
     if theirs in (base, ours):
         return ours
@@ -107,7 +124,7 @@ def _columns(base: Table, ours: Table, theirs: Table) -> tuple[list[ColumnMeta],
         before, after = was.get(column.identity), new.get(column.identity)
         if before is not None and after is not None:
             column = msgspec.structs.replace(column, **{
-                part: _either(f"{part} of the column {column.name}", *(getattr(side, part)
+                part: either(f"{part} of the column {column.name}", *(getattr(side, part)
                                                                       for side in (before, column, after)))
                 for part in _COLUMN})  # fmt: skip
         elif before is not None:  # they are from before it was added
@@ -133,7 +150,7 @@ def _checks(base: TableMeta, ours: TableMeta, theirs: TableMeta) -> Any:
     was, own, new = ({check.name: check for check in side.checks} for side in (base, ours, theirs))
     found = []
     for name in dict.fromkeys([*own, *new]):
-        check = _either(f"the CHECK {name}", was.get(name), own.get(name), new.get(name))
+        check = either(f"the CHECK {name}", was.get(name), own.get(name), new.get(name))
         if check is not None:
             found.append(check)
     return tuple(found)

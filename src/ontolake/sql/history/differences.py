@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ontolake.history import Change, Snapshot
-from ontolake.sql.catalog.records import Table
+from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.history.commits import key_of, row_of
-from ontolake.sql.history.definitions import defined
+from ontolake.sql.history.definitions import defined, redefined
 from ontolake.sql.history.snapshots import SqlSnapshot
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
@@ -26,7 +26,10 @@ class On(Protocol):
 def differences(on: On, base: int, before: SqlSnapshot, after: SqlSnapshot) -> Iterator[Change[int]]:
     """What turns one moment into another, by table and key, with the tables that were defined anew. `base` is the
     newest version that both have behind them."""
-    old, new = _tables(on, before), _tables(on, after)
+    then_catalog, now_catalog = _catalog(on, before), _catalog(on, after)
+    old, new = then_catalog.by_full_name, now_catalog.by_full_name
+    for each in redefined(then_catalog, now_catalog):
+        yield Change.of_schema(after.commit, *each)
     written = _written(on, base, before, after)
     for name in sorted({*old, *new}):
         then, now = old.get(name), new.get(name)
@@ -41,9 +44,9 @@ def differences(on: On, base: int, before: SqlSnapshot, after: SqlSnapshot) -> I
             yield Change.of_schema(after.commit, name, was, None)
 
 
-def _tables(on: On, moment: SqlSnapshot) -> dict[str, Table]:
+def _catalog(on: On, moment: SqlSnapshot) -> SqlCatalog:
     with on(moment.where) as session, session.reading():
-        return dict(session.catalog(session.check_version(moment.commit)).by_full_name)
+        return session.catalog(session.check_version(moment.commit))
 
 
 def _shape(table: Table) -> Any:

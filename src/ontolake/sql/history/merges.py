@@ -12,9 +12,10 @@ from ontolake.history.dag import is_ancestor, missing
 from ontolake.history.metadata import MERGED
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 from ontolake.sql.catalog.records import Record, SqlCatalog, Table
-from ontolake.sql.history import commits
+from ontolake.sql.history import commits, object_merges
 from ontolake.sql.history.definitions import Combined, Differing, combined, definition, has_new_rules, is_same
 from ontolake.sql.history.lines import BranchLines, Node
+from ontolake.sql.history.object_merges import ObjectChanges, ObjectMerge
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_merges import RulesRefused, SidesOfTable, TableChanges, becomes, merged_table
 from ontolake.sql.history.table_changes import TablePlan, written
@@ -27,12 +28,15 @@ OpenWriter = Callable[[str], AbstractContextManager[SqlSession]]
 
 @dataclass
 class SqlChanges:
-    """What a step does to each table, by table id."""
+    """What a step does to each table, by table id, and to other records of the catalog."""
 
     tables: dict[int, TablePlan] = field(default_factory=dict)
+    objects: ObjectChanges = field(default_factory=ObjectChanges)
+    source: SqlCatalog = field(default_factory=lambda: SqlCatalog(0))
+    """The catalog that the changes come from."""
 
     def __bool__(self) -> bool:
-        return any(plan.has_changes for plan in self.tables.values())
+        return bool(self.objects) or any(plan.has_changes for plan in self.tables.values())
 
 
 class SqlMergeable:
@@ -81,7 +85,10 @@ class SqlMergeable:
                 changes.tables[id] = plan
                 if any(plan.counts):
                     counts[name] = plan.counts
-        return MergePlan(changes, counts, conflicts)
+        objects = ObjectMerge(bases[-1], ours, theirs, decisions).run(
+            lambda name: sides.tables is None or name in sides.tables)
+        changes.objects, changes.source = objects.changes, theirs
+        return MergePlan(changes, counts, [*conflicts, *objects.conflicts])
 
     def _table(
         self, sides: Sides[Node], decisions: Decisions, states: tuple[Table | None, Table | None, Table | None],
@@ -220,6 +227,8 @@ class SqlMergeable:
                 transaction.touch(())
                 for each in plan.changes.tables.values():
                     written(session, transaction, each)
+                if plan.changes.objects:
+                    object_merges.write(session, transaction, plan.changes.objects, plan.changes.source.by_id)
             with session.reading():
                 commit = commits.one(session, expected)
         second = (sides.theirs,) if sides.is_merge else ()

@@ -49,11 +49,11 @@ def written(session: SqlSession, transaction: SqlTransaction, plan: TablePlan) -
     if plan.records:
         was = session.fresh_catalog(transaction).by_id[plan.table.id]
         names = [] if was.name == plan.table.name else [entries_of(was.meta)[1][0]]
-        writer.records([entry for record in plan.records for entry in entries_of(record)], names)
+        writer.define(plan.records, names)
     _change(session, writer, plan.table, plan.changes)
     for index in plan.fill:
         index_builds.fill_all(session, transaction, plan.table, index)
-        writer.records(entries_of(index))
+        writer.define([index])
 
 
 def _remove(session: SqlSession, writer: RowWriter, table: Table) -> None:
@@ -80,16 +80,15 @@ def _add(session: SqlSession, transaction: SqlTransaction, writer: RowWriter, pl
         if isinstance(record, SchemaMeta):
             known = catalog.schemas.get((meta.db_id, record.schema_name))
             if known is None:
-                writer.records(entries_of(msgspec.structs.replace(record, db_id=meta.db_id)))
+                writer.define([msgspec.structs.replace(record, db_id=meta.db_id)])
             else:
                 meta = msgspec.structs.replace(meta, schema_id=known.schema_id)
         elif isinstance(record, DatabaseMeta) and record.db_name in catalog.databases:
             meta = msgspec.structs.replace(meta, db_id=catalog.databases[record.db_name].db_id)
         else:
-            writer.records(entries_of(record))
+            writer.define([record])
     parts: list[Record] = [*table.all_columns, *table.indexes, *table.dropped_indexes, meta]
-    for each in parts:
-        writer.records(entries_of(each))
+    writer.define(parts)
     table = Table(meta, database, schema, table.all_columns, [*table.indexes, *table.dropped_indexes])
     for begin in range(0, len(plan.added), index_builds.PAGE):
         writer.insert(decoded(table, [value for _, value in plan.added[begin : begin + index_builds.PAGE]]))

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from ontolake.sql.keyspace import nodes
-from ontolake.sql.keyspace.layout import DESCRIBED, NEWEST, upgrade
+from ontolake.sql.keyspace.layout import BRANCHED, DESCRIBED, EXTENDED, NEWEST, extend, upgrade
 from ontolake.sql.keyspace.levels import (
     FIRST,
     OF_LINE,
@@ -89,7 +89,8 @@ def flatten(path: str, line: int, version: int, floor: int) -> None:
             for table in ("line", *OF_LINE):
                 connection.execute(f"DROP TABLE {table}")
             connection.execute("DELETE FROM counter WHERE name = 'line'")
-            connection.pragma("user_version", DESCRIBED)
+            if connection.pragma("user_version") == BRANCHED:
+                connection.pragma("user_version", DESCRIBED)
         connection.execute("COMMIT")
         connection.execute("VACUUM")
     finally:
@@ -157,6 +158,7 @@ def join(path: str, other: str, line: StoredLine) -> None:
     connection.pragma("journal_mode", "DELETE")
     connection.execute("BEGIN IMMEDIATE")
     upgrade(connection)
+    is_extended = connection.pragma("user_version") == EXTENDED
     connection.execute("COMMIT")
     connection.close()
     connection = apsw.Connection(path)
@@ -164,6 +166,8 @@ def join(path: str, other: str, line: StoredLine) -> None:
         connection.execute("ATTACH ? AS other", (other,))
         connection.execute("BEGIN IMMEDIATE")
         make_room(connection)
+        if is_extended:
+            extend(connection)
         _join(connection, line)
         connection.execute("COMMIT")
         connection.execute("DETACH other")

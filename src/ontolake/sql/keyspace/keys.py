@@ -1,8 +1,9 @@
 """Keys: bytes that sort as SQL sorts what they stand for.
 
 `20 | table | primary key` is a row, `30 | table | index | indexed values | primary key` an index entry; the catalog has
-`01` to `08`. A tuple is its elements one after the other, each `type tag | is null | payload`; NULL sorts last. These
-are the rules one value at a time; `vectors` has the same for whole columns.
+`01` to `0E`, and `0F` is where sequences stand. A tuple is its elements one after the other, each
+`type tag | is null | payload`; NULL sorts last. These are the rules one value at a time; `vectors` has the same for
+whole columns.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from ontolake.sql.types import WIDTHS, Kind, Stored, Type
 
 DATABASE, SCHEMA, TABLE, COLUMN, INDEX = 0x01, 0x02, 0x03, 0x04, 0x05
 DATABASE_NAME, SCHEMA_NAME, TABLE_NAME = 0x06, 0x07, 0x08
+SEQUENCE, VIEW, USER_TYPE, COMMENT, FOREIGN_KEY, NAME = 0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x0E
+SEQUENCE_STATE = 0x0F
 ROW, ENTRY = 0x20, 0x30
 
 META_START = b"\x01"
 """The least key of the catalog."""
+FIRST_ADDED = 0x09
+"""The least prefix that came with version 5 of the layout."""
 
 ESCAPED, END = b"\x00\xff", b"\x00\x01"
 SIGN = 1 << 63

@@ -94,8 +94,11 @@ _ADDED = ("author TEXT", "message TEXT", "metadata TEXT", "merged_branch INTEGER
 BRANCHED = 4
 """The version of the layout of a native file that has had branches or tags: what cleans it up has to know them."""
 
+EXTENDED = 5
+"""The version of the layout of a database that has had records, columns or types which version 4 cannot read."""
+
 LAYOUT = DatabaseLayout(  # the id reads "onts"
-    0x6F6E7473, BRANCHED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError, DESCRIBED)  # fmt: skip
+    0x6F6E7473, EXTENDED, PAGE_SIZE, TABLES, "SQL tables of ours", SqlLayoutError, DESCRIBED)  # fmt: skip
 
 
 MERGED_INDEX = "commit_merged"
@@ -111,6 +114,13 @@ def index_merges(connection: apsw.Connection) -> None:
 def is_described(connection: apsw.Connection) -> bool:
     """Whether the commits of a database have the columns that came with version 3 of the layout."""
     return bool(connection.pragma("user_version") >= DESCRIBED)
+
+
+def extend(connection: apsw.Connection) -> None:
+    """Note that older versions cannot read a database any more, within the transaction that makes it so."""
+    if connection.pragma("user_version") < EXTENDED:
+        upgrade(connection)
+        connection.pragma("user_version", EXTENDED)
 
 
 def upgrade(connection: apsw.Connection) -> None:

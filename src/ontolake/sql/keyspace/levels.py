@@ -154,7 +154,7 @@ def make_room(connection: apsw.Connection) -> None:
         upgrade(connection)
         connection.execute(TABLES)
         connection.execute("INSERT OR IGNORE INTO counter (name, next) VALUES ('line', 1)")
-        connection.pragma("user_version", BRANCHED)
+        connection.pragma("user_version", max(BRANCHED, connection.pragma("user_version")))
 
 
 def lines(connection: apsw.Connection) -> list[StoredLine]:

@@ -43,9 +43,7 @@ def _add_unique(definer: Definer, table: Table, given: str | None, names: list[s
     ids = tuple(table.column(name, position_of(node, definer.statement)).column_id for name in names)
     if len(set(ids)) != len(ids):
         raise DefinitionError("a UNIQUE rule names a column twice", sqlstate="42701")
-    name, number = given or f"{table.name}_{'_'.join(names)}_key", 1
-    while given is None and definer.has_index(table, name):
-        name, number = f"{table.name}_{'_'.join(names)}_key{number}", number + 1
+    name = given or definer.free_name(table.meta.schema_id, f"{table.name}_{'_'.join(names)}_key")
     definer.check_index_name(table, name, node)
     index = IndexMeta(table.meta.next_index_id, table.id, name, ids, True, now(), (False,) * len(ids), constraint=True)
     definer.put(msgspec.structs.replace(table.meta, next_index_id=index.index_id + 1))
@@ -67,6 +65,7 @@ def rename(definer: Definer, table: Table, old: str, new: str, node: exp.Expr) -
         raise definer.exists(f"the constraint {new} of {table.full_name}", "42710", node)
     index = table.index(old)
     if old == table.key_name:
+        definer.check_index_name(table, new, node)
         definer.put(msgspec.structs.replace(table.meta, key_name=new))
     elif index is not None and index.constraint:
         definer.check_index_name(table, new, node)

@@ -6,9 +6,9 @@ Ids come from counters that only grow; what is dropped leaves its id behind.
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from sqlglot import exp
@@ -20,6 +20,7 @@ from ontolake.sql.catalog.records import (
     ColumnMeta,
     DatabaseMeta,
     IndexMeta,
+    Record,
     SchemaMeta,
     SqlCatalog,
     Table,
@@ -155,10 +156,9 @@ class Definer:
         if not node.this.args.get("catalog"):
             self._allocate(database, None if node.this.args.get("db") else schema_name)
         schema = self.catalog.schema(database, schema_name, position_of(node, self.statement))
-        if (schema.schema_id, name) in self.catalog.tables:
-            if exists:
-                return False
-            raise self.exists(f"the table {database}.{schema_name}.{name}", "42P07", node)
+        if exists and self.catalog.relation(schema.schema_id, name) is not None:
+            return False
+        self.check_relation(schema.schema_id, name, node)
         definition = self._definition(node)
         if not definition.primary_key:
             raise DefinitionError(f"the table {name} has no primary key", hint="declare a PRIMARY KEY",
@@ -169,14 +169,23 @@ class Definer:
         columns = [msgspec.structs.replace(column, table_id=id, nullable=column.nullable and column not in key)
                    for column in definition.columns]  # fmt: skip
         checks = self.named_checks(name, definition.checks, by_name, [])
+        names = [name]
+        for given in [definition.key_name, *(given for given, _ in definition.unique)]:
+            if given:
+                self.check_relation(schema.schema_id, given, node, names)
+                names.append(given)
+        key_name = definition.key_name or self.free_name(schema.schema_id, f"{name}_pkey", names)
+        names.append(key_name)
         for number, (given, parts) in enumerate(definition.unique, 1):
             ids = tuple(self._defined(by_name, each, node).column_id for each in parts)
-            self.put(IndexMeta(number, id, given or f"{name}_{'_'.join(parts)}_key", ids, True, now(),
-                                (False,) * len(ids), constraint=True))  # fmt: skip
+            chosen = given or self.free_name(schema.schema_id, f"{name}_{'_'.join(parts)}_key", names)
+            names.append(chosen)
+            self.put(IndexMeta(number, id, chosen, ids, True, now(), (False,) * len(ids), constraint=True))
         for column in columns:
             self.put(column)
         self.put(TableMeta(id, schema.db_id, schema.schema_id, name, tuple(column.column_id for column in key), now(),
-                            len(columns) + 1, len(definition.unique) + 1, checks, definition.key_name))  # fmt: skip
+                            len(columns) + 1, len(definition.unique) + 1, checks,
+                            "" if key_name == f"{name}_pkey" else key_name))  # fmt: skip
         return True
 
     def _defined(self, by_name: dict[str, ColumnMeta], name: str, node: exp.Expr) -> ColumnMeta:
@@ -288,7 +297,7 @@ class Definer:
 
     def _remove_table(self, table: Table) -> None:
         """Take a table out of the catalog. Its rows cannot be reached any more, and go with the next `gc`."""
-        self._remove(table.meta)
+        self.remove(table.meta)
 
     def _drop_schema(self, node: exp.Table, cascade: bool) -> None:
         name = name_of(node.args.get("db")) or name_of(node.this)
@@ -298,7 +307,7 @@ class Definer:
         self._check_empty(f"the schema {database}.{name}", tables, cascade)
         for table in tables:
             self._remove_table(table)
-        self._remove(schema)
+        self.remove(schema)
 
     def _drop_database(self, node: exp.Table, cascade: bool) -> None:
         db = self.catalog.database(name_of(node.this), position_of(node, self.statement))
@@ -307,8 +316,8 @@ class Definer:
         for table in tables:
             self._remove_table(table)
         for schema in [each for each in self.catalog.schemas.values() if each.db_id == db.db_id]:
-            self._remove(schema)
-        self._remove(db)
+            self.remove(schema)
+        self.remove(db)
 
     def _check_empty(self, what: str, tables: Sequence[Table], cascade: bool) -> None:
         if tables and not cascade:
@@ -374,13 +383,26 @@ class Definer:
         self.put(msgspec.structs.replace(index, name=name))
 
     def check_index_name(self, table: Table, name: str, node: exp.Expr) -> None:
-        """Raises `DuplicateNameError` if the schema of a table has an index of this name."""
-        if self.has_index(table, name):
-            raise self.exists(f"the index {table.full_name.rsplit('.', 1)[0]}.{name}", "42P07", node)
+        """Raises `DuplicateNameError` if the schema of a table has a table, view, sequence or index of this name."""
+        self.check_relation(table.meta.schema_id, name, node)
+
+    def check_relation(self, schema_id: int, name: str, node: exp.Expr, taken: Collection[str] = ()) -> None:
+        """Raises `DuplicateNameError` if a schema has a table, view, sequence or index of this name, or it is taken."""
+        what = "relation" if name in taken else self.catalog.relation(schema_id, name)
+        if what is not None:
+            raise self.exists(f"the {what} {name}", "42P07", node)
+
+    def free_name(self, schema_id: int, name: str, taken: Collection[str] = ()) -> str:
+        """A name that a schema does not have yet: this one, or this one with a number behind."""
+        chosen, number = name, 0
+        while chosen in taken or self.catalog.relation(schema_id, chosen) is not None:
+            number += 1
+            chosen = f"{name}{number}"
+        return chosen
 
     def has_index(self, table: Table, name: str) -> bool:
-        """Whether the schema of a table has an index of this name."""
-        return self.catalog.find_index(name, lambda each: each.meta.schema_id == table.meta.schema_id) is not None
+        """Whether the schema of a table has a table, view, sequence or index of this name."""
+        return self.catalog.relation(table.meta.schema_id, name) is not None
 
     def _alter_table(self, table: Table, action: exp.Expr) -> None:
         if isinstance(action, exp.ColumnDef):
@@ -456,11 +478,9 @@ class Definer:
         self.put(msgspec.structs.replace(column, name=new))
 
     def _rename_table(self, table: Table, name: str, node: exp.Expr) -> None:
-        if (table.meta.schema_id, self.new_name(name, node)) in self.catalog.tables:
-            raise self.exists(f"the table {name}", "42P07", node)
+        self.check_relation(table.meta.schema_id, self.new_name(name, node), node)
         old = entries_of(table.meta)[1][0]
-        renamed = msgspec.structs.replace(table.meta, table_name=name, key_name=table.key_name)
-        self.writer.records(entries_of(renamed), [old])
+        self.writer.define([msgspec.structs.replace(table.meta, table_name=name, key_name=table.key_name)], [old])
 
     def _alter_column(self, table: Table, node: exp.AlterColumn) -> None:
         column = table.column(name_of(node.this), position_of(node, self.statement))
@@ -503,11 +523,12 @@ class Definer:
 
     # records
 
-    def put(self, record: Any) -> None:
+    def put(self, record: Record) -> None:
         """Write a record of the catalog."""
-        self.writer.records(entries_of(record))
+        self.writer.define([record])
 
-    def _remove(self, record: Any) -> None:
+    def remove(self, record: Record) -> None:
+        """Remove a record of the catalog, with its name."""
         found = [key for key, _ in entries_of(record)]
         there = self.session.keyspace.get_many(found)
         self.writer.records([], [key for key in found if key in there])

@@ -6,7 +6,7 @@ many by the column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ontolake import faults
 from ontolake.errors import Invalid
-from ontolake.sql.catalog.records import IndexMeta, Table
+from ontolake.sql.catalog.records import IndexMeta, Record, Table, entries_of, is_added
 from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
 from ontolake.sql.keyspace import keys, rows, vectors
 from ontolake.sql.keyspace.vectors import Strings
@@ -293,6 +293,12 @@ class RowWriter:
         self._keyspace.delete(self._version, found)
         faults.reach("sql: rows written")
         self._transaction.touch(found)
+
+    def define(self, records: Iterable[Record], removed: Sequence[bytes] = ()) -> None:
+        """Write records of the catalog, with their names, and remove what is under other keys."""
+        records = list(records)
+        self._transaction.is_extended |= any(map(is_added, records))
+        self.records([entry for record in records for entry in entries_of(record)], removed)
 
     def records(self, put: Sequence[tuple[bytes, bytes]], removed: Sequence[bytes] = ()) -> None:
         """Write and remove records of the catalog."""
