@@ -315,6 +315,7 @@ def everything(url: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [("{}/a.db", "file://{}/b.db"), ("file://{}/a.db", "{}/b.db"), ("{}/a.db", "{}/b.db"),
                                  ("file://{}/a.db", "sqlite+file://{}/b")],
                          ids=["to pages", "to a native file", "between native files", "between pages"])

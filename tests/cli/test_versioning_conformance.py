@@ -14,6 +14,7 @@ JOINED = [model for model, package in (("documents", "documents"), ("graph", "gr
                                        ("typed", "ontology")) if find_spec(f"ontolake.{package}.conformance")]
 
 
+@pytest.mark.slow
 def test_the_smallest_model_passes_in_memory() -> None:
     chosen = "merge and not random and not processes"
     results = run("reference_store:ReferenceAdapter", "memory://versioning", only=chosen)

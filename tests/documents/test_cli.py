@@ -192,6 +192,7 @@ def test_watch(docs: Docs, native_place: str) -> None:
     assert docs("watch", "order/1", "--since", "0", "--idle", "0").out.count("order/1") == 1
 
 
+@pytest.mark.slow
 def test_watching_another_process(capfd: pytest.CaptureFixture[str], native_place: str) -> None:
     assert main(["docs", "put", native_place, "test", "first", "{}"]) == 0
     child = start_child("write_many", native_place, "child", 10)

@@ -64,6 +64,7 @@ def forked(folder: Path, size: int, changed: int = CHANGED) -> Space:
     return space
 
 
+@pytest.mark.slow
 def test_a_diff_and_a_merge_cost_what_changed(tmp_path: Path) -> None:
     costs: dict[str, list[Cost]] = {"diff": [], "plan": [], "merge": []}
     for size in (1_000, 30_000):

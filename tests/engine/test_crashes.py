@@ -193,6 +193,7 @@ def test_killed_at_many_more_steps_on_a_local_file(seed: int, tmp_path: Any, sta
     sweep(start, lambda number: f"file://{tmp_path}/{number}.db", seed, 30, 60)
 
 
+@pytest.mark.slow
 def test_killed_from_outside_while_committing(shared_place: str, start: Start) -> None:
     """At whatever moment: no fault point is needed to be hit."""
     ops = workload(5, 25)

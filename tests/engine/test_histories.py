@@ -177,7 +177,8 @@ def branched(pair: Pair, name: str, folder: Path) -> Pair:
     return Pair(pair.url, name, folder / f"{name}.db", pair.knobs)
 
 
-@pytest.mark.parametrize("seed", slow_after(1, range(8)))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
 def test_a_random_program_on_a_local_file(seed: int, tmp_path: Path) -> None:
     program(seed, f"file://{tmp_path}/pages.db", tmp_path, STEPS)
 

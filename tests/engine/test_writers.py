@@ -152,6 +152,7 @@ def test_a_writer_that_is_closed_within_its_transaction_lets_others_write(place:
 
 
 # in two processes
+@pytest.mark.slow
 def test_a_database_that_another_process_writes_to_is_contended(table: str, connect: Connect, start: Start) -> None:
     peer = start(obey, table, {})
     peer.hear()
@@ -165,6 +166,7 @@ def test_a_database_that_another_process_writes_to_is_contended(table: str, conn
     connect(table).execute("INSERT INTO t VALUES (2)")
 
 
+@pytest.mark.slow
 def test_a_second_writer_that_was_there_before_is_busy(table: str, connect: Connect, start: Start) -> None:
     connection, peer = connect(table), start(obey, table, {})
     peer.hear()

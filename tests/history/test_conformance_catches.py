@@ -124,6 +124,7 @@ WRONG = [OneBase, OneParent, NoEmptyMerge, NoDeletions, WholeRows, ForgetfulTags
          LastAuthor, HalfErased, AnyTime, NoDeletedRows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_random_histories_find_a_wrong_store(wrong: type[ReferenceStore]) -> None:
     class Suite(MachineCases):

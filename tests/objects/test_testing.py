@@ -100,6 +100,7 @@ def test_an_action_after_sees_what_was_done_and_not_what_was_refused(inner: Memo
     assert seen == [b"1"]
 
 
+@pytest.mark.slow
 def test_a_server_ends_with_its_block_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with MinistackServer() as server:

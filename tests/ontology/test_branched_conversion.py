@@ -67,6 +67,7 @@ def check_against(made: BranchedHistory, url: str) -> None:
             assert {"-".join(key): row["grip"] for key, row in rows[commit][FITS].items()} == wanted[FITS]
 
 
+@pytest.mark.slow
 def test_every_commit_branch_and_tag_is_the_same_and_once_more_nothing_is_copied(way: tuple[str, str]) -> None:
     made, target = written(way[0]), way[1]
     with made.session() as session:

@@ -107,6 +107,7 @@ HOLD = """
 """
 
 
+@pytest.mark.slow
 def test_a_holder_that_is_killed_is_out_when_its_time_is(native: str, engine: str) -> None:
     session = session_at(native, engine, lock_timeout=30)
     with process(HOLD, native, "1") as other:

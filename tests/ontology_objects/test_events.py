@@ -440,6 +440,7 @@ def test_a_long_queue_is_claimed_in_order_page_by_page(memory: str) -> None:
 # looking after it
 
 
+@pytest.mark.slow
 def test_gc_keeps_what_the_queue_needs_and_takes_what_it_left_behind(memory: str) -> None:
     store = open_store(memory)
     session = opened(store)

@@ -74,6 +74,7 @@ def affected(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return (tmp_path / "lake").as_uri()
 
 
+@pytest.mark.slow
 def test_a_store_whose_successors_are_too_late_reads_right(affected: str) -> None:
     with Session(affected, entity_types=[Reading]) as session:
         check_states(session, affected_states())

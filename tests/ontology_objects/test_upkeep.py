@@ -107,6 +107,7 @@ def test_upkeep_changes_no_answer_in_long_histories(engine: str) -> None:
     assert happened >= {*ObjectsMachine.upkeep, "migrate", "runs of the highest level", "past of the highest level"}
 
 
+@pytest.mark.slow
 def test_upkeep_changes_no_answer() -> None:
     play("v2", directory, 1, 16, base=ObjectsMachine)
 

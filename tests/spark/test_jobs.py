@@ -110,6 +110,7 @@ def files(url: str, folder: str) -> list[Path]:
 # compact
 
 
+@pytest.mark.slow
 def test_compacting_merges_files_and_changes_no_row(lake: str) -> None:
     before = everything(lake)
     planned = jobs.compact(lake, dry_run=True, parts=PARTS, rows_per_file=2000)
@@ -379,6 +380,7 @@ def test_a_copy_has_the_same_history_whatever_its_engine(shop: str, tmp_path: Pa
     assert not Path(f"{tmp_path}/lost.db").exists()
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_interrupted_goes_on(shop: str, tmp_path: Path) -> None:
     source, target = shop, f"file://{tmp_path}/copy"
     commits: list[str] = []

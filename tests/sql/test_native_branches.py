@@ -286,6 +286,7 @@ def test_a_deleted_branch_takes_no_more_commits(filled: Database, native_place: 
             branch.execute("UPDATE t SET a = 8 WHERE id < 10")
 
 
+@pytest.mark.slow
 def test_parallel_readers_and_writers_work_on_a_branch(native_place: str, open_here: Any) -> None:
     db = open_here(native_place)
     db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")

@@ -28,6 +28,7 @@ def test_a_local_place_is_left_as_it_was(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "x.db").read_bytes() == b"somebody's own"
 
 
+@pytest.mark.slow
 def test_results_come_one_by_one_and_say_why() -> None:
     seen: list[CaseResult] = []
     results = run("memory://run/prefix", only=QUICK, on_result=seen.append)

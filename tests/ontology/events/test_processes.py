@@ -356,6 +356,7 @@ INTERRUPT = """
 """
 
 
+@pytest.mark.slow
 def test_an_idle_runner_stops_at_once_on_ctrl_c(native: str) -> None:
     with session_at(native) as session, process(INTERRUPT, native) as runner:
         assert runner.line() == "ready"
