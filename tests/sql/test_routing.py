@@ -12,6 +12,7 @@ from ontolake.sql import Database
 from ontolake.sql.keyspace import ranges
 from ontolake.sql.keyspace.layout import TABLES
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
+from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 
 TABLE = b"\x20" + (100).to_bytes(8, "big")
@@ -110,7 +111,7 @@ def test_a_range_begins_at_its_start_and_ends_before_the_next(places: Places) ->
 
 
 def test_all_ways_of_writing_go_to_the_database_of_the_range(places: Places) -> None:
-    places.keyspace.insert_marks(1, [key(n) for n in SOME])
+    places.keyspace.insert_strings(1, Strings.of([key(n) for n in SOME]), None)
     assert places.kept() == KEPT
     assert as_text(places.keyspace.get_many([key(n) for n in SOME])) == dict.fromkeys(SOME, "\x01\x00")
     places.keyspace.delete(2, [key(n) for n in SOME])
@@ -227,7 +228,7 @@ def test_without_moved_ranges_all_is_in_the_main_database() -> None:
     assert not keyspace.is_elsewhere(key(10))
     assert keyspace.is_ordered()
     keyspace.insert(1, entries([1, 2, 3]))
-    keyspace.insert_marks(1, [key(4)])
+    keyspace.insert_strings(1, Strings.of([key(4)]), None)
     main.execute("UPDATE state SET version = 1")
     keyspace.put(2, entries([1], "w"))
     keyspace.delete(2, [key(2)])

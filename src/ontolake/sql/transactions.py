@@ -37,6 +37,8 @@ _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT 
 _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
 _LINE_BITS = 40
+ERASE = "-- erase"
+"""What stands for a statement in the commit of an erasure."""
 
 
 class SqlTransaction:

@@ -34,7 +34,7 @@ from ontolake.sql.keyspace import homes, keys, levels, ranges
 from ontolake.sql.keyspace.layout import LAYOUT, is_described
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.versions import KeySpan
-from ontolake.sql.transactions import SqlSession, packed, unpacked
+from ontolake.sql.transactions import ERASE, SqlSession, packed, unpacked
 from ontolake.sql.types import Type
 
 OpenWriter = Callable[[str], AbstractContextManager[SqlSession]]
@@ -178,7 +178,7 @@ class RowErasure:
         for id in self._databases():
             with self._writer(self._lines.name(id)) as session:
                 session.connection.pragma("secure_delete", True)
-                with session.writing("-- erase"):
+                with session.writing(ERASE):
                     self._scrub_ranges(session)
                     self._scrub_rows(session.connection)
                     self._scrub_commits(session.connection)
@@ -367,7 +367,7 @@ def erase(
         return found if begun is None else begun[1]
     if begun is None:
         begun = KeyHash.of(table, key), found
-        with writer(MAIN) as session, session.writing("-- erase"):
+        with writer(MAIN) as session, session.writing(ERASE):
             session.connection.execute(_TABLE)
             session.connection.execute("INSERT INTO erasing VALUES (?, ?, ?, ?)", (*begun[0], *begun[1]))
             faults.reach("sql: erasure noted")
@@ -375,7 +375,7 @@ def erase(
     erasure.remove()
     hash, counted = begun
     with writer(MAIN) as session, session.noted(reason, author), \
-            session.writing("-- erase", hash.metadata(table, counted)) as transaction:  # fmt: skip
+            session.writing(ERASE, hash.metadata(table, counted)) as transaction:  # fmt: skip
         transaction.is_exempt = True
         transaction.touch(())
         session.connection.execute("DELETE FROM erasing WHERE salt = ?", (hash.salt,))

@@ -22,6 +22,7 @@ from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedEr
 from ontolake.sql.keyspace import homes, keys, levels
 from ontolake.sql.keyspace.layout import NEWEST
 from ontolake.sql.keyspace.levels import FIRST, MAIN_LEVELS, Level, newest, set_state, table_of
+from ontolake.sql.keyspace.rows import LIVE
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import Batch, Keyspace, KeySpan
 
@@ -193,17 +194,18 @@ class Routed(Keyspace):
         for home, some in self._sorted(entries, lambda entry: entry[0]).items():
             (super().insert if home is None else home.insert)(version, some)
 
-    def insert_marks(self, version: int, wanted: Sequence[bytes]) -> None:
+    def insert_strings(self, version: int, wanted: Strings, values: Strings | None) -> None:
         if not self.parts:
-            super().insert_marks(version, wanted)
+            super().insert_strings(version, wanted, values)
             return
-        for home, some in self._sorted(wanted).items():
-            (super().insert_marks if home is None else home.insert_marks)(version, some)
+        given = [LIVE] * len(wanted) if values is None else values.to_list()
+        self.insert(version, zip(wanted.to_list(), given, strict=True))
 
-    def revive(self, version: int, wanted: Sequence[bytes]) -> None:
+    def revive(self, version: int, wanted: Sequence[bytes] | Strings) -> None:
         if not self.parts:
             super().revive(version, wanted)
             return
+        wanted = wanted.to_list() if isinstance(wanted, Strings) else wanted
         for home, some in self._sorted(wanted).items():
             (super().revive if home is None else home.revive)(version, some)
 

@@ -45,7 +45,8 @@ class Strings(NamedTuple):
     def joined(cls, groups: Sequence[Strings]) -> Strings:
         """All of several, one group behind the other."""
         lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)])
-        return cls(np.concatenate([np.zeros(0, np.uint8), *(group.data for group in groups)]), offsets_of(lengths))
+        parts = [group.data[group.offsets[0] : group.offsets[-1]] for group in groups]
+        return cls(np.concatenate([np.zeros(0, np.uint8), *parts]), offsets_of(lengths))
 
     def to_list(self) -> list[bytes]:
         """All of them as `bytes`."""
@@ -57,15 +58,34 @@ class Strings(NamedTuple):
             begin = int(self.offsets[0])
             strings: list[bytes] = self.data[begin : begin + count * width].view(f"V{width}").tolist()
             return strings
-        raw = self.data.tobytes()
-        return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
+        begin = int(self.offsets[0])
+        raw = self.data[begin : self.offsets[-1]].tobytes()
+        return [raw[a:b] for a, b in pairwise((self.offsets - begin).tolist())]
+
+    def slice(self, begin: int, end: int) -> Strings:
+        """Those from one place up to another, without a copy."""
+        return Strings(self.data, self.offsets[begin : end + 1])
 
     def filtered(self, kept: npt.NDArray[np.bool_]) -> Strings:
         """Those of them that are to be kept."""
         return from_arrow(as_arrow(self).filter(pa.array(kept)))
 
     def last(self) -> bytes:
-        return self.data[self.offsets[-2] : self.offsets[-1]].tobytes()
+        return self.at(-1)
+
+    def at(self, place: int) -> bytes:
+        """One of them; from the last one on if `place` is negative."""
+        place = place % len(self)
+        return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes()
+
+    def among(self, others: Sequence[bytes]) -> list[bytes]:
+        """Those of others that are among these."""
+        found = pc.is_in(pa.array(others, pa.large_binary()), value_set=as_arrow(self))
+        return [each for each, there in zip(others, found.to_pylist(), strict=True) if there]
+
+    def heads(self, ends: Numbers) -> Strings:
+        """What each has up to a place in the buffer."""
+        return Strings(*_gather(self.data, self.offsets[:-1], ends - self.offsets[:-1]))
 
     def tails(self, begins: Numbers) -> Strings:
         """What each has from a place in the buffer on."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import apsw
 import numpy as np
 
-from ontolake.sql.keyspace import nodes
+from ontolake.sql.keyspace import nodes, packing
 from ontolake.sql.keyspace.keys import after
 from ontolake.sql.keyspace.levels import MAIN_LEVELS, Level, newest, table_of
 from ontolake.sql.keyspace.rows import LIVE, TOMBSTONE
@@ -430,9 +430,26 @@ class Keyspace:
         else:
             self.connection.executemany(self._insert_at.format(version, "?"), entries)
 
-    def insert_marks(self, version: int, wanted: Sequence[bytes]) -> None:
-        """Put index entries that carry no columns, as `insert` does."""
-        self.connection.executemany(self._insert_at.format(version, f"x'{LIVE.hex()}'"), ((key,) for key in wanted))
+    def insert_strings(self, version: int, wanted: Strings, values: Strings | None) -> None:
+        """Put many keys in their order, as `insert` does; without values, index entries that carry no columns.
+
+        SQLite cuts keys and values out of one buffer a statement, so that no Python object is made per row.
+        """
+        if self.is_branch:
+            marks = [LIVE] * len(wanted)
+            self.insert(version, zip(wanted.to_list(), marks if values is None else values.to_list(), strict=True))
+            return
+        value = f"x'{LIVE.hex()}'" if values is None else packing.VALUE
+        sql = (f"INSERT INTO latest (key, version, value) SELECT {packing.KEY}, {version}, {value} "
+               "FROM carray(?2) AS wanted")
+        for first, end in packing.pieces(wanted, values, BATCH):
+            some = wanted.slice(first, end)
+            given = None if values is None else values.slice(first, end)
+            if (packed := packing.packed(some, given)) is None:
+                marks = [LIVE] * len(some)
+                self.insert(version, zip(some.to_list(), marks if given is None else given.to_list(), strict=True))
+            else:
+                self.connection.execute(sql, (packed[0], apsw.carray(packed[1])))
 
     def _checked(self, entries: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Entries none of whose keys lower levels have. Raises what SQLite raises for those of its own."""
@@ -455,11 +472,20 @@ class Keyspace:
         gone = "gone (key, version) VALUES (?, ?)" if not self.line else f"line_gone VALUES ({self.line}, ?, ?)"
         self.connection.executemany(f"INSERT OR REPLACE INTO {gone}", ((key, version) for key in wanted))
 
-    def revive(self, version: int, wanted: Sequence[bytes]) -> None:
-        """Move the tombstones of keys that are to be put again to the past; those of this very transaction vanish."""
+    def revive(self, version: int, wanted: Sequence[bytes] | Strings) -> None:
+        """Move the tombstones of keys that are to be put again to the past; those of this very transaction vanish.
+
+        `Strings` are in their order.
+        """
         gone, own = table_of("gone", self.line)
         if not self.connection.execute(f"SELECT 1 FROM {gone} WHERE {own}1 LIMIT 1").fetchone():
             return
+        if isinstance(wanted, Strings):
+            sql = f"SELECT key FROM {gone} WHERE {own}key >= ? AND key <= ? ORDER BY key LIMIT ?"
+            near = self._rows(sql, (wanted.at(0), wanted.at(-1), len(wanted) + 1))
+            if not near:
+                return
+            wanted = wanted.to_list() if len(near) > _MANY else wanted.among([key for (key,) in near])
         dead = []
         for begin in range(0, len(wanted), _MANY):
             marks, padded = _padded(wanted[begin : begin + _MANY])

@@ -6,19 +6,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import apsw
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake import faults
 from ontolake.sql.catalog.coercion import coerced
 from ontolake.sql.catalog.records import IndexMeta, Table
-from ontolake.sql.errors import TypeMismatchError, UniqueError
+from ontolake.sql.errors import TypeMismatchError
 from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import KeySpan
-from ontolake.sql.write import defaults
-from ontolake.sql.write.rows import Rows, RowWriter, checked_keys, decoded, duplicate
+from ontolake.sql.write import defaults, sorted_runs
+from ontolake.sql.write.rows import Rows, RowWriter, checked_keys, checked_strings, decoded, duplicate, unique_violation
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
@@ -36,9 +35,8 @@ def load(
         RowWriter(session.keyspace, transaction).insert(rows)
         return len(rows)
     rows.check()
-    found, rows = _sorted(rows.key_strings(), rows)
-    written = checked_keys(table, found.to_list())
-    _insert(session, transaction, rows, written, rows.values())
+    found, rows = _sorted(checked_strings(table, rows.key_strings()), rows)
+    _insert(session, transaction, rows, found)
     faults.reach("sql: rows written")
     transaction.touch(found)
     for index in table.indexes:
@@ -98,10 +96,10 @@ def _columns(table: Table, data: pa.Table) -> list[pa.Array]:
 
 def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:
     """Keys and rows in the order of the keys. Raises `UniqueError` if a key comes twice."""
-    order = _order(found)
-    if order is not None:
-        found = _taken(found, order)
-        rows = Rows(rows.table, columns=[column.take(pa.array(order)) for column in rows.columns])
+    places = sorted_runs.order(found)
+    if places is not None:
+        found = sorted_runs.taken(found, places)
+        rows = Rows(rows.table, columns=[column.take(pa.array(places)) for column in rows.columns])
     column = vectors.as_arrow(found)
     same = pc.equal(column[1:], column[:-1])
     if pc.any(same).as_py():
@@ -109,58 +107,25 @@ def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:
     return found, rows
 
 
-def _order(found: Strings) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-    """Where keys stand once they are sorted; None if they are."""
-    column = vectors.as_arrow(found)
-    if len(found) < 2 or pc.all(pc.less_equal(column[:-1], column[1:])).as_py():
-        return None
-    width = int(found.offsets[1] - found.offsets[0])
-    if (np.diff(found.offsets) == width).all():
-        begin = int(found.offsets[0])
-        block = found.data[begin : begin + len(found) * width].reshape(len(found), width)
-        padded = np.zeros((len(found), -(-width // 8) * 8), np.uint8)
-        padded[:, :width] = block
-        words = padded.view(">u8").astype(np.uint64)
-        varying = [words[:, n] for n in range(words.shape[1]) if (words[:, n] != words[0, n]).any()]
-        return np.lexsort(varying[::-1]).astype(np.int64)
-    order: np.ndarray[tuple[int], np.dtype[np.int64]] = pc.array_sort_indices(column).to_numpy().astype(np.int64)
-    return order
-
-
-def _taken(found: Strings, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Strings:
-    return vectors.from_arrow(vectors.as_arrow(found).take(pa.array(order)))
-
-
-def _insert(
-    session: SqlSession, transaction: SqlTransaction, rows: Rows, found: list[bytes], values: list[bytes]
-) -> None:
+def _insert(session: SqlSession, transaction: SqlTransaction, rows: Rows, found: Strings) -> None:
     keyspace = session.keyspace
     keyspace.revive(transaction.version, found)
     try:
-        keyspace.insert(transaction.version, zip(found, values, strict=True))
+        keyspace.insert_strings(transaction.version, found, rows.value_strings())
     except apsw.ConstraintError as error:
-        taken = set(keyspace.get_many(found, transaction.version - 1)) or set(found[:1])
-        number = next(n for n, key in enumerate(found) if key in taken)
+        listed = found.to_list()
+        taken = set(keyspace.get_many(listed, transaction.version - 1)) or set(listed[:1])
+        number = next(n for n, key in enumerate(listed) if key in taken)
         raise duplicate(rows, number) from error
 
 
 def _load_index(session: SqlSession, transaction: SqlTransaction, rows: Rows, index: IndexMeta) -> None:
-    table, keyspace = rows.table, session.keyspace
+    keyspace = session.keyspace
     if index.unique:
         _check_unique(session, rows, index)
-    entries = rows.entry_strings(index)
-    order = _order(entries)
-    if order is not None:
-        entries = _taken(entries, order)
-    found = checked_keys(table, entries.to_list())
-    keyspace.revive(transaction.version, found)
-    if index.include_ids:
-        values = rows.included(index)
-        if order is not None:
-            values = [values[n] for n in order.tolist()]
-        keyspace.insert(transaction.version, zip(found, values, strict=True))
-    else:
-        keyspace.insert_marks(transaction.version, found)
+    entries = rows.entry_set(index).sorted()
+    keyspace.revive(transaction.version, entries.keys)
+    keyspace.insert_strings(transaction.version, entries.keys, entries.values)
 
 
 def _check_unique(session: SqlSession, rows: Rows, index: IndexMeta) -> None:
@@ -180,9 +145,5 @@ def _check_unique(session: SqlSession, rows: Rows, index: IndexMeta) -> None:
     seen: set[bytes] = set()
     for begin in found:
         if begin in seen or session.keyspace.count(KeySpan(begin, keys.after(begin)), 1):
-            values, _ = keys.decode_tuple(types, begin, len(prefix), index.desc)
-            shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))
-            names = ", ".join(table.by_id[id].name for id in index.column_ids)
-            raise UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already", table=table.full_name,
-                              constraint=index.name)  # fmt: skip
+            raise unique_violation(table, index, begin)
         seen.add(begin)

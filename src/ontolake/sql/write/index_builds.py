@@ -1,32 +1,41 @@
-"""Building indexes while rows are being written: write-only, filled in pages, then public.
+"""Building indexes while rows are being written: write-only, filled in the order of its keys, then public.
 
-While an index is write-only every commit keeps it right but nobody reads it, so a row that is written meanwhile is in
-it exactly once. If the build fails or its process dies, the index is dropped.
+The entries of all rows, as they were when the index was declared, are sorted first and then written in pages, a
+transaction each. While an index is write-only every commit keeps it right but nobody reads it; a page takes a row that
+was written since as it is now, so it is in the index exactly once. If the build fails or its process dies, the index
+is dropped.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from ontolake import faults
 from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, now
-from ontolake.sql.errors import SqlError, UnsupportedError
-from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.errors import SerializationError, SqlError, UnsupportedError
+from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.vectors import Strings, as_arrow, decode_keys
+from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
+from ontolake.sql.transactions import ERASE, unpacked
+from ontolake.sql.write import sorted_runs
 from ontolake.sql.write.ddl import Definer
-from ontolake.sql.write.rows import RowWriter, decoded
+from ontolake.sql.write.rows import RowWriter, decoded, unique_violation
+from ontolake.sql.write.sorted_runs import Entries, SortedRuns
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
 
-PAGE = 10_000
-"""How many rows are filled in per transaction."""
+PAGE = 100_000
+"""Entries that one transaction writes."""
 
 
 def me() -> str:
@@ -98,31 +107,122 @@ def _declared(
 
 def fill_all(session: SqlSession, transaction: SqlTransaction, table: Table, index: IndexMeta) -> None:
     """Put the entries of all rows into a new index, in one transaction. Raises `UniqueError`."""
-    writer = RowWriter(session.keyspace, transaction)
-    start = table.span.start
-    while True:
-        batch = next(session.keyspace.scan(KeySpan(start, table.span.end), keys=True, limit=PAGE), None)
-        if batch is None:
-            return
-        assert batch.keys is not None
-        writer.backfill(index, decoded(table, batch.values))
-        start = batch.keys.last() + b"\x00"
+    with SortedRuns() as runs:
+        for batch in session.keyspace.scan(table.span, ahead=True):
+            runs.add(decoded(table, batch.values).entry_set(index))
+        for entries in runs.slices(PAGE):
+            _put(session, transaction, table, index, entries)
+
+
+def _put(session: SqlSession, transaction: SqlTransaction, table: Table, index: IndexMeta, entries: Entries) -> None:
+    """Write sorted entries that are not there. Raises `UniqueError`."""
+    if not len(entries):
+        return
+    keyspace = session.keyspace
+    if index.unique:
+        _check_unique(keyspace, table, index, entries.keys)
+    keyspace.revive(transaction.version, entries.keys)
+    keyspace.insert_strings(transaction.version, entries.keys, entries.values)
+    transaction.touch(())
+
+
+def _check_unique(keyspace: Keyspace, table: Table, index: IndexMeta, found: Strings) -> None:
+    """Raise `UniqueError` if sorted entries have the same values as each other, or as entries that are there."""
+    heads = _heads(table, index, found)
+    if not len(heads):
+        return
+    span = KeySpan(heads.at(0), keys.after(heads.at(-1)))
+    there = [_heads(table, index, batch.keys) for batch in keyspace.scan(span, keys=True) if batch.keys is not None]
+    if there:
+        heads = Strings.joined([heads, *there])
+        places = sorted_runs.order(heads)
+        heads = heads if places is None else sorted_runs.taken(heads, places)
+    column = as_arrow(heads)
+    same = pc.equal(column[1:], column[:-1])
+    if pc.any(same).as_py():
+        raise unique_violation(table, index, heads.at(int(same.index(True).as_py())))
+
+
+def _heads(table: Table, index: IndexMeta, found: Strings) -> Strings:
+    """How entries begin up to their primary keys, of those whose indexed values are all there: NULLs are distinct."""
+    types = [table.by_id[id].type for id in index.column_ids]
+    columns, ends = decode_keys(types, found, len(keys.entry_prefix(0, 0)), index.desc)
+    heads = found.heads(ends)
+    whole = np.ones(len(found), np.bool_)
+    for column in columns:
+        whole &= column.is_valid().to_numpy(zero_copy_only=False)
+    return heads if whole.all() else heads.filtered(whole)
+
+
+class _Snapshot:
+    """The rows of a table when its index was declared, and what was written since."""
+
+    def __init__(self, session: SqlSession, table: Table, index: IndexMeta) -> None:
+        self._session, self._table, self._index = session, table, index
+        with session.reading():
+            declared = session.keyspace.versions_of(keys.meta_key(keys.INDEX, table.id, index.index_id))
+            self._at = self._seen = max(declared)
+            self._spans = list(session.keyspace.steps(table.span, self._moment(), BATCH))
+        self._stale: set[bytes] = set()
+
+    def _moment(self) -> int | None:
+        version, _, floor = self._session.state()
+        if floor > self._at or self._is_erasing():
+            raise SerializationError(f"the past of {self._table.full_name} was removed while an index was built",
+                                     hint="create the index again")  # fmt: skip
+        return None if version == self._at else self._at
+
+    def _is_erasing(self) -> bool:
+        """Whether a row has been erased since, or is being erased: its values may be among the entries."""
+        connection = self._session.connection
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'erasing'").fetchone() is None:
+            return False
+        if connection.execute("SELECT 1 FROM erasing LIMIT 1").fetchone() is not None:
+            return True
+        newest = self._session.state()[0]
+        return any(row[2] == ERASE for row in self._session.log.page(self._at, newest, newest - self._at))
+
+    def entries(self) -> Iterator[Entries]:
+        """The entries of all rows, in no particular order. Others may write in between."""
+        for span in self._spans:
+            with self._session.reading():
+                batches = [batch.values for batch in self._session.keyspace.scan(span, self._moment())]
+            for values in batches:
+                yield decoded(self._table, values).entry_set(self._index)
+
+    def catch_up(self, transaction: SqlTransaction, current: Table) -> set[bytes]:
+        """Put the entries of rows that were written since, unless their writers have.
+
+        Returns the entries that such rows had in the snapshot. Raises `UniqueError`.
+        """
+        session = self._session
+        self._moment()
+        newest = session.state()[0]
+        changed = {key for _, blob in session.log.written(self._seen, newest) for key in unpacked(blob)
+                   if key.startswith(current.prefix)}  # fmt: skip
+        self._seen = newest
+        if changed:
+            wanted = sorted(changed)
+            old = decoded(self._table, list(session.keyspace.get_many(wanted, self._at).values()))
+            self._stale.update(key for key, _ in old.entries(self._index))
+            now_there = decoded(current, list(session.keyspace.get_many(wanted).values()))
+            RowWriter(session.keyspace, transaction).backfill(self._index, now_there)
+        return self._stale
 
 
 def _fill_in_pages(session: SqlSession, statement: str, table: Table, index: IndexMeta) -> None:
-    start = table.span.start
-    while True:
-        with session.writing(f"{statement} -- a page") as transaction:
-            batch = next(session.keyspace.scan(KeySpan(start, table.span.end), keys=True, limit=PAGE), None)
-            if batch is None:
-                return
-            assert batch.keys is not None
-            current = session.fresh_catalog(transaction).by_id.get(table.id)
-            if current is None or all(each.index_id != index.index_id for each in current.indexes):
-                raise SqlError(f"{table.full_name} or its new index was dropped meanwhile", sqlstate="42P01")
-            RowWriter(session.keyspace, transaction).backfill(index, decoded(current, batch.values))
-            start = batch.keys.last() + b"\x00"
-        faults.reach("sql: index page filled")
+    snapshot = _Snapshot(session, table, index)
+    with SortedRuns() as runs:
+        for entries in snapshot.entries():
+            runs.add(entries)
+        for entries in runs.slices(PAGE):
+            with session.writing(f"{statement} -- a page") as transaction:
+                current = session.fresh_catalog(transaction).by_id.get(table.id)
+                if current is None or all(each.index_id != index.index_id for each in current.indexes):
+                    raise SqlError(f"{table.full_name} or its new index was dropped meanwhile", sqlstate="42P01")
+                stale = snapshot.catch_up(transaction, current)
+                _put(session, transaction, current, index, entries.without(stale))
+            faults.reach("sql: index page filled")
 
 
 def drop(session: SqlSession, indexes: Sequence[IndexMeta]) -> None:

@@ -11,6 +11,7 @@ from itertools import compress
 from typing import Any
 
 import apsw
+import numpy as np
 import pyarrow as pa
 
 from ontolake import faults
@@ -23,6 +24,7 @@ from ontolake.sql.keyspace.versions import Keyspace, KeySpan
 from ontolake.sql.transactions import SqlTransaction
 from ontolake.sql.types import Stored
 from ontolake.sql.write import defaults
+from ontolake.sql.write.sorted_runs import Entries
 
 FEW = 48
 """Up to so many rows are encoded one by one."""
@@ -106,9 +108,17 @@ class Rows:
                 return [rows.encode_row(table.kinds, row) for row in self.tuples]
             return [rows.encode_row(table.kinds, [None if n is None else row[n] for n in places])
                     for row in self.tuples]  # fmt: skip
-        types = [column.type for column in table.all_columns]
-        return vectors.encode_rows(
-            types, [None if n is None else self.columns[n] for n in places], self.count).to_list()  # fmt: skip
+        return self._encoded_strings().to_list()
+
+    def value_strings(self) -> Strings:
+        """The same as `values`, in one buffer."""
+        self.check()
+        return checked_sizes(self.table, self._encoded_strings())
+
+    def _encoded_strings(self) -> Strings:
+        types = [column.type for column in self.table.all_columns]
+        given = [None if n is None else self.columns[n] for n in self.table.places]
+        return vectors.encode_rows(types, given, self.count)
 
     def entries(self, index: IndexMeta) -> list[tuple[bytes, bytes]]:
         """The entries of an index, one a row."""
@@ -124,17 +134,26 @@ class Rows:
         prefix, types, desc, places = self.table.entry_parts(index)
         return vectors.encode_keys(prefix, types, [self.columns[n] for n in places], desc)
 
+    def entry_set(self, index: IndexMeta) -> Entries:
+        """The entries of an index, one a row, in one buffer."""
+        found = checked_strings(self.table, self.entry_strings(index))
+        return Entries(found, self._included_strings(index) if index.include_ids else None)
+
     def included(self, index: IndexMeta) -> list[bytes]:
         """The values of the entries of an index: the columns that it includes."""
         if not index.include_ids:
             return [rows.LIVE] * self.count
         table = self.table
-        types = [table.by_id[id].type for id in index.include_ids]
-        places = [table.place[id] for id in index.include_ids]
         if self.few:
-            kinds = [type.kind for type in types]
+            kinds = [table.by_id[id].type.kind for id in index.include_ids]
+            places = [table.place[id] for id in index.include_ids]
             return [rows.encode_row(kinds, [row[n] for n in places]) for row in self.tuples]
-        return vectors.encode_rows(types, [self.columns[n] for n in places], self.count).to_list()
+        return self._included_strings(index).to_list()
+
+    def _included_strings(self, index: IndexMeta) -> Strings:
+        table = self.table
+        types = [table.by_id[id].type for id in index.include_ids]
+        return vectors.encode_rows(types, [self.columns[table.place[id]] for id in index.include_ids], self.count)
 
     # checking
 
@@ -184,10 +203,33 @@ def decoded(table: Table, values: Sequence[bytes] | Strings, *, whole: bool = Fa
 
 
 def checked_keys(table: Table, found: list[bytes]) -> list[bytes]:
-    if found and (longest := max(map(len, found))) > MAX_KEY:
+    """The same keys. Raises `DataError` for one that is too long."""
+    _check_key_size(table, max(map(len, found), default=0))
+    return found
+
+
+def checked_strings(table: Table, found: Strings) -> Strings:
+    """The same keys. Raises `DataError` for one that is too long."""
+    _check_key_size(table, int(np.diff(found.offsets).max(initial=0)))
+    return found
+
+
+def _check_key_size(table: Table, longest: int) -> None:
+    if longest > MAX_KEY:
         raise DataError(f"a key of {table.full_name} would have {longest} bytes, and {MAX_KEY} is the limit",
                         sqlstate="54000", hint="index shorter values")
-    return found
+
+
+def checked_sizes(table: Table, values: Strings) -> Strings:
+    """The same row values. Raises `SqlError` for one that is too long."""
+    _check_value_size(table, int(np.diff(values.offsets).max(initial=0)))
+    return values
+
+
+def _check_value_size(table: Table, longest: int) -> None:
+    if longest > MAX_VALUE:
+        raise SqlError(f"a row of {table.full_name} would have {longest} bytes, and {MAX_VALUE} is the limit",
+                       sqlstate="54000")
 
 
 class RowWriter:
@@ -334,9 +376,7 @@ class RowWriter:
 
     def _checked_values(self, new: Rows) -> list[bytes]:
         values = new.values()
-        if (longest := max(map(len, values))) > MAX_VALUE:
-            raise SqlError(f"a row of {new.table.full_name} would have {longest} bytes, and {MAX_VALUE} is the limit",
-                           sqlstate="54000")
+        _check_value_size(new.table, max(map(len, values)))
         return values
 
     def _check_distinct(self, new: Rows, found: Sequence[bytes]) -> None:
@@ -362,10 +402,17 @@ class RowWriter:
             taken = begin in seen or self._keyspace.count(KeySpan(begin, keys.after(begin)), 1)
             seen.add(begin)
             if taken:
-                shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))
-                names = ", ".join(table.by_id[id].name for id in index.column_ids)
-                raise UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already",
-                                  table=table.full_name, constraint=index.name)  # fmt: skip
+                raise unique_violation(table, index, begin)
+
+
+def unique_violation(table: Table, index: IndexMeta, begin: bytes) -> UniqueError:
+    """What is raised for entries of a unique index that begin alike."""
+    types = [table.by_id[id].type for id in index.column_ids]
+    values, _ = keys.decode_tuple(types, begin, len(keys.entry_prefix(0, 0)), index.desc)
+    shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))
+    names = ", ".join(table.by_id[id].name for id in index.column_ids)
+    return UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already", table=table.full_name,
+                       constraint=index.name)  # fmt: skip
 
 
 def duplicate(new: Rows, number: int) -> UniqueError:
