@@ -59,6 +59,29 @@ def branched_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return STORES[request.param](tmp_path)
 
 
+@pytest.fixture(scope="session")
+def postgres_address() -> Iterator[str]:
+    """How to reach a real PostgreSQL that runs for the tests; they are skipped where it cannot."""
+    from postgres import Unavailable, running
+
+    try:
+        with running() as address:
+            yield address
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def postgres(postgres_address: str) -> Iterator[Any]:
+    """A connection to it, with an empty schema, on which every statement is a transaction unless it begins one."""
+    import psycopg
+
+    with psycopg.connect(postgres_address, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        yield connection
+
+
 OpenDatabase = Callable[..., Database]
 
 

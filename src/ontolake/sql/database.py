@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import TracebackType
@@ -18,13 +18,15 @@ from ontolake.history.names import MAIN
 from ontolake.sql import maintenance
 from ontolake.sql.catalog.column_cache import ROOM
 from ontolake.sql.catalog.records import SqlCatalog, Table
+from ontolake.sql.commands import explanation
+from ontolake.sql.commands.session import SessionCommands
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
 from ontolake.sql.history import procedures
 from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
-from ontolake.sql.plan.queries import QueryPlan, find_in
+from ontolake.sql.plan.queries import BY_KEYS, QueryPlan, find_in
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, constant, name_of, parse, parse_one
 from ontolake.sql.transactions import SqlSession
@@ -69,8 +71,9 @@ class Database(VersionedTables):
                                          "cache": cache}  # fmt: skip
         super().__init__(url, branch, SqlSession(url, branch=branch, **{**self._options, "takeover": takeover}))
         self.database = database
-        self.schema = schema
         self.ranges = KeyRanges(self._session)
+        self._path: tuple[str, ...] = (schema,)
+        self._commands = SessionCommands(self)
         self.conflicts = ConflictTable(self)
         """What a `CALL onto_merge` on the branch left open: the table `onto_conflicts`."""
         if not readonly:
@@ -92,6 +95,11 @@ class Database(VersionedTables):
     def session(self) -> SqlSession:
         """The session below, for what belongs to SQL tables themselves."""
         return self._session
+
+    @property
+    def schema(self) -> str:
+        """The schema that is meant where a statement names none."""
+        return self._path[0]
 
     def checkout(self, branch: str) -> None:
         """Go on with another branch. Raises `UnknownBranchError`, `TransactionError` within a transaction."""
@@ -128,8 +136,8 @@ class Database(VersionedTables):
 
     def _execute_all(self, statements: Sequence[ParsedStatement], params: Parameters) -> Result:
         for statement in statements[:-1]:
-            self._execute(statement, ())
-        return self._execute(statements[-1], params)
+            self.run(statement, ())
+        return self.run(statements[-1], params)
 
     def query(self, sql: str, params: Parameters = (), *, as_of: Version | None = None) -> pa.Table:
         """The rows of a query as an Arrow table, now or as they were at a version or time. Raises `SqlError`."""
@@ -137,12 +145,12 @@ class Database(VersionedTables):
         if statement.kind not in ("select", "explain"):
             if as_of is not None:
                 raise TransactionError("the past cannot be written to", sqlstate="25006")
-            return self._execute(statement, params).arrow()
-        return self._execute(statement, params, as_of).arrow()
+            return self.run(statement, params).arrow()
+        return self.run(statement, params, as_of).arrow()
 
     def explain(self, sql: str, params: Parameters = (), *, analyze: bool = False, as_of: Version | None = None) -> str:
         """How a query would be answered: by which keys, and what is left for DataFusion. Raises `SqlError`."""
-        return "\n".join(self._explain(parse_one(sql), params, analyze, as_of))
+        return "\n".join(self._explain(parse_one(sql), params, {"analyze": True} if analyze else {}, as_of))
 
     @contextmanager
     def transaction(self, *, message: str | None = None, author: str | None = None) -> Iterator[Database]:
@@ -151,36 +159,56 @@ class Database(VersionedTables):
         `message` and `author` are kept with the commit.
         """
         with self._session.noted(message, author):
-            self._session.begin()
+            self._begin()
         try:
             yield self
         except BaseException:
             if self._session.transaction is not None:
-                self._session.rollback()
+                self._end(commit=False)
             raise
         if self._session.transaction is not None:
             with self._session.noted(message, author):
+                self._end(commit=True)
+
+    def _begin(self, *, reads: bool = False) -> None:
+        """Open a transaction."""
+        default = self._commands.settings.get("default_transaction_read_only") == "on"
+        self._session.begin(reads=reads or default)
+        self._commands.began()
+
+    def _end(self, *, commit: bool) -> None:
+        """End the transaction, and what lives as long as it."""
+        committed = False
+        try:
+            if commit:
                 self._session.commit()
+            else:
+                self._session.rollback()
+            committed = commit
+        finally:
+            if self._session.transaction is None:
+                self._commands.ended(committed=committed)
 
     @property
     def in_transaction(self) -> bool:
         return self._session.transaction is not None
 
-    def _execute(self, statement: ParsedStatement, params: Parameters, as_of: Version | None = None) -> Result:
+    def run(self, statement: ParsedStatement, params: Parameters, as_of: Version | None = None) -> Result:
+        """Run one statement that was read already. Raises `SqlError`."""
         statement.check_parameters(params)
         kind = statement.kind
         if kind == "select":
             return self._select(statement, params, as_of)
         if kind == "explain":
             assert statement.inner is not None
-            lines = self._explain(statement.inner, params, statement.analyze, as_of)
+            lines = self._explain(statement.inner, params, statement.options, as_of)
             return Result("EXPLAIN", len(lines), table=pa.table({"QUERY PLAN": pa.array(lines, pa.string())}))
         if kind == "update" and isinstance(statement.tree, exp.Update) and is_target(statement.tree):
             return self.conflicts.update(statement.tree, params)
         if kind in ("insert", "update", "delete", "truncate"):
             with self._session.writing(statement.sql) as transaction:
                 catalog = self._session.fresh_catalog(transaction)
-                where = (catalog, self.database, self.schema)
+                where = (catalog, self.database, self._path)
                 find = self._finder(statement, catalog, None)
                 changer = Changer(self._session, transaction, statement, params, find, where)
                 result: Result = getattr(changer, kind)(statement.tree)
@@ -190,6 +218,8 @@ class Database(VersionedTables):
         if kind == "call":
             assert statement.tree is not None
             return procedures.call(self, statement.names[0], statement.tree, params)
+        if self._commands.knows(kind):
+            return self._commands.run(statement, params)
         return self._control(statement)
 
     def _select(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
@@ -206,15 +236,15 @@ class Database(VersionedTables):
 
     def _point(self, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
-        (catalog, database, schema), plan = prepared
-        if database != self.database or schema != self.schema or (key := plan.point(params)) is None:
+        (catalog, database, path), plan = prepared
+        if database != self.database or path != self._path or (key := plan.point(params)) is None:
             return None
         found = self._session.get(key, catalog)
         return None if found is None else plan.found(found[0])
 
     def _plan(self, statement: ParsedStatement, at: int | None) -> QueryPlan:
         catalog = self._session.catalog(at)
-        where = (catalog, self.database, self.schema)
+        where = (catalog, self.database, self._path)
         if at is None and statement.prepared is not None and statement.prepared[0] == where:
             plan: QueryPlan = statement.prepared[1]
             return plan
@@ -224,11 +254,24 @@ class Database(VersionedTables):
             statement.prepared = (where, plan)
         return plan
 
+    def follow(self, path: Sequence[str]) -> None:
+        """Look up names without a schema in these schemas, in this order; what is created goes to the first."""
+        self._path = tuple(path) or (DEFAULT_SCHEMA,)
+
+    def _find_in(self, catalog: SqlCatalog, node: exp.Table, statement: ParsedStatement) -> Table:
+        """The table that a node names. Raises `UnknownNameError`."""
+        if len(self._path) > 1 and not node.args.get("db"):
+            database = self.database or catalog.default_database()
+            for schema in self._path:
+                if catalog.has(database, schema, name_of(node.this)):
+                    return find_in(catalog, node, self.database, schema, statement)
+        return find_in(catalog, node, self.database, self.schema, statement)
+
     def _finder(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> Any:
         def find(node: exp.Table) -> tuple[Table, int | None]:
             version = node.args.get("version")
             if version is None:
-                return find_in(catalog, node, self.database, self.schema, statement), at
+                return self._find_in(catalog, node, statement), at
             if version.args.get("kind") != "AS OF" or version.expression is None:
                 raise UnsupportedError("only FOR SYSTEM_TIME AS OF is supported")
             try:
@@ -237,7 +280,7 @@ class Database(VersionedTables):
                 if isinstance(error, SqlError):
                     raise
                 raise UnsupportedError("FOR SYSTEM_TIME AS OF needs a version or a time that stands there") from error
-            return find_in(self._session.catalog(moment), node, self.database, self.schema, statement), moment
+            return self._find_in(self._session.catalog(moment), node, statement), moment
 
         return find
 
@@ -271,22 +314,30 @@ class Database(VersionedTables):
         return self._session.check_version(node[1])
 
     def _explain(
-        self, statement: ParsedStatement, params: Parameters, analyze: bool, as_of: Version | None
+        self, statement: ParsedStatement, params: Parameters, options: Mapping[str, Any], as_of: Version | None
     ) -> list[str]:
         if statement.kind == "explain":
             assert statement.inner is not None
-            analyze, statement = analyze or statement.analyze, statement.inner
+            options, statement = {**options, **statement.options}, statement.inner
+        if statement.kind == "execute":
+            statement, params = self._commands.bound(statement, params)
         statement.check_parameters(params)
         if statement.kind != "select":
             raise UnsupportedError(f"EXPLAIN of {statement.kind.upper()} is not supported", hint="explain a SELECT")
         with self._session.reading():
             plan = self._plan(statement, None if as_of is None else self._version(as_of))
             lines = plan.explain(self._session, params)
-            if analyze:
+            count = took = None
+            if options.get("analyze"):
                 begun = time.perf_counter()
-                result = plan.run(self._session, params, keep=True)
+                count = plan.run(self._session, params, keep=True).count
                 took = (time.perf_counter() - begun) * 1000
-                lines.append(f"{result.count} row{'' if result.count == 1 else 's'} in {took:.2f} ms")
+            if options.get("format") == "json":
+                paths = plan.paths(self._session, params)
+                rest = [] if lines[-1] == BY_KEYS else lines[len(paths) :]
+                return [explanation.as_json(paths, rest, count, took)]
+            if took is not None:
+                lines.append(f"{count} row{'' if count == 1 else 's'} in {took:.2f} ms")
         return lines
 
     def _define(self, statement: ParsedStatement) -> Result:
@@ -305,13 +356,13 @@ class Database(VersionedTables):
         if statement.kind == "use":
             with session.reading():
                 session.catalog().schema(name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA)
-            self.database, self.schema = name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA
+            self.database = name
+            self._commands.settings.set("search_path", statement.names[1:] or [DEFAULT_SCHEMA])
+            self.follow(statement.names[1:] or [DEFAULT_SCHEMA])
         elif statement.kind in ("begin", "begin read only"):
-            session.begin(reads=statement.kind != "begin")
-        elif statement.kind == "commit":
-            session.commit()
-        elif statement.kind == "rollback":
-            session.rollback()
+            self._begin(reads=statement.kind != "begin")
+        elif statement.kind in ("commit", "rollback"):
+            self._end(commit=statement.kind == "commit")
         elif statement.kind == "savepoint":
             session.savepoint(name)
         elif statement.kind == "rollback to":
@@ -347,7 +398,7 @@ class Database(VersionedTables):
         if node is None or not name_of(node.this):
             raise SqlSyntaxError(f"{table!r} names no table")
         try:
-            return find_in(catalog, node, self.database, self.schema, statement)
+            return self._find_in(catalog, node, statement)
         except UnknownNameError as error:
             error.position = None  # the user has written no statement
             raise

@@ -24,6 +24,8 @@ class Result:
         self.status = status
         """What was done, such as `INSERT 3`."""
         self.count = count
+        self.notices: tuple[str, ...] = ()
+        """What the user should know besides."""
         self._table = table
         self._types = types
         self._stored = stored

@@ -391,6 +391,10 @@ class SqlSession:
             self.lock.release()
             raise
 
+    def read_only(self) -> None:
+        """Let the open transaction only read from now on. Raises `TransactionError`."""
+        self._open().reads = True
+
     def commit(self) -> int | None:
         """End the transaction and keep what it did. Returns its version, or None if it wrote nothing."""
         transaction = self._open()

@@ -374,6 +374,12 @@ class SqlCatalog:
         schema = next(each.schema_name for each in self.schemas.values() if each.schema_id == object.schema_id)
         return f"{database}.{schema}.{object.name}"
 
+    def has(self, database: str, schema: str, name: str) -> bool:
+        """Whether there is a table of this name."""
+        db = self.databases.get(database)
+        found = None if db is None else self.schemas.get((db.db_id, schema))
+        return found is not None and (found.schema_id, name) in self.tables
+
     def default_database(self) -> str:
         """The database that is meant where none is named: `main`, or the only one there is."""
         return next(iter(self.databases)) if len(self.databases) == 1 else "main"

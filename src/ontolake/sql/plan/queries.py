@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from ontolake.sql.keyspace.versions import Keyspace
     from ontolake.sql.transactions import SqlSession
 
+BY_KEYS = "answered by keys alone"
+"""The last line of a plan that needs no executor."""
 Find = Callable[[exp.Table], tuple[Table, "int | None"]]
 """Finds the table that a statement names, and the version at which it is to be read."""
 
@@ -265,13 +267,17 @@ class QueryPlan:
         table = pa.Table.from_arrays(arrays, names=direct.names)
         return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
 
+    def paths(self, session: SqlSession, parameters: Parameters) -> list[tuple[str, AccessPath]]:
+        """How each table would be read, with its name in the query. Inside a transaction."""
+        return [(source.alias, self._choose(session, source, parameters)) for source in self.sources]
+
     def explain(self, session: SqlSession, parameters: Parameters) -> list[str]:
         """How the query would be run. Inside a transaction."""
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         lines = [each.describe() + (f" at version {source.at}" if source.at is not None else "")
                  for each, source in zip(chosen, self.sources, strict=True)]  # fmt: skip
         if self._window is not None and self._is_direct(chosen[0], session.keyspace, self._window.rows(parameters)[0]):
-            return [*lines, "answered by keys alone"]
+            return [*lines, BY_KEYS]
         if few := self._described(chosen[0]) if chosen else None:
             lines.append(few)
         for source, way in zip(self.sources, chosen, strict=True):

@@ -16,7 +16,8 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from ontolake.sql.errors import LISTING, SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.syntax import commands
 from ontolake.sql.types import Kind, from_sql
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
@@ -48,16 +49,17 @@ CONSTRAINT = "constraint"
 """Marks a node that renames a constraint, not a column."""
 _EXPLAIN = re.compile(r"EXPLAIN(?:\s*\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)(?P<options>[\w\s,]*)\)\s*"
                       r"|\s+(?P<analyze>ANALYZE\b)?(?:\s*VERBOSE\b)?\s*)(?=\S)", re.IGNORECASE)
-_EXPLAIN_OPTIONS = re.compile(
-    r"(?:VERBOSE|COSTS|SETTINGS|BUFFERS|WAL|TIMING|SUMMARY)(?:\s+\w+)?|(ANALYZE)(?:\s+(?:TRUE|ON|1))?"
-    r"|ANALYZE\s+(?:FALSE|OFF|0)|FORMAT\s+TEXT", re.IGNORECASE)
+_EXPLAIN_FLAGS = ("analyze", "verbose", "costs", "settings", "buffers", "wal", "timing", "summary")
+_TRUE, _FALSE = ("", "true", "on", "1"), ("false", "off", "0")
 
 
 _INSTEAD = {
-    "COPY": "Database.bulk_load takes Arrow data, and onto sql --csv writes it",
-    "SHOW": LISTING, "MERGE": "use INSERT … ON CONFLICT DO UPDATE",
-    "VACUUM": "onto gc removes what nobody can read any more",
-    "SET": "options are arguments of open_database",
+    "GRANT": "tables have no owners here; users of the server have rights", "REVOKE": "users of the server have rights",
+    "LISTEN": "Database.changes() tells what others have committed", "NOTIFY": "every commit is news by itself",
+    "UNLISTEN": "nothing is listened to", "DO": "run the statements from Python, in one transaction",
+    "REFRESH": "a view is always fresh; CREATE TABLE AS keeps rows", "SECURITY": "users of the server have rights",
+    "REASSIGN": "tables have no owners here", "IMPORT": "COPY and Database.copy_from take files",
+    "LOAD": "COPY and Database.copy_from take files",
 }  # fmt: skip
 """What does the work of statements that people bring along."""
 _FORMS = {"ALTER", "CREATE", "DROP", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "USE"}
@@ -75,7 +77,8 @@ class ParsedStatement:
         self.begins = begins
         self.tree = tree
         self.names = list(names)
-        self.analyze = False
+        self.options: dict[str, Any] = {}
+        """What else a command says."""
         self.inner: ParsedStatement | None = None
         self.marks = marks_of(tree) if tree is not None else []
         self.prepared: tuple[Any, Any] | None = None
@@ -84,6 +87,11 @@ class ParsedStatement:
         places = [mark_place(mark) for mark in self.marks]
         self._count = max((place + 1 for place in places if isinstance(place, int)), default=0)
         self._named = [place for place in places if isinstance(place, str)]
+
+    @property
+    def parameter_count(self) -> int:
+        """How many parameters by number there are."""
+        return self._count
 
     def position(self, offset: int) -> int:
         """The character of the given text, from 1, that a place in the parsed statement came from."""
@@ -244,9 +252,11 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     if explained := _EXPLAIN.match(sql):
         found = ParsedStatement("explain", written, begins, None, shifts=shifts)
         found.inner = _statement(sql[explained.end() :], begins + explained.end(), text, shifts)
-        position = _unshifted(begins, shifts) + 1
-        found.analyze = explained["analyze"] is not None or _analyzes(explained["options"], position)
+        found.options = _explain_options(explained["options"], _unshifted(begins, shifts) + 1)
+        found.options["analyze"] = found.options.get("analyze", False) or explained["analyze"] is not None
         return found
+    if (command := _command(sql, begins, text, shifts, written)) is not None:
+        return command
     tree = _parsed(sql, begins, shifts)
     kinds: dict[type[exp.Expr], str] = {
         exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete", exp.Create: "create", exp.Drop: "drop",
@@ -256,7 +266,7 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     if found_kind is None:
         if not isinstance(tree, exp.Query | exp.Values):
             word = sql.split(None, 1)[0].upper()
-            if not isinstance(tree, exp.Condition | exp.Alias | exp.Identifier | exp.Tuple):
+            if word in _INSTEAD or not isinstance(tree, exp.Condition | exp.Alias | exp.Identifier | exp.Tuple):
                 what = f"this form of {word}" if word in _FORMS else word
                 raise UnsupportedError(f"{what} is not supported", position=_unshifted(begins, shifts) + 1,
                                        hint=_INSTEAD.get(word))  # fmt: skip
@@ -270,13 +280,52 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     return ParsedStatement(found_kind, written, begins, tree, shifts=shifts)
 
 
-def _analyzes(options: str | None, position: int) -> bool:
-    """Whether the options of EXPLAIN ask for running the query. Raises `UnsupportedError`."""
-    found = [(option, _EXPLAIN_OPTIONS.fullmatch(option.strip())) for option in options.split(",")] if options else []
-    for option, known in found:
-        if known is None:
-            raise UnsupportedError(f"EXPLAIN ({option.strip()}) is not supported", position=position)
-    return any(known is not None and known[1] for _, known in found)
+def _command(
+    sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int]], written: str
+) -> ParsedStatement | None:
+    """The statement, if it is a command of the session."""
+    try:
+        command = commands.read_command(sql)
+    except SqlError as error:
+        if error.position is not None:
+            error.position = _unshifted(begins + error.position - 1, shifts) + 1
+        raise
+    if command is None:
+        return None
+    tree = None
+    if command.values is not None:
+        begin, end = command.values
+        tree = _parsed(f"SELECT {sql[begin:end]}", begins, shifts)
+    found = ParsedStatement(command.kind, written, begins, tree, command.names, shifts)
+    found.options = command.details
+    if command.inner is not None:
+        begin, end = command.inner
+        inner = _statement(sql[begin:end], begins + begin, text, shifts)
+        if command.kind == "prepare":  # whose parameters are not those of the command
+            found.options["statement"] = inner
+        else:
+            found.inner = inner
+    return found
+
+
+def _explain_options(options: str | None, position: int) -> dict[str, Any]:
+    """The options of EXPLAIN. Raises `SqlSyntaxError` and `UnsupportedError`."""
+    found: dict[str, Any] = {}
+    for option in options.split(",") if options else ():
+        name, _, value = option.strip().lower().partition(" ")
+        value = value.strip()
+        if name == "format":
+            if value not in ("text", "json"):
+                raise UnsupportedError(f"EXPLAIN (FORMAT {value.upper()}) is not supported", position=position,
+                                       hint="use FORMAT TEXT or JSON")  # fmt: skip
+            found[name] = value
+        elif name not in _EXPLAIN_FLAGS:
+            raise SqlSyntaxError(f"EXPLAIN has no option {name.upper()}", position=position)
+        elif value not in (*_TRUE, *_FALSE):
+            raise SqlSyntaxError(f"EXPLAIN's {name.upper()} is true or false, not {value}", position=position)
+        else:
+            found[name] = value in _TRUE
+    return found
 
 
 def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
