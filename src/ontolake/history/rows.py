@@ -92,7 +92,7 @@ class _Located(NamedTuple):
 
 
 def merge_rows(sides: RowSides, decisions: Decisions) -> MergedRows:
-    """Bring what changed between the base and their rows to our rows."""
+    """Bring what changed between the base and their rows to our rows. A row that stays as it is, is not a change."""
     base, ours, theirs = (_Located(rows, positions(sides.key_columns, sides.keys, rows))
                           for rows in (sides.base, sides.ours, sides.theirs))  # fmt: skip
     names = sides.schema.names
@@ -105,10 +105,19 @@ def merge_rows(sides: RowSides, decisions: Decisions) -> MergedRows:
     merge = _Clashes(sides, decisions, base, ours, theirs, disputed)
     merge.fields(np.flatnonzero(clash & ours.there & theirs.there))
     take[merge.one_gone(np.flatnonzero(clash & ~(ours.there & theirs.there)))] = True
-    puts = [theirs.rows.take(pa.array(theirs.at[take & theirs.there])), *merge.puts]
-    rows = pa.concat_tables([table.select(names).cast(sides.schema) for table in puts])
+    settled = [_changed(sides, ours.rows, table.select(names).cast(sides.schema)) for table in merge.puts]
+    taken = theirs.rows.take(pa.array(theirs.at[take & theirs.there])).select(names).cast(sides.schema)
+    rows = pa.concat_tables([taken, *settled])
     deletes = pa.concat_tables([sides.keys.filter(pa.array(take & ~theirs.there)), *merge.deletes])
+    if merge.deletes:
+        deletes = deletes.filter(pa.array(positions(sides.key_columns, deletes, ours.rows) >= 0))
     return MergedRows(RowChanges(rows, deletes), count(sides.key_columns, ours.rows, rows, deletes), merge.conflicts)
+
+
+def _changed(sides: RowSides, ours: pa.Table, rows: pa.Table) -> pa.Table:
+    """The rows that differ from ours, of some that conflicts were settled to: a side that wins may change nothing."""
+    at = positions(sides.key_columns, rows, ours)
+    return rows.filter(pa.array(~same(sides.schema.names, rows, np.arange(rows.num_rows), ours, at)))
 
 
 class _Clashes:

@@ -1,11 +1,11 @@
 """Typed ontology: entities and relations that keep their history, reconciled, queried at any commit, migrated.
 
-`session` gathers `intents`, `commit` writes what is new of them; `config`, `sizes` and `errors` are theirs. `query/`
-asks, `migration/` changes schemas, `events/` is the queue, `moving/` imports, exports and converts, `arrow/` takes and
-gives tables. `repository/` has the backends. `typed_store` opens a store as it is, `versioned` in the words of history,
-to which `history/` adds branches and merges; `keys` are those of rows, `conformance` is for the suite of history.
-`verification` reads everything, `renewal` keeps a hold alive. `store` and `parallel/` are for `ontolake.stores` and
-workers.
+`session` gathers `intents` by `declarations`, `commit` writes what is new of them; `config`, `sizes` and `errors` are
+theirs. `query/` asks, `migration/` changes schemas, `events/` is the queue, `moving/` imports, exports and converts,
+`arrow/` takes and gives tables. `repository/` has the backends. `typed_store` opens a store as it is, `versioned` in
+the words of history, to which `history/` adds branches and merges; `keys` are those of rows, `conformance` is for the
+suite of history. `verification` reads everything, `renewal` keeps a hold alive. `store` and `parallel/` are for
+`ontolake.stores` and workers.
 """
 
 from ontolake.ontology.config import Config

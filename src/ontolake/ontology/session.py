@@ -7,24 +7,23 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ontolake.errors import Invalid
 from ontolake.history import Change, Commit
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.model.entity import Entity, Relation
-from ontolake.model.filters import FieldRef, ValueRef
 from ontolake.model.schema import diff, schema_of
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.arrow.changes import Changes
 from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.config import Config
+from ontolake.ontology.declarations import Declarations, Objects, TypeClass
 from ontolake.ontology.errors import (
     LayoutLacksError,
     SchemaOutdatedError,
     SchemaValidationError,
     UnknownCommitError,
-    UnknownKeyError,
 )
 from ontolake.ontology.events.event import Event, EventDeadLetter, queued
 from ontolake.ontology.events.records import QueueChange
@@ -32,8 +31,6 @@ from ontolake.ontology.events.runner import Runner, RunReport
 from ontolake.ontology.events.schedule import Schedule
 from ontolake.ontology.events.store import EventStore
 from ontolake.ontology.history.verbs import VersionedTypes
-from ontolake.ontology.intents import Intents, Row
-from ontolake.ontology.keys import encoded_key
 from ontolake.ontology.migration.rewrite import Migration, MigrationPreview, MigrationResult
 from ontolake.ontology.migration.upgraders import UpgraderOption
 from ontolake.ontology.query.bounds import check_commits, natural
@@ -72,8 +69,6 @@ class Session(VersionedTypes):
         self.session_id = uuid.uuid4().hex
         self.instance_metadata = dict(instance_metadata or {})
         self._types = _checked(entity_types, relation_types)
-        self._known = {info.cls for info in self._types.values()}
-        self._intents = Intents()
         self._stop = threading.Event()
         self.repository: Repository = open_repository(
             datastore_uri, engine_version=engine_version, config=self.config)
@@ -82,6 +77,11 @@ class Session(VersionedTypes):
         except LayoutLacksError:
             self.repository.close()
             raise
+        self._declared = self.declarations()
+
+    def declarations(self) -> Declarations:
+        """What gathers objects of this session's types for a commit of its own."""
+        return Declarations(self.repository, {info.cls for info in self._types.values()})
 
     @property
     def types(self) -> Sequence[TypeInfo]:
@@ -89,63 +89,30 @@ class Session(VersionedTypes):
         return tuple(self._types.values())
 
     # declaring
-    def ensure(self, objects: Entity | Relation[Any, Any] | Iterable[Entity | Relation[Any, Any]]) -> None:
+    def ensure(self, objects: Objects) -> None:
         """Declare that these objects are to be as they are now. Nothing is written before `commit`.
 
         Of several with one key the last one counts. Raises `SchemaValidationError`, and then declares none of them.
         """
-        self._intents.add(self.encoded(objects))
+        self._declared.ensure(objects)
 
-    def encoded(
-        self, objects: Entity | Relation[Any, Any] | Iterable[Entity | Relation[Any, Any]]
-    ) -> list[tuple[TypeInfo, Row]]:  # fmt: skip
-        """Objects of this session's types as rows. Raises `SchemaValidationError`."""
-        given = (objects,) if isinstance(objects, Entity | Relation) else objects
-        if isinstance(given, str | bytes | type | Mapping) or not isinstance(given, Iterable):
-            hint = "make an object of it: Type(**row)" if isinstance(given, Mapping) else None
-            raise SchemaValidationError(f"{given!r} is neither an object of a type nor an iterable of such", hint=hint)
-        rows: list[tuple[TypeInfo, Row]] = []
-        cls: Any = None
-        for obj in given:
-            if type(obj) is not cls:
-                cls = type(obj)
-                info = self._info(cls)
-                encode = info.encode
-            rows.append((info, encode(obj)))
-        return rows
-
-    def ensure_arrow(self, cls: type[Entity] | type[Relation[Any, Any]], table: pa.Table) -> None:
+    def ensure_arrow(self, cls: TypeClass, table: pa.Table) -> None:
         """Declare the rows of an Arrow table, whose columns are called like the fields.
 
         Columns that are missing are filled with defaults. Raises `SchemaValidationError` for a column or a value that
         does not fit.
         """
-        from ontolake.ontology.arrow.columns import columns_from_arrow
-        from ontolake.ontology.arrow.rows import rows_from_arrow
-
-        info = self._info(cls)
-        columns = columns_from_arrow(info, table) if self.repository.takes_columns else None
-        if columns is not None:
-            self._intents.add_unique(info, columns, columns.unique())
-        else:
-            self._intents.add_unique(info, *rows_from_arrow(info, table))
+        self._declared.ensure_arrow(cls, table)
 
     def ensure_all(
-        self, cls: type[Entity] | type[Relation[Any, Any]], objects: Iterable[Entity | Relation[Any, Any]], *,
-        cascade: bool = False,
+        self, cls: TypeClass, objects: Iterable[Entity | Relation[Any, Any]], *, cascade: bool = False
     ) -> None:  # fmt: skip
         """Declare the complete state of a type: what is not among these objects, or declared beside them, is deleted.
 
         Which rows these are is worked out by `commit`. With `cascade` relations of entities that go are deleted too.
         Raises `SchemaValidationError`, and `LayoutLacksError` if the store keeps no deletions.
         """
-        info = self._info(cls)
-        self._check_deletions()
-        rows = self.encoded(objects)
-        for other, _ in rows:
-            if other is not info:
-                raise SchemaValidationError(f"ensure_all takes objects of {info.name} alone", type_name=other.name)
-        self._intents.complete(info, (row for _, row in rows), bool(cascade))
+        self._declared.ensure_all(cls, objects, cascade)
 
     def delete(self, what: Any, key: Any = None, *, cascade: bool = False) -> None:
         """Declare that rows are to go: `delete(Customer, "c1")`, with a list for several keys, or of objects.
@@ -155,70 +122,27 @@ class Session(VersionedTypes):
         along. A deleted row is there before the commit that deleted it, and its key can be used again. Raises
         `SchemaValidationError` for a key that cannot be one, and `LayoutLacksError` if the store keeps no deletions.
         """
-        self._check_deletions()
-        if isinstance(what, type):
-            info = self._info(what)
-            if key is None:
-                raise SchemaValidationError("delete() needs a key", type_name=info.name,
-                                            hint="ensure_all(Type, []) deletes all rows of a type")
-            keys = key if isinstance(key, list | set | frozenset) else (key,)
-            self._intents.end(info, [encoded_key(info, one) for one in keys], bool(cascade))
-            return
-        for info, row in self.encoded(what):
-            self._intents.end(info, [row[: len(info.keys)]], bool(cascade))
-
-    def _check_deletions(self) -> None:
-        if not self.repository.keeps_deletions:
-            raise LayoutLacksError("deletions", self.repository.uri, self.repository.engine_version)
+        self._declared.delete(what, key, cascade=cascade)
 
     def get(self, cls: type[T], key: Any) -> T | None:
         """The object of a key as it is stored, a tuple for a relation; None if there is none."""
-        info = self._info(cls)
-        values = encoded_key(info, key)
-        found: Any = QueryStart(self.repository, self._info).of(info)
-        for column, value in zip(info.keys, values, strict=True):
-            found = found.where(FieldRef(ValueRef(info.cls, column.name)) == column.decode(value))
-        return cast("T | None", found.first())
+        return self._declared.get(cls, key)
 
     def update(self, cls: type[T], key: Any, **fields: Any) -> T:
         """Declare that some fields of a row are to change, of the row as it is declared or stored. Returns the object.
 
         Raises `UnknownKeyError` if there is no such row, `SchemaValidationError` for a field or value that cannot be.
         """
-        info = self._info(cls)
-        pending = self._intents.pending(info, encoded_key(info, key))
-        if isinstance(pending, tuple):
-            order = (*info.keys, *info.columns)
-            known = {column.name: column.decode(value) for column, value in zip(order, pending, strict=True)}
-        else:
-            stored = None if pending is False else self.get(cls, key)
-            if stored is None:
-                raise UnknownKeyError(info.name, key)
-            known = {column.name: getattr(stored, column.name) for column in info.all_columns}
-        moved = [column.name for column in info.parts or info.keys if column.name in fields and fields[column.name]
-                 != known[column.name]]  # fmt: skip
-        if moved:
-            raise SchemaValidationError("a key stays as it is", type_name=info.name, key=key, field=moved[0],
-                                        hint="delete the row, and ensure another one")
-        changed = cast("T", info.cls.model_validate({**known, **fields}))
-        self.ensure(cast(Any, changed))
-        return changed
-
-    def _info(self, cls: Any) -> TypeInfo:
-        if cls not in self._known:
-            name = getattr(cls, "__name__", repr(cls))
-            raise SchemaValidationError("not one of the types of this session", type_name=name,
-                                        hint="name it in entity_types or relation_types")
-        return type_info(cls)
+        return self._declared.update(cls, key, fields)
 
     @property
     def pending(self) -> int:
         """How many rows are declared and not yet committed."""
-        return len(self._intents)
+        return len(self._declared.intents)
 
     def discard(self) -> None:
         """Forget what was declared since the last commit."""
-        self._intents.clear()
+        self._declared.intents.clear()
 
     # committing
     def commit(
@@ -235,9 +159,9 @@ class Session(VersionedTypes):
         if event is not None:
             given = tuple(event) if isinstance(event, Iterable) and not isinstance(event, Event) else (event,)
             queue = QueueChange(tuple(queued(one, self.namespace or "") for one in given)) if given else None
-        found = commit_difference(self.repository, self.session_id, self.config, self._intents,
+        found = commit_difference(self.repository, self.session_id, self.config, self._declared.intents,
                                   {**self.instance_metadata, **(metadata or {}), **_note(message, author)}, queue)
-        self._intents.clear()
+        self._declared.intents.clear()
         return found
 
     @contextlib.contextmanager
@@ -286,7 +210,7 @@ class Session(VersionedTypes):
     # asking
     def query(self) -> QueryStart:
         """Begin a query."""
-        return QueryStart(self.repository, self._info, self.delete)
+        return self._declared.query()
 
     def validate(self) -> None:
         """Raise `SchemaOutdatedError` if the store has other schemas than the types of this session."""
@@ -363,7 +287,7 @@ class Session(VersionedTypes):
     # the end
     def close(self) -> None:
         """Close the store. What was declared and not committed is forgotten."""
-        self._intents.clear()
+        self._declared.intents.clear()
         self.repository.close()
 
     def __enter__(self) -> Self:

@@ -375,15 +375,37 @@ def test_a_handler_is_called_again_if_what_it_read_has_changed(url: str, engine:
 
 def test_a_commit_of_a_session_knows_nothing_of_expected_heads(either: str) -> None:
     from ontolake.ontology.commit import commit_difference
-    from ontolake.ontology.intents import Intents
 
     with session_at(either) as session:
         session.ensure(Stock(id="x"))
         session.commit()
-        intents = Intents()
-        intents.add(session.encoded(Stock(id="y")))
+        declared = session.declarations()
+        declared.ensure(Stock(id="y"))
         with pytest.raises(HeadMismatchError, match="commit 1 came after commit 0"):
-            commit_difference(session.repository, "me", session.config, intents, {}, expected_head=0)
+            commit_difference(session.repository, "me", session.config, declared.intents, {}, expected_head=0)
+
+
+def test_handlers_delete_update_and_complete_as_sessions_do(native: str) -> None:
+    def handled(does: Any) -> Any:
+        with session_at(native, "v3") as session:
+            before = session.repository.head()
+            session.commit(event=Ordered(item="x", count=1))
+            report = session.run([on_event(Ordered)(does)], until_idle=True)
+            assert (report.handled, report.failed) == (1, 0)
+            assert session.pending == 0
+            return session.repository.head() - before, stock(session)
+
+    with session_at(native, "v3") as session:
+        session.ensure([Stock(id=key, count=number) for number, key in enumerate("abcd")])
+        session.commit()
+    assert handled(lambda context: context.delete(Stock, ["a", "none"])) == (1, {"b": 1, "c": 2, "d": 3})
+    assert handled(lambda context: context.update(Stock, "b", count=7)) == (1, {"b": 7, "c": 2, "d": 3})
+    assert handled(lambda context: context.query().entities(Stock).where(Stock.count == 7).delete()) == (
+        1, {"c": 2, "d": 3})
+    assert handled(lambda context: context.delete(context.get(Stock, "c"))) == (1, {"d": 3})
+    assert handled(lambda context: context.ensure_all(Stock, [Stock(id="e", count=5)])) == (1, {"e": 5})
+    assert handled(lambda context: context.ensure_all(Stock, [])) == (1, {})
+    assert handled(lambda context: context.delete(Stock, "e")) == (0, {})
 
 
 class Loop(Event):

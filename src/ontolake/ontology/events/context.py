@@ -11,14 +11,15 @@ from ontolake.ontology.commit import commit_difference
 from ontolake.ontology.errors import EventLoopLimitError, HandlerError
 from ontolake.ontology.events.event import Event, queued
 from ontolake.ontology.events.records import Claim, Handled, QueueChange, QueuedEvent
-from ontolake.ontology.intents import Intents
 
 if TYPE_CHECKING:
     from ontolake.model.entity import Entity, Relation
+    from ontolake.ontology.declarations import Objects, TypeClass
     from ontolake.ontology.query.builder import QueryStart
     from ontolake.ontology.session import Session
 
 E = TypeVar("E", bound=Event)
+T = TypeVar("T")
 
 
 class HandlerContext(Generic[E]):
@@ -34,7 +35,7 @@ class HandlerContext(Generic[E]):
         self._claim = claim
         self._handler = handler
         self._last = last
-        self._intents = Intents()
+        self._declared = session.declarations()
         self._emitted: list[QueuedEvent] = []
         self._metadata: dict[str, Any] = {}
         self._seen_head: int | None = None
@@ -56,15 +57,45 @@ class HandlerContext(Generic[E]):
         return self._claim.event.namespace or None
 
     def query(self) -> QueryStart:
-        """Begin a query. What was ensured here is not there yet."""
-        if self._seen_head is None:
-            self._seen_head = self._session.repository.head()
-        return self._session.query()
+        """Begin a query. What was declared here is not there yet."""
+        self._look()
+        return self._declared.query()
 
-    def ensure(self, objects: Entity | Relation[Any, Any] | Iterable[Entity | Relation[Any, Any]]) -> None:
+    def get(self, cls: type[T], key: Any) -> T | None:
+        """The object of a key as it is stored, a tuple for a relation; None if there is none."""
+        self._look()
+        return self._declared.get(cls, key)
+
+    def ensure(self, objects: Objects) -> None:
         """Declare that these objects are to be as they are now. Raises `SchemaValidationError`."""
         self._check_open("ensure")
-        self._intents.add(self._session.encoded(objects))
+        self._declared.ensure(objects)
+
+    def ensure_all(
+        self, cls: TypeClass, objects: Iterable[Entity | Relation[Any, Any]], *, cascade: bool = False
+    ) -> None:  # fmt: skip
+        """Declare the complete state of a type, as `Session.ensure_all` does, and raise what it raises."""
+        self._check_open("ensure_all")
+        self._declared.ensure_all(cls, objects, cascade)
+
+    def delete(self, what: Any, key: Any = None, *, cascade: bool = False) -> None:
+        """Declare that rows are to go, as `Session.delete` does, and raise what it raises.
+
+        An entity to which relations lead is refused when the handler returns: it fails with a `LiveRelationsError`.
+        """
+        self._check_open("delete")
+        self._declared.delete(what, key, cascade=cascade)
+
+    def update(self, cls: type[T], key: Any, **fields: Any) -> T:
+        """Declare that some fields of a row are to change, as `Session.update` does, and raise what it raises."""
+        self._check_open("update")
+        self._look()
+        return self._declared.update(cls, key, fields)
+
+    def _look(self) -> None:
+        """Remember the newest commit at the first read: what is written must follow from it."""
+        if self._seen_head is None:
+            self._seen_head = self._session.repository.head()
 
     def emit(self, events: Event | Iterable[Event]) -> None:
         """Queue events when this handler is through, for the same namespace.
@@ -106,10 +137,11 @@ class HandlerContext(Generic[E]):
         event = self._claim.event
         about = {EVENT: {"id": event.id, "type": event.event_type, "handler": self._handler}}
         session = self._session
-        head = self._seen_head if len(self._intents) or self._emitted else None  # else nothing follows from it
+        intents = self._declared.intents
+        head = self._seen_head if intents.has_any or self._emitted else None  # else nothing follows from it
         try:
             found = commit_difference(
-                session.repository, session.session_id, session.config, self._intents,
+                session.repository, session.session_id, session.config, intents,
                 {**session.instance_metadata, **about, **self._metadata}, done, expected_head=head)
         except Exception as error:
             self.refused = error

@@ -6,7 +6,7 @@ Engines without branches answer these verbs with a `LayoutLacksError`, which nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -128,7 +128,7 @@ class VersionedTypes(TypedHistory):
             for known in self.types:
                 name: Name = (known.kind, known.name)
                 old, new = (side.get(name) for side in versions)
-                if old != new or not commits:
+                if old != new or not commits or self._migrated(name, old, commits, (before.commit, after.commit)):
                     found += compare(before, after, [table_of(known)])
                     continue
                 if new is None:
@@ -145,6 +145,14 @@ class VersionedTypes(TypedHistory):
                     if sides[0].get(key) != sides[1].get(key):
                         found.append(Change.of(after.commit, table_of(info), decoded_key(info, key), was, now))
         yield from found
+
+    def _migrated(self, name: Name, version: int | None, commits: Collection[int], sides: Iterable[int]) -> bool:
+        """Whether a version that two commits have came to one of them by some commits, as by a merge that brought it.
+
+        Such a commit writes all rows anew; keys that it left out are deleted, and nothing says so.
+        """
+        return version is not None and any(
+            self._with_branches().holding(side).activations(*name).get(version) in commits for side in sides)
 
     def history(self, table: str, key: Any, *, ref: str | None = None) -> Iterator[RowVersion[int]]:
         """All states of a row that a reference has in its history, newest first. Raises `NotFound`, `Invalid`."""

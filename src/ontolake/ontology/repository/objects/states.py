@@ -31,6 +31,8 @@ def state_of(repository: S3Repository, moment: HeadSnapshot, version: SchemaVers
     records = moment.schemas.types.get(key, ())
     # On a branch a merge may have brought a version that has a lower number than those before it.
     since = [one.activation_commit_id for one in records if one.schema_version_id == version.schema_version_id]
+    if not since and repository.versions_apart:
+        return None  # only other branches have it
     later = [one.activation_commit_id for one in records if since and one.activation_commit_id > since[-1]]
     if later and repository.versions_apart:
         following = moment.at(min(later))
