@@ -34,6 +34,10 @@ own commit."""
 DELETED = "$deleted"
 """In files from v3 on: whether a row ends its key, and is a copy of its last state. Absent where none does."""
 
+REPLACES = "$replaces"
+"""In runs from v3 on: the `row_id` of the row of an older run that a row replaces; null where there is none. Only files
+that say so in the manifest have it."""
+
 _OURS = "$"
 _ZONED = 32
 """How long the text of a moment with a zone is: 26 characters up to the microseconds, 6 for the zone."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.model.stored import StoredType
-from ontolake.ontology.arrow.physical import COMMIT, DELETED, Type, encoded, key_text, places
+from ontolake.ontology.arrow.physical import COMMIT, DELETED, REPLACES, ROW, Type, encoded, key_text, places
 from ontolake.ontology.repository.objects.layout import TypeState
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
 from ontolake.ontology.repository.objects.read.scan import Scanner, leading_type
@@ -32,10 +32,12 @@ def find_rows(scanner: Scanner, info: Type, state: TypeState | None, keys: Colle
 
 
 def ended_rows(scanner: Scanner, info: Type, state: TypeState | None, keys: Collection[Row]) -> pa.Table:
-    """The last states of keys that are to end, without what only they had: commit, place and the like."""
+    """The last states of keys that are to end, and the numbers of the rows that have them, without what else only
+    these rows had: commit, mark and the like."""
     found = find_rows(scanner, info, state, keys)
     ours = set(places((*info.keys, *info.columns)))
-    return found.select([name for name in found.column_names if name in ours])
+    kept = found.select([name for name in found.column_names if name in ours])
+    return kept.append_column(REPLACES, found.column(ROW))
 
 
 def marks(info: Type, ended: pa.Table) -> pa.Table:

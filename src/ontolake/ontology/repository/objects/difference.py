@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ontolake.arrow_values import numbers
 from ontolake.model.columns import Column
-from ontolake.ontology.arrow.physical import Type, encoded, key_texts, naive_place, place
+from ontolake.ontology.arrow.physical import ROW, Type, encoded, key_texts, naive_place, place
 from ontolake.ontology.repository.objects.layout import TypeState
 from ontolake.ontology.repository.objects.read.scan import Scanner
 
@@ -18,10 +18,14 @@ Mask = np.ndarray[Any, Any]
 
 
 class Difference(NamedTuple):
-    """The rows that are to be written, in the order in which they were declared, and how many replace another."""
+    """The rows that are to be written, in the order in which they were declared, and how many replace another.
+
+    `replaced` has the number of the row that each replaces, null for new keys. It is None if that is not known.
+    """
 
     rows: pa.Table
     updates: int
+    replaced: pa.Array | None = None
 
 
 def difference(info: Type, scanner: Scanner, state: TypeState | None, rows: pa.Table) -> Difference:
@@ -38,7 +42,11 @@ def difference(info: Type, scanner: Scanner, state: TypeState | None, rows: pa.T
     written = ~numbers(known)
     written[~written] = changed
     updates = int(changed.sum())
-    return Difference(rows if written.all() else rows.filter(pa.array(written)), updates)
+    replaced = before.column(ROW).combine_chunks().take(at)
+    if written.all():
+        return Difference(rows, updates, replaced)
+    mask = pa.array(written)
+    return Difference(rows.filter(mask), updates, replaced.filter(mask))
 
 
 def _same(info: Type, new: pa.Table, old: pa.Table) -> Mask:

@@ -118,7 +118,8 @@ class ObjectErasure:
             return None
         path = f"{old.path.removesuffix('.parquet')}-{layout.new_attempt()}.parquet"
         file, data = write_file(sought.info, table, path, old.schema_version_id, level=old.level,
-                                updates=min(old.updates, len(table)), ordered=True, sizes=repository.config.sizes)
+                                updates=min(old.updates, len(table)), replaces=old.replaces, ordered=True,
+                                sizes=repository.config.sizes)
         repository.access.write({path: data})
         return file
 

@@ -24,6 +24,7 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.arrow.physical import (
     COMMIT,
     FIRST,
+    REPLACES,
     ROW,
     SUPERSEDED,
     VERSION,
@@ -51,9 +52,16 @@ class Ranges(NamedTuple):
     high: list[Any]
 
 
-def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: int = 0, updates: int = 0,
-               ordered: bool = False, sizes: Sizes = DEFAULT) -> tuple[DataFile, bytes]:  # fmt: skip
-    """A table as a file sorted by key, which is to be written to `path`. `ordered` says that it is sorted already."""
+def write_file(
+    info: Type, table: pa.Table, path: str, version: int, *, level: int = 0, updates: int = 0, replaces: bool = False,
+    ordered: bool = False, sizes: Sizes = DEFAULT,
+) -> tuple[DataFile, bytes]:  # fmt: skip
+    """A table as a file sorted by key, which is to be written to `path`. `ordered` says that it is sorted already.
+
+    Without `replaces` the column of replaced rows is left out.
+    """
+    if not replaces and REPLACES in table.column_names:
+        table = table.drop_columns([REPLACES])
     if not ordered:
         table = by_key(info, table)
     if VERSION not in table.column_names:
@@ -65,14 +73,15 @@ def write_file(info: Type, table: pa.Table, path: str, version: int, *, level: i
             or (any_text and column.type.textual) or column.indexed or column in info.keys]
     sink = pa.BufferOutputStream()
     # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
-    split = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
+    packed = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
+    packed |= dict.fromkeys([name for name in (ROW, REPLACES) if name in table.column_names], "DELTA_BINARY_PACKED")
     pq.write_table(table, sink, row_group_size=sizes.group_rows, write_batch_size=BATCH, compression="lz4",
                    write_page_checksum=True, use_dictionary=[COMMIT, VERSION, FIRST, SUPERSEDED], write_statistics=told,
-                   column_encoding={ROW: "DELTA_BINARY_PACKED", **split}, store_schema=False)
+                   column_encoding=packed, store_schema=False)
     data = sink.getvalue().to_pybytes()
     found = described(info, table, path, version)
     return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,
-                   level=level), data  # fmt: skip
+                   level=level, replaces=replaces), data  # fmt: skip
 
 
 def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:

@@ -140,6 +140,13 @@ class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     superseded: int | None = None
     deleted: int = 0
     """How many of the rows end their keys."""
+    replaces: bool = False
+    """Whether the column `$replaces` names every row of an older run that a row of this one replaces."""
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it is known without comparing keys which rows of older runs this one replaces."""
+        return self.replaces or not self.updates
 
 
 class TypeState(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from ontolake.ontology.arrow.columns import ArrowRows
 from ontolake.ontology.arrow.physical import (
     COMMIT,
     DELETED,
+    REPLACES,
     ROW,
     Type,
     by_key,
@@ -372,14 +373,20 @@ class S3Transaction:
 
     def _written(self, info: Type) -> tuple[pa.Table | None, int]:
         """The rows of a type that this commit writes, those among them that end their keys marked, and how many of all
-        may replace another."""
+        may replace another. They say which ones they replace, if the store keeps that and all of it is known."""
         change, ended = self._changed.get(info), self._ended.get(type_key(info.kind, info.name))
-        rows = None if change is None or not len(change.rows) else change.rows
-        updates = 0 if rows is None or change is None else change.updates
-        if ended is None:
-            return rows, updates
-        parts = [] if rows is None else [rows.append_column(DELETED, pa.array(np.zeros(len(rows), dtype=bool)))]
-        return concat([*parts, deletions.marks(info, ended)]), updates + len(ended)
+        rows, updates, linked = None, 0, self._repository.keeps_deletions
+        if change is not None and len(change.rows):
+            rows, updates = change.rows, change.updates
+            if change.replaced is not None:
+                rows = rows.append_column(REPLACES, change.replaced)
+            linked = linked and (change.replaced is not None or not updates)
+        if ended is not None:
+            parts = [] if rows is None else [rows.append_column(DELETED, pa.array(np.zeros(len(rows), dtype=bool)))]
+            rows, updates = concat([*parts, deletions.marks(info, ended)]), updates + len(ended)
+        if rows is not None and REPLACES in rows.column_names and not (linked and updates):
+            rows = rows.drop_columns([REPLACES])
+        return rows, updates
 
     def _tidied(self, info: Type, version: int, state: TypeState, fresh: dict[str, pa.Table]) -> TypeState:
         """The files of a type with those merged that are due."""
@@ -400,9 +407,12 @@ class S3Transaction:
         paths = [path, *(f"{path.removesuffix('.parquet')}-part{n}.parquet" for n in range(2, len(parts) + 1))]
 
         def made(number: int) -> tuple[DataFile, bytes]:
-            rows = parts[number]
+            rows, most = parts[number], updates
+            replaces = REPLACES in rows.column_names
+            if replaces:
+                most = len(rows) - rows.column(REPLACES).null_count
             return write_file(info, rows, paths[number], version, level=level_of(len(rows), sizes),
-                              updates=min(updates, len(rows)), ordered=True, sizes=sizes)
+                              updates=min(most, len(rows)), replaces=replaces and most > 0, ordered=True, sizes=sizes)
 
         def begun(number: int) -> DataFile:
             file, data = made(number)

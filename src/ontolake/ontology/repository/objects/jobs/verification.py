@@ -195,7 +195,7 @@ def _sized(file: DataFile, size: int, said: DataFile | None) -> DataFile:
     """A file as it is, with its size and what only the manifest knows of it."""
     from msgspec.structs import replace as changed
 
-    known = {} if said is None else {"updates": said.updates, "level": said.level,
+    known = {} if said is None else {"updates": said.updates, "level": said.level, "replaces": said.replaces,
                                      "content_sha256": said.content_sha256}  # fmt: skip
     return changed(file, size=size, **known)
 

@@ -7,6 +7,7 @@ to a bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ontolake.model.columns import Column
 from ontolake.ontology.arrow.physical import (
     COMMIT,
     DELETED,
+    REPLACES,
     ROW,
     SUPERSEDED,
     Type,
@@ -53,6 +55,9 @@ class Span(NamedTuple):
 
 
 LATEST = Span()
+
+_LONG = 4096
+"""Rows from which on a piece of a table is worth a chunk of its own."""
 
 
 Adapt = Callable[[Type, pa.Table, int], pa.Table]
@@ -97,10 +102,10 @@ class Scanner:
             tables = [self._read(info, state, file, names, prune) for file in (*past, *runs)]
             found = within(concat([one.select([n for n in one.column_names if n != SUPERSEDED]) for one in tables]),
                            span)
-        elif past or span.as_of is not None:
+        elif past:
             found = self._as_of(info, state, runs, past, names, span, prune if keys is not None else None)
         else:
-            found = self._latest(info, state, runs, names, prune, keys is not None)
+            found = self._latest(info, state, runs, names, span, prune, keys is not None)
         if keys is not None:
             found = found.filter(pc.is_in(_leading(info, found), value_set=pa.array(keys, leading_type(info))))
         found = marked(found) if span.deletions else living(found)
@@ -131,43 +136,52 @@ class Scanner:
         return self.files.table(file, names)
 
     def _latest(
-        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str],
+        self, info: Type, state: TypeState | None, runs: Sequence[DataFile], names: Sequence[str], span: Span,
         prune: Prune | None, by_key: bool,
     ) -> pa.Table:  # fmt: skip
-        """Newest runs first; of older ones what they lack. Only the oldest can be read in parts, or all by key."""
+        """Newest runs first; of older ones what they lack. A run that replaces rows is read whole, or by key.
+
+        Runs that say which rows they replace are taken at their word; the keys of others are compared.
+        """
         found: list[pa.Table] = []
         newer: list[tuple[DataFile, pa.Array]] = []
+        gone = np.zeros(0, np.int64)
         for number in range(len(runs) - 1, -1, -1):
             file = runs[number]
-            table = self._read(info, state, file, names, prune if number == 0 or by_key else None)
-            over = [keys for other, keys in newer if self._foreign(state, file) or _overlap(file, other)]
             replaces = bool(file.updates and number)
-            keys = key_texts(info, table) if over or replaces else None
+            linked = replaces and file.replaces
+            table = self._read(info, state, file, [*names, REPLACES] if linked else names,
+                               None if replaces and not by_key else prune)
+            if span.as_of is not None and file.max_commit_id > span.as_of:
+                table = within(table, span)
+            over = [keys for other, keys in newer if self._foreign(state, file) or _overlap(file, other)]
+            # What a row replaces is gone, whether the row itself was replaced or not: all of them count.
+            keys = key_texts(info, table) if over or (replaces and not linked) else None
+            below = numbers(table.column(REPLACES).drop_null()) if linked else gone[:0]
+            table = table.drop_columns([REPLACES]) if linked else table
             if over and keys is not None:
                 table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(over))))
-            if replaces:
+            found.append(without(table, gone))
+            if replaces and not linked:
                 newer.append((file, keys))
-            found.append(table)
+            gone = np.concatenate([gone, below]) if len(below) else gone
         return concat(found[::-1])
 
     def _as_of(
         self, info: Type, state: TypeState | None, runs: Sequence[DataFile], past: Sequence[DataFile],
         names: Sequence[str], span: Span, prune: Prune | None,
     ) -> pa.Table:  # fmt: skip
+        assert span.as_of is not None  # who asks for the latest rows needs no replaced ones
         tables = []
         for file in runs:
             table = self._read(info, state, file, names, prune)
-            tables.append(table if span.as_of is None or file.max_commit_id <= span.as_of else within(table, span))
+            tables.append(table if file.max_commit_id <= span.as_of else within(table, span))
         for file in past:
             table = self._read(info, state, file, [*names, SUPERSEDED], prune)
-            if span.as_of is not None:
-                table = within(table.filter(pc.greater(table.column(SUPERSEDED), int_scalar(span.as_of))), span)
+            table = within(table.filter(pc.greater(table.column(SUPERSEDED), int_scalar(span.as_of))), span)
             tables.append(table.drop_columns([SUPERSEDED]))
-        found = concat(tables)
         # One file of the past can have several states of a key; its successors are bounds, not always exact.
-        if not past and (len(tables) < 2 or not any(file.updates for file in runs)):
-            return found
-        return last_of_each(info, found)
+        return last_of_each(info, concat(tables))
 
     # by key
     def find(self, info: Type, state: TypeState | None, keys: pa.Array, leading: Sequence[Any]) -> pa.Table:
@@ -295,6 +309,26 @@ def within(table: pa.Table, span: Span) -> pa.Table:
     return table
 
 
+def without(table: pa.Table, gone: np.ndarray[Any, Any]) -> pa.Table:
+    """The rows of a table but for those with one of these numbers."""
+    if not len(gone) or not len(table):
+        return table
+    rows = numbers(table.column(ROW))
+    if rows[-1] - rows[0] == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all()):
+        hit = np.zeros(len(rows), dtype=bool)  # numbered without a gap: a number is a place
+        hit[gone[(gone >= rows[0]) & (gone <= rows[-1])] - rows[0]] = True
+    else:
+        hit = np.isin(rows, gone)
+    edges = np.flatnonzero(hit[1:] != hit[:-1]) + 1
+    if not len(edges):
+        return table.slice(0, 0) if hit[0] else table
+    if len(edges) * _LONG > len(table):
+        return table.filter(pa.array(~hit))
+    # Long pieces need not be copied.
+    return pa.concat_tables([table.slice(start, end - start) for start, end in pairwise([0, *edges.tolist(), len(hit)])
+                             if not hit[start]])
+
+
 def last_of_each(info: Type, table: pa.Table) -> pa.Table:
     """Of every key the row that was written last."""
     if len(table) < 2:
@@ -356,4 +390,4 @@ def _le(one: Any, two: Any) -> bool:
         return True
 
 
-__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "leading_type", "relevant", "same_keys", "within"]
+__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "leading_type", "relevant", "same_keys", "within", "without"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.arrow_values import numbers
-from ontolake.ontology.arrow.physical import COMMIT, FIRST, SUPERSEDED, Type, by_key, concat, flags, living
+from ontolake.ontology.arrow.physical import COMMIT, FIRST, REPLACES, SUPERSEDED, Type, by_key, concat, flags, living
 from ontolake.ontology.repository.objects.files import Files, write_file
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.read.scan import same_keys
@@ -62,7 +62,8 @@ def merge_all(info: Type, state: TypeState, files: Files, place: Place) -> Merge
 def parted(info: Type, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Split rows of neighbouring runs into the last row of every key, and the others with their successors' commits.
 
-    A merged run has only the last state of a key; `FIRST` says when its first one was, which is the successor.
+    A merged run has only the last state of a key; `FIRST` says when its first one was, which is the successor. What
+    that one replaced in older runs, the last one does now.
     """
     rows = by_key(info, rows)
     replaced = same_keys(info, rows)
@@ -71,9 +72,15 @@ def parted(info: Type, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     first = _first(rows)
     if FIRST in rows.column_names:
         rows = rows.drop_columns([FIRST])
-    old = rows.filter(pa.array(replaced)).append_column(SUPERSEDED, pa.array(first[1:][replaced[:-1]], pa.int64()))
     begins = np.append(True, ~replaced[:-1])
+    below = None
+    if REPLACES in rows.column_names:
+        below = rows.column(REPLACES).filter(pa.array(begins))
+        rows = rows.drop_columns([REPLACES])
+    old = rows.filter(pa.array(replaced)).append_column(SUPERSEDED, pa.array(first[1:][replaced[:-1]], pa.int64()))
     kept = rows.filter(pa.array(~replaced))
+    if below is not None:
+        kept = kept.append_column(REPLACES, below)
     return kept.append_column(FIRST, pa.array(first[begins], pa.int64())), old
 
 
@@ -151,9 +158,13 @@ class _Merge:
         kept, old = parted(self._info, concat([self._table(part) for part in parts]))
         if start == 0:
             kept, old = settled(kept, old)
+        linked = start > 0 and all(part.file.is_linked for part in parts)
         updates = 0 if start == 0 else sum(part.file.updates for part in parts)
+        if linked:
+            updates = len(kept) - kept.column(REPLACES).null_count if REPLACES in kept.column_names else 0
         level = max(max(part.file.level for part in parts) + 1, level_of(len(kept) + len(old), self._sizes))
-        self._runs[start:end] = [self._new("run", kept, level, updates)] if len(kept) else []
+        links = linked and updates > 0
+        self._runs[start:end] = [self._new("run", kept, level, updates, replaces=links)] if len(kept) else []
         if len(old):
             self._past.append(self._new("past", old, level_of(len(old), self._sizes), 0))
 
@@ -164,10 +175,12 @@ class _Merge:
         merged = self._new("past", concat([self._table(part) for part in parts]), level, 0)
         self._past = [part for number, part in enumerate(self._past) if number not in chosen] + [merged]
 
-    def _new(self, what: str, table: pa.Table, level: int, updates: int) -> Part:
+    def _new(self, what: str, table: pa.Table, level: int, updates: int, *, replaces: bool = False) -> Part:
+        if not replaces and REPLACES in table.column_names:
+            table = table.drop_columns([REPLACES])
         table = by_key(self._info, table)
         file, data = write_file(self._info, table, self._place(what), self._state.schema_version_id, level=level,
-                                updates=updates, ordered=True, sizes=self._sizes)
+                                updates=updates, replaces=replaces, ordered=True, sizes=self._sizes)
         self._made[file.path] = (file, table, data)
         return Part(file, table)
 
