@@ -28,11 +28,12 @@ from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.plan.queries import BY_KEYS, QueryPlan, find_in
 from ontolake.sql.results import Result
-from ontolake.sql.syntax.statements import Parameters, ParsedStatement, constant, name_of, parse, parse_one
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, constant, name_of, parse, parse_one
 from ontolake.sql.transactions import SqlSession
-from ontolake.sql.write import bulk, index_builds
+from ontolake.sql.write import bulk, index_builds, sequences
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.write.dml import Changer
+from ontolake.sql.write.sequences import Numbers, calls_in, has_calls
 
 Version = int | str | datetime
 """A moment: the number of a commit, or a time, as text or `datetime`; a time without a zone is UTC."""
@@ -215,6 +216,8 @@ class Database(VersionedTables):
                 return result
         if kind in ("create", "drop", "alter"):
             return self._define(statement)
+        if kind == "define":
+            return self._define_more(statement)
         if kind == "call":
             assert statement.tree is not None
             return procedures.call(self, statement.names[0], statement.tree, params)
@@ -227,12 +230,23 @@ class Database(VersionedTables):
             found = self._point(statement.prepared, params)
             if found is not None:
                 return found
+        if has_calls(statement.sql) and statement.tree is not None and calls_in(statement.tree):
+            return self._select_numbers(statement, params)
         with self._session.reading():
             at = None if as_of is None else self._version(as_of)
             if statement.prepared is None and statement.tree is not None and is_historical(statement.tree):
                 find = self._finder(statement, self._session.catalog(at), at)
                 return HistoricalQuery(self, find, self._version).run(statement.tree, params)
             return self._plan(statement, at).run(self._session, params, keep=True)
+
+    def _select_numbers(self, statement: ParsedStatement, params: Parameters) -> Result:
+        """The rows of a query that takes numbers of sequences: it writes where those stand."""
+        assert statement.tree is not None
+        with self._session.writing(statement.sql) as transaction:
+            find = self._finder(statement, self._session.fresh_catalog(transaction), None)
+            numbers = Numbers(self._session, transaction, self.database, self.schema)
+            return sequences.query(bound(statement.tree, params), numbers, lambda tree: QueryPlan(
+                statement, tree, find).run(self._session, ()))
 
     def _point(self, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
@@ -350,6 +364,16 @@ class Database(VersionedTables):
             getattr(definer, statement.kind)(tree)
         assert tree is not None
         return Result(f"{statement.kind.upper()} {str(tree.args.get('kind') or '').upper()}".strip(), 0)
+
+    def _define_more(self, statement: ParsedStatement) -> Result:
+        """Run a definition that the parser does not read."""
+        defining = statement.defining
+        assert defining is not None
+        if defining.kind == "set constraints" and self._session.transaction is None:
+            return Result("SET CONSTRAINTS", 0)
+        with self._session.writing(statement.sql) as transaction:
+            Definer(self._session, transaction, statement, self.database, self.schema).define(defining)
+        return Result(defining.kind.upper(), 0)
 
     def _control(self, statement: ParsedStatement) -> Result:
         session, name = self._session, statement.names[0] if statement.names else ""

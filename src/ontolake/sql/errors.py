@@ -106,6 +106,12 @@ class CheckError(ConstraintViolation):
     default_state = "23514"
 
 
+class ForeignKeyError(ConstraintViolation):
+    """A row refers to one that is not there, or is referred to by another."""
+
+    default_state = "23503"
+
+
 class SerializationError(Conflict, SqlError):
     """Somebody else has committed in between: roll back, read again, try again."""
 

@@ -167,8 +167,11 @@ def _unreachable(session: SqlSession, floor: int) -> Iterator[tuple[KeySpan, int
     tombstones: Any = session.connection.execute(
         f"SELECT key, version FROM {gone} WHERE {own}key >= ? AND key < ? AND version <= ?",
         (bytes((keys.TABLE,)), bytes((keys.TABLE + 1,)), floor)).fetchall()
+    living = session.catalog().by_id
     for key, version in tombstones:
         id = int.from_bytes(key[-8:], "big")
+        if id in living:  # it was moved to another schema
+            continue
         for family in (keys.ROW, keys.ENTRY):
             prefix = keys.meta_key(family, id)
             yield KeySpan(prefix, keys.after(prefix)), version

@@ -30,7 +30,7 @@ _SAMPLES = 64
 def public_schema(table: Table, mode: Mode) -> pa.Schema:
     """The columns that reading gives. A time without a zone is UTC, and what is finer than microseconds is cut off."""
     return past_schema([pa.field(column.name, MOMENT if column.type.kind == Kind.TIMESTAMP_NS else column.type.arrow)
-                        for column in table.columns], mode)
+                        for column in table.visible], mode)
 
 
 def shown(batch: pa.RecordBatch | pa.Table) -> Any:
@@ -156,12 +156,12 @@ def _changed(session: SqlSession, table: Table, version: int, keys: list[bytes])
     keys = [key for key in keys if before.get(key) != after.get(key)]
     kinds = ["delete" if key not in after else "update" if key in before else "insert" for key in keys]
     there = [after[key] for key in keys if key in after]
-    found = vectors.decode_rows(Strings.of(there), [column.wanted for column in table.columns])
+    found = vectors.decode_rows(Strings.of(there), [column.wanted for column in table.visible])
     places = np.cumsum([key in after for key in keys]) - 1
     rows = pa.array(places, pa.int64(), mask=np.array([key not in after for key in keys], dtype=bool))
-    columns = {column.name: array.take(rows) for column, array in zip(table.columns, found, strict=True)}
+    columns = {column.name: array.take(rows) for column, array in zip(table.visible, found, strict=True)}
     named, _ = vectors.decode_keys(table.key_types, Strings.of(keys), len(table.prefix))
-    columns |= {column.name: array for column, array in zip(table.primary_key, named, strict=True)}
+    columns |= {column.name: array for column, array in zip(table.primary_key, named, strict=True) if not column.hidden}
     return pa.table(columns), kinds
 
 

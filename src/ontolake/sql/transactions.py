@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import numpy as np
@@ -24,7 +24,7 @@ from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, Ontolake
 from ontolake.history import ProtectedBranchError, UnknownBranchError
 from ontolake.history.operations import check_texts
 from ontolake.sql.catalog.column_cache import ColumnCache
-from ontolake.sql.catalog.records import SqlCatalog
+from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, levels, ranges
 from ontolake.sql.keyspace.commit_log import BranchLog
@@ -32,6 +32,10 @@ from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, extend, upgrade
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
+from ontolake.sql.write.pending import Position, Reference, SequenceMemory
+
+if TYPE_CHECKING:
+    from ontolake.sql.write.rows import Rows
 
 _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
@@ -67,11 +71,22 @@ class SqlTransaction:
         self.dirty = False
         """Whether it has written anything."""
         self.catalog: SqlCatalog | None = None
+        self.sequences: dict[int, Position] = {}
+        """Where the sequences stand that it has used."""
+        self.references: list[Reference] = []
+        """What it has done to rows that foreign keys are about."""
+        self.deferred: dict[str, bool] = {}
+        """What SET CONSTRAINTS has said, by name; '' stands for all."""
 
     def touch(self, keys: Sequence[bytes] | Strings) -> None:
         self.dirty = True
         if len(keys):
             self.touched.append(keys)
+
+    def refer(self, table: Table, old: Rows | None, new: Rows | None) -> None:
+        """Note rows that were written, if foreign keys are about them."""
+        if (table.foreign_keys and new is not None) or (table.referenced_by and old is not None):
+            self.references.append(Reference(old, new))
 
 
 class _Mark:
@@ -81,11 +96,14 @@ class _Mark:
         self.touched, self.statements = len(transaction.touched), len(transaction.statements)
         self.ddl, self.catalog = transaction.ddl, transaction.catalog
         self.metadata = dict(transaction.metadata)
+        self.references, self.deferred = len(transaction.references), dict(transaction.deferred)
 
     def restore(self, transaction: SqlTransaction) -> None:
         del transaction.touched[self.touched :], transaction.statements[self.statements :]
         transaction.ddl, transaction.catalog = self.ddl, self.catalog
         transaction.metadata = dict(self.metadata)
+        del transaction.references[self.references :]
+        transaction.deferred = dict(self.deferred)
 
 
 class SqlSession:
@@ -127,6 +145,7 @@ class SqlSession:
         """The message and author of what is being written."""
         self._is_current = False
         """Whether the database is known to have the newest layout."""
+        self.sequences = SequenceMemory()
         try:
             self.reroute()
         except BaseException:
@@ -281,6 +300,7 @@ class SqlSession:
             try:
                 faults.reach("sql: transaction begun")
                 yield transaction
+                self._settle(transaction, 0)
                 self._describe(transaction, statement, noted)
                 self._commit(transaction)
             except BaseException:
@@ -294,6 +314,7 @@ class SqlSession:
         self._each("SAVEPOINT statement")
         try:
             yield transaction
+            self._settle(transaction, mark.references)
         except BaseException:
             self._each("ROLLBACK TO statement; RELEASE statement")
             mark.restore(transaction)
@@ -308,6 +329,13 @@ class SqlSession:
         message, author = self._note
         transaction.message = transaction.message if message is None else message
         transaction.author = transaction.author if author is None else author
+
+    def _settle(self, transaction: SqlTransaction, since: int, *, all: bool = False) -> None:
+        """Do what foreign keys ask for after a statement, or with `all` before the transaction commits."""
+        if len(transaction.references) > (0 if all else since):
+            from ontolake.sql.write import foreign_keys
+
+            foreign_keys.settle(self, transaction, 0 if all else since, all=all)
 
     def keep(self) -> None:
         """Commit what was done below the tables, without a version of its own. Inside `writing`, outside a BEGIN."""
@@ -327,6 +355,11 @@ class SqlSession:
         if not transaction.dirty:
             self._each("ROLLBACK")
             return
+        self._settle(transaction, 0, all=True)
+        if transaction.sequences:
+            from ontolake.sql.write import sequences
+
+            sequences.keep(self, transaction)
         version = transaction.version
         if transaction.merged is None and not transaction.is_exempt and self.is_protected():
             raise ProtectedBranchError(self.branch)

@@ -72,6 +72,12 @@ class ColumnMeta(msgspec.Struct, frozen=True, dict=True):
     dropped: bool = False
     origin: str = ""
     """What names a column that was added later on all branches: its id may be another there."""
+    counting: str = ""
+    """Whether it is an identity column: `always` or `default`, as GENERATED says."""
+    generated: str = ""
+    """The expression that its values are worked out by, if nobody may give it others."""
+    hidden: bool = False
+    """Whether it is the key of a table that has none: queries do not show it."""
 
     @property
     def identity(self) -> str:
@@ -93,6 +99,13 @@ class ColumnMeta(msgspec.Struct, frozen=True, dict=True):
 PUBLIC, WRITE_ONLY, DROPPED = "public", "write-only", "dropped"
 
 
+class IndexExpression(msgspec.Struct, frozen=True):
+    """An expression that an index is on, and its type."""
+
+    sql: str
+    type: Type
+
+
 class IndexMeta(msgspec.Struct, frozen=True):
     """An index. While it is `write-only` it is kept right but not read; a dropped one stays, so that its id does."""
 
@@ -108,6 +121,10 @@ class IndexMeta(msgspec.Struct, frozen=True):
     constraint: bool = False
     builder: str = ""
     """Which process is building it."""
+    expressions: tuple[IndexExpression, ...] = ()
+    """What stands in place of columns: the id -1 in `column_ids` means the first of these."""
+    predicate: str = ""
+    """The condition of the rows that it has, if not all."""
 
 
 Record = DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta | CatalogObject
@@ -116,7 +133,9 @@ _RECORDS: dict[int, type[Record]] = {
     keys.DATABASE: DatabaseMeta, keys.SCHEMA: SchemaMeta, keys.TABLE: TableMeta, keys.COLUMN: ColumnMeta,
     keys.INDEX: IndexMeta, **KINDS,
 }  # fmt: skip
-_ADDED: dict[type[Record], tuple[str, ...]] = {}
+_ADDED: dict[type[Record], tuple[str, ...]] = {
+    ColumnMeta: ("counting", "generated", "hidden"), IndexMeta: ("expressions", "predicate"),
+}  # fmt: skip
 """Parts of records that came with version 5 of the layout. A record that has none of them is written as before."""
 learn(*_RECORDS.values())
 
@@ -195,6 +214,9 @@ class Table:
         known = list(indexes)
         self.indexes = [index for index in known if index.state != DROPPED]
         self.dropped_indexes = [index for index in known if index.state == DROPPED]
+        self.visible = [column for column in self.columns if not column.hidden]
+        """The columns that `*` stands for."""
+        self.generated = [column for column in self.columns if column.generated]
         self.by_name = {column.name: column for column in self.columns}
         self.by_id = {column.column_id: column for column in self.all_columns}
         self.place = {column.column_id: number for number, column in enumerate(self.columns)}
@@ -215,6 +237,8 @@ class Table:
         self.parts = list(parts)
         """Records that go with the table: its foreign keys, comments and sequences."""
         self.foreign_keys = [part for part in self.parts if isinstance(part, ForeignKeyMeta)]
+        self.referenced_by: list[ForeignKeyMeta] = []
+        """The foreign keys of all tables that are about rows of this one."""
         self.comments = [part for part in self.parts if isinstance(part, CommentMeta)]
 
     def column(self, name: str, position: int | None = None) -> ColumnMeta:
@@ -236,6 +260,14 @@ class Table:
                            [self.place[id] for id in ids])  # fmt: skip
         self._entries[index.index_id] = (index, found)
         return found
+
+    def types_of(self, index: IndexMeta) -> list[Type]:
+        """The types of what an index is on, without the primary key."""
+        return [self.by_id[id].type if id > 0 else index.expressions[-id - 1].type for id in index.column_ids]
+
+    def parts_of(self, index: IndexMeta) -> list[str]:
+        """What an index is on, for people: names of columns, and expressions."""
+        return [self.by_id[id].name if id > 0 else index.expressions[-id - 1].sql for id in index.column_ids]
 
     def index(self, name: str) -> IndexMeta | None:
         return next((index for index in self.indexes if index.name == name), None)
@@ -312,6 +344,10 @@ class SqlCatalog:
             self.tables[schema.schema_id, meta.table_name] = table
             self.by_full_name[table.full_name] = table
             self.by_id[table.id] = table
+        for table in self.by_id.values():
+            for foreign in table.foreign_keys:
+                if (parent := self.by_id.get(foreign.parent_id)) is not None:
+                    parent.referenced_by.append(foreign)
 
     def database(self, name: str, position: int | None = None) -> DatabaseMeta:
         """The database of this name. Raises `UnknownNameError`."""

@@ -137,7 +137,7 @@ def row_of(table: Table | None, value: bytes | None) -> dict[str, Any] | None:
     if table is None or value is None:
         return None
     stored = decode_row(table.kinds, value, table.absent)
-    return {column.name: column.type.load(stored[column.column_id - 1]) for column in table.columns}
+    return {column.name: column.type.load(stored[column.column_id - 1]) for column in table.visible}
 
 
 def key_of(table: Table, key: bytes) -> Any:

@@ -54,7 +54,7 @@ class SqlSnapshot:
         with self._on(self.where) as session, session.reading():
             found = self._table(session, table)
             access = AccessPath("full scan", found, None, [found.span], frozenset())
-            return scans.read_table(session.keyspace, access, found.columns, self.commit)
+            return scans.read_table(session.keyspace, access, found.visible, self.commit)
 
     def _table(self, session: SqlSession, name: str) -> Any:
         tables = session.catalog(session.check_version(self.commit)).by_full_name

@@ -105,7 +105,7 @@ class HistoricalQuery:
             version.set("expression", exp.Literal.number(self._version(value_of(version.expression))))
         table, at = self._find(node)
         access = AccessPath("full scan", table, None, [table.span], frozenset())
-        return scans.read_table(self._db.session.keyspace, access, table.columns, at)
+        return scans.read_table(self._db.session.keyspace, access, table.visible, at)
 
     def _versions(self, table: Table, version: exp.Expr) -> pa.Table:
         """The versions of rows that lived in a span of time; without one, all of them."""
@@ -125,11 +125,12 @@ class HistoricalQuery:
                  and (first is None or row[1] is None or row[1] > first)]  # fmt: skip
         found.sort(key=lambda row: row[0])
         values = decoded(table, [row[2] for row in found])
-        columns = values.columns if found else [stored_array(column.type, []) for column in table.columns]
+        columns = [values.columns[table.place[column.column_id]] if found else stored_array(column.type, [])
+                   for column in table.visible]  # fmt: skip
         wrote, ended = (pa.array([row[side] for row in found], pa.int64()) for side in (0, 1))
         return pa.table(
             [*columns, wrote, ended],
-            names=[*(column.name for column in table.columns), "commit_id", "until_commit"])
+            names=[*(column.name for column in table.visible), "commit_id", "until_commit"])
 
     # functions
 
@@ -170,7 +171,7 @@ class HistoricalQuery:
         table = session.catalog().by_full_name[wanted]
         arrays, names = [pa.array([change.kind.value for change in found], pa.string())], ["kind"]
         for side in ("before", "after"):
-            for column in table.columns:
+            for column in table.visible:
                 rows = [getattr(change, side) or {} for change in found]
                 stored = [None if row.get(column.name) is None else column.type.store(row[column.name]) for row in rows]
                 arrays.append(stored_array(column.type, stored))

@@ -361,8 +361,8 @@ class QueryPlan:
         names: list[str] = []
         for each in tree.expressions:
             if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
-                columns += table.columns
-                names += [column.name for column in table.columns]
+                columns += table.visible
+                names += [column.name for column in table.visible]
                 continue
             inner = each.this if isinstance(each, exp.Alias) else each
             if not isinstance(inner, exp.Column):
@@ -394,17 +394,17 @@ def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
 
 def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[ColumnMeta]:
     """The columns that a query may look at; all, if in doubt."""
+    names: set[str] = set()
     for star in scope.expression.find_all(exp.Star):
         if not isinstance(star.parent, exp.Count | exp.Func) or isinstance(star.parent, exp.Column):
-            return table.columns
-    names: set[str] = set()
+            names = {column.name for column in table.visible}
     for column in tree.find_all(exp.Column):
         qualifier, name = table_and_name(column)
         if qualifier in ("", alias):
             names.add(name)
     for join in tree.find_all(exp.Join):
         if join.args.get("method"):
-            return table.columns
+            names |= {column.name for column in table.visible}
         names |= {name_of(each) for each in join.args.get("using") or ()}
     return [column for column in table.columns if column.name in names] or table.primary_key[:1]
 

@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
-from ontolake.sql.syntax import commands
+from ontolake.sql.syntax import commands, definitions
 from ontolake.sql.types import Kind, from_sql
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
@@ -44,7 +44,7 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )  # fmt: skip
 _ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
 _RENAME = re.compile(r"\bRENAME\s+(CONSTRAINT)\b", re.IGNORECASE)
-_DROP = re.compile(r"DROP\s+(INDEX|SCHEMA)\b.*,", re.IGNORECASE | re.DOTALL)
+_DROP = re.compile(r"DROP\s+(INDEX|SCHEMA|SEQUENCE)\b.*,", re.IGNORECASE | re.DOTALL)
 CONSTRAINT = "constraint"
 """Marks a node that renames a constraint, not a column."""
 _EXPLAIN = re.compile(r"EXPLAIN(?:\s*\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)(?P<options>[\w\s,]*)\)\s*"
@@ -80,6 +80,8 @@ class ParsedStatement:
         self.options: dict[str, Any] = {}
         """What else a command says."""
         self.inner: ParsedStatement | None = None
+        self.defining: definitions.Defining | None = None
+        """A definition that the parser does not read."""
         self.marks = marks_of(tree) if tree is not None else []
         self.prepared: tuple[Any, Any] | None = None
         """What was worked out for this statement, and the catalog that it holds for."""
@@ -255,6 +257,10 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
         found.options = _explain_options(explained["options"], _unshifted(begins, shifts) + 1)
         found.options["analyze"] = found.options.get("analyze", False) or explained["analyze"] is not None
         return found
+    if (defining := definitions.read(sql)) is not None:
+        found = ParsedStatement("define", written, begins, None, shifts=shifts)
+        found.defining = defining
+        return found
     if (command := _command(sql, begins, text, shifts, written)) is not None:
         return command
     tree = _parsed(sql, begins, shifts)
@@ -329,6 +335,14 @@ def _explain_options(options: str | None, position: int) -> dict[str, Any]:
 
 
 def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
+    sql, notes = definitions.masked(sql)
+    tree = _tree(sql, begins, shifts)
+    if notes:
+        definitions.annotate(tree, notes)
+    return tree
+
+
+def _tree(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
     try:
         if several := _DROP.match(sql):  # of which it reads several only for tables
             table = "TABLE".ljust(len(several[1]))

@@ -1,6 +1,8 @@
 """Statements that change something.
 
 `dml` and `bulk` work out rows, `rows` writes them with their index entries, `defaults` has the expressions that the
-catalog keeps. `ddl` changes the catalog, with `constraints`, `index_builds` and `type_changes` for tables that have
-rows already; `sorted_runs` is how an index is filled in the order of its keys.
+catalog keeps, `sequences` gives numbers, `foreign_keys` follows and checks references; `pending` is what a transaction
+still has to see to. `ddl` changes the catalog, with `alterations`, `constraints`, `index_builds` and `type_changes` for
+tables that have rows already, `sequence_definitions`, `reference_definitions`, `comments` and `table_likes`;
+`sorted_runs` is how an index is filled in the order of its keys.
 """

@@ -18,6 +18,7 @@ from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.write import defaults, sorted_runs
 from ontolake.sql.write.rows import Rows, RowWriter, checked_keys, checked_strings, decoded, duplicate, unique_violation
+from ontolake.sql.write.sequences import Numbers
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
@@ -28,13 +29,13 @@ def load(
     data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
 ) -> int:  # fmt: skip
     """Insert Arrow rows into a table. Returns how many. Raises what INSERT raises."""
-    rows = Rows(table, columns=_columns(table, _as_table(data)))
+    rows = Rows(table, columns=_columns(table, _as_table(data), Numbers(session, transaction)))
     if not len(rows):
         return 0
     if rows.few:
         RowWriter(session.keyspace, transaction).insert(rows)
         return len(rows)
-    rows.check()
+    rows.complete().check()
     found, rows = _sorted(checked_strings(table, rows.key_strings()), rows)
     _insert(session, transaction, rows, found)
     faults.reach("sql: rows written")
@@ -42,6 +43,7 @@ def load(
     for index in table.indexes:
         _load_index(session, transaction, rows, index)
         faults.reach("sql: index written")
+    transaction.refer(table, None, rows)
     return len(rows)
 
 
@@ -50,11 +52,11 @@ def upsert(session: SqlSession, transaction: SqlTransaction, table: Table, data:
 
     Raises what INSERT and UPDATE raise, and `UniqueError` if a key comes twice.
     """
-    rows = Rows(table, columns=_columns(table, data))
+    rows = Rows(table, columns=_columns(table, data, Numbers(session, transaction)))
     if not len(rows):
         return 0
     keyspace = session.keyspace
-    rows.check()
+    rows.complete().check()
     found = rows.key_strings()
     if len(rows) > 1:
         found, rows = _sorted(found, rows)
@@ -84,14 +86,14 @@ def _as_table(data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.
                                 hint="give a pyarrow Table, RecordBatch or an iterable of batches") from error
 
 
-def _columns(table: Table, data: pa.Table) -> list[pa.Array]:
-    """The columns of a table from those that are given, by name."""
+def _columns(table: Table, data: pa.Table, numbers: Numbers) -> list[pa.Array]:
+    """The columns of a table from those that are given, by name. Raises `DefinitionError` for one that is generated."""
     if len(set(data.column_names)) != data.num_columns:
         raise TypeMismatchError("two columns have one name", sqlstate="42701")
     for name in data.column_names:
-        table.column(name)
+        defaults.check_given(table.column(name))
     return [coerced(column, data.column(column.name)) if column.name in data.column_names
-            else defaults.values(column, data.num_rows) for column in table.columns]  # fmt: skip
+            else defaults.values(column, data.num_rows, numbers) for column in table.columns]  # fmt: skip
 
 
 def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:

@@ -37,6 +37,10 @@ def add_all(definer: Definer, table: Table, found: Definition, node: exp.Expr) -
         definer.put(msgspec.structs.replace(table.meta, checks=(*table.meta.checks, *checks)))
     for given, names in found.unique:
         _add_unique(definer, definer.catalog.by_id[table.id], given, names, node)
+    if found.references:
+        from ontolake.sql.write import reference_definitions
+
+        reference_definitions.add(definer, definer.catalog.by_id[table.id], found.references, node)
 
 
 def _add_unique(definer: Definer, table: Table, given: str | None, names: list[str], node: exp.Expr) -> None:
@@ -54,7 +58,8 @@ def _add_unique(definer: Definer, table: Table, given: str | None, names: list[s
 def names_of(table: Table) -> list[str]:
     """The names of all rules of a table."""
     unique = [index.name for index in table.indexes if index.constraint]
-    return [table.key_name, *(check.name for check in table.meta.checks), *unique]
+    key = [] if table.primary_key[0].hidden else [table.key_name]
+    return [*key, *(check.name for check in table.meta.checks), *unique, *(each.name for each in table.foreign_keys)]
 
 
 def rename(definer: Definer, table: Table, old: str, new: str, node: exp.Expr) -> None:
@@ -64,7 +69,10 @@ def rename(definer: Definer, table: Table, old: str, new: str, node: exp.Expr) -
     if definer.new_name(new, node) in names_of(table):
         raise definer.exists(f"the constraint {new} of {table.full_name}", "42710", node)
     index = table.index(old)
-    if old == table.key_name:
+    foreign = next((each for each in table.foreign_keys if each.name == old), None)
+    if foreign is not None:
+        definer.put(msgspec.structs.replace(foreign, name=new))
+    elif old == table.key_name:
         definer.check_index_name(table, new, node)
         definer.put(msgspec.structs.replace(table.meta, key_name=new))
     elif index is not None and index.constraint:
@@ -81,14 +89,17 @@ def _missing(definer: Definer, table: Table, name: str, node: exp.Expr) -> Unkno
                             position=position_of(node, definer.statement), hint=nearest(name, names_of(table)))
 
 
-def drop(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr) -> None:
+def drop(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr, cascade: bool = False) -> None:
     """Run DROP CONSTRAINT. Raises `UnknownNameError`, and `DefinitionError` for the primary key."""
     kept = tuple(check for check in table.meta.checks if check.name != name)
     unique = {index.name: index for index in table.indexes if index.constraint}
+    foreign = {each.name: each for each in table.foreign_keys}
     if len(kept) != len(table.meta.checks):
         definer.put(msgspec.structs.replace(table.meta, checks=kept))
     elif name in unique:
-        definer.drop_index(unique[name])
+        definer.drop_index(unique[name], cascade)
+    elif name in foreign:
+        definer.remove(foreign[name])
     elif name == table.key_name:
         raise DefinitionError(f"{table.full_name} cannot be without its primary key", sqlstate="2BP01")
     elif not exists:

@@ -6,14 +6,17 @@ Ids come from counters that only grow; what is dropped leaves its id behind.
 from __future__ import annotations
 
 import getpass
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql import types
+from ontolake.sql.catalog.coercion import coerced
+from ontolake.sql.catalog.objects import CatalogObject, SchemaObject, SequenceMeta
 from ontolake.sql.catalog.records import (
     DROPPED,
     Check,
@@ -31,21 +34,41 @@ from ontolake.sql.catalog.records import (
 from ontolake.sql.errors import (
     DefinitionError,
     DuplicateNameError,
-    NotNullError,
     SqlError,
     UnknownNameError,
     UnsupportedError,
 )  # fmt: skip
-from ontolake.sql.keyspace.rows import encode_row
-from ontolake.sql.syntax.statements import CONSTRAINT, DIALECT, ParsedStatement, name_of, position_of
-from ontolake.sql.write import defaults
+from ontolake.sql.plan import execution
+from ontolake.sql.syntax.definitions import OPTIONS, Defining
+from ontolake.sql.syntax.statements import (
+    DIALECT,
+    ParsedStatement,
+    name_of,
+    parse_expression,
+    position_of,
+)  # fmt: skip
+from ontolake.sql.write import defaults, sequence_definitions
 from ontolake.sql.write.rows import RowWriter
+from ontolake.sql.write.sequences import Numbers
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
 
 MAX_NAME = 63
+HIDDEN = "onto_row"
+"""The key of a table that has no primary key."""
+PAGE = 10_000
 DEFAULT_DATABASE, DEFAULT_SCHEMA = "main", "public"
+
+
+class ReferenceClause(NamedTuple):
+    """A foreign key as a statement describes it."""
+
+    name: str | None
+    columns: list[str]
+    reference: exp.Expr
+    holder: exp.Expr
+    """The node that has the actions."""
 
 
 @dataclass
@@ -57,6 +80,9 @@ class Definition:
     key_name: str = ""
     unique: list[tuple[str | None, list[str]]] = field(default_factory=list)
     checks: list[tuple[str | None, exp.Expr]] = field(default_factory=list)
+    counting: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The options of the sequences of columns that count, by column."""
+    references: list[ReferenceClause] = field(default_factory=list)
 
 
 class Definer:
@@ -72,6 +98,8 @@ class Definer:
         self._database = database
         self._schema = schema
         self.writer = RowWriter(session.keyspace, transaction)
+        self._going: set[int] = set()
+        """The tables that a statement drops."""
 
     @property
     def catalog(self) -> SqlCatalog:
@@ -87,6 +115,19 @@ class Definer:
     def table(self, node: exp.Table) -> Table:
         """The table that a node names. Raises `UnknownNameError`."""
         return self.catalog.table(*self.names(node), position_of(node, self.statement))
+
+    def place(self, parts: Sequence[str]) -> tuple[str, str, str]:
+        """The database, schema and name that parts of a name mean."""
+        database = parts[-3] if len(parts) > 2 else self._database or self.catalog.default_database()
+        return database, parts[-2] if len(parts) > 1 else self._schema, parts[-1]
+
+    def new_place(self, parts: Sequence[str]) -> tuple[SchemaMeta, str]:
+        """The schema of something that is to be made, and its name."""
+        database, schema, name = self.place(parts)
+        self.new_name(name, exp.Null())
+        if len(parts) < 3:
+            self._allocate(database, None if len(parts) > 1 else schema)
+        return self.catalog.schema(database, schema), name
 
     def new_name(self, name: str, node: exp.Expr) -> str:
         """A name that something may be given. Raises `DefinitionError`."""
@@ -159,10 +200,11 @@ class Definer:
         if exists and self.catalog.relation(schema.schema_id, name) is not None:
             return False
         self.check_relation(schema.schema_id, name, node)
-        definition = self._definition(node)
+        definition = self._definition(node, name)
         if not definition.primary_key:
-            raise DefinitionError(f"the table {name} has no primary key", hint="declare a PRIMARY KEY",
-                                  position=position_of(node, self.statement))  # fmt: skip
+            hidden = ColumnMeta(len(definition.columns) + 1, 0, HIDDEN, types.TEXT, False, None, 0, hidden=True)
+            definition.columns.append(hidden)
+            definition.primary_key = [HIDDEN]
         id = self.session.next_id("table")
         by_name = {column.name: column for column in definition.columns}
         key = [self._defined(by_name, each, node) for each in definition.primary_key]
@@ -182,10 +224,19 @@ class Definer:
             names.append(chosen)
             self.put(IndexMeta(number, id, chosen, ids, True, now(), (False,) * len(ids), constraint=True))
         for column in columns:
+            if column.name in definition.counting:
+                column = sequence_definitions.counting_column(
+                    self, schema, id, name, column, definition.counting[column.name], names,
+                    internal=bool(column.counting))
             self.put(column)
         self.put(TableMeta(id, schema.db_id, schema.schema_id, name, tuple(column.column_id for column in key), now(),
                             len(columns) + 1, len(definition.unique) + 1, checks,
                             "" if key_name == f"{name}_pkey" else key_name))  # fmt: skip
+        self.check_generated(columns, node)
+        if definition.references:
+            from ontolake.sql.write import reference_definitions
+
+            reference_definitions.add(self, self.catalog.by_id[id], definition.references, node)
         return True
 
     def _defined(self, by_name: dict[str, ColumnMeta], name: str, node: exp.Expr) -> ColumnMeta:
@@ -194,11 +245,15 @@ class Definer:
                                    position=position_of(node, self.statement))
         return by_name[name]
 
-    def _definition(self, node: exp.Schema) -> Definition:
+    def _definition(self, node: exp.Schema, table: str) -> Definition:
         found = Definition()
         for each in node.expressions:
             if isinstance(each, exp.ColumnDef):
-                self._column(each, found)
+                self.column_of(each, found)
+            elif isinstance(each, exp.LikeProperty):
+                from ontolake.sql.write import table_likes
+
+                table_likes.include(self, each, table, found)
             else:
                 self.constraint(each, None, found)
         names = [column.name for column in found.columns]
@@ -206,19 +261,22 @@ class Definer:
             raise DuplicateNameError(f"the column {doubled} is given twice", sqlstate="42701")
         return found
 
-    def _column(self, node: exp.ColumnDef, found: Definition, *, id: int | None = None) -> ColumnMeta:
+    def column_of(self, node: exp.ColumnDef, found: Definition, *, id: int | None = None) -> ColumnMeta:
         name = self.new_name(name_of(node.this), node)
         kind = node.args.get("kind")
         if kind is None:
             raise DefinitionError(f"the column {name} has no type", sqlstate="42601",
                                   position=position_of(node, self.statement))
-        nullable, default = True, None
+        nullable, default, counting, generated = True, None, "", ""
+        bits = sequence_definitions.serial_bits(kind)
+        if bits is not None:
+            found.counting[name], nullable = {}, False
         for constraint in node.args.get("constraints") or ():
             rule = constraint.args["kind"]
             if isinstance(rule, exp.NotNullColumnConstraint):
                 nullable = bool(rule.args.get("allow_null"))
             elif isinstance(rule, exp.DefaultColumnConstraint):
-                default = rule.this.sql(DIALECT)
+                default = defaults.bound_to_ids(rule.this, self._sequence_id).sql(DIALECT)
             elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
                 if found.primary_key:
                     raise DefinitionError("there is more than one primary key",
@@ -229,13 +287,24 @@ class Definer:
                 found.unique.append((name_of(constraint.this) or None, [name]))
             elif isinstance(rule, exp.CheckColumnConstraint):
                 found.checks.append((name_of(constraint.this) or None, rule.this))
+            elif isinstance(rule, exp.Reference):
+                found.references.append(ReferenceClause(name_of(constraint.this) or None, [name], rule, rule))
+            elif isinstance(rule, exp.ComputedColumnConstraint):
+                generated = rule.this.sql(DIALECT)
+            elif isinstance(rule, exp.GeneratedAsIdentityColumnConstraint) and not rule.expression:
+                counting, nullable = "always" if rule.this else "default", False
+                found.counting[name] = dict(rule.meta.get(OPTIONS) or {})
             else:
-                counts = isinstance(rule, exp.GeneratedAsIdentityColumnConstraint) and not rule.expression
                 raise UnsupportedError(f"{constraint.sql(DIALECT)} is not supported",
-                                       position=position_of(node, self.statement), hint=types.IDS if counts else None)
+                                       position=position_of(node, self.statement))
+        if sum((default is not None, bool(generated), name in found.counting)) > 1:
+            raise DefinitionError(f"the column {name} has more than one of a default, an identity and an expression",
+                                  sqlstate="42601", position=position_of(node, self.statement))
         ordinal = id or len(found.columns) + 1
-        column = ColumnMeta(id or len(found.columns) + 1, 0, name, types.from_sql(kind), nullable, default, ordinal)
-        if default is not None:
+        column = ColumnMeta(id or len(found.columns) + 1, 0, name,
+                            types.from_sql(kind) if bits is None else sequence_definitions.serial_type(bits), nullable,
+                            default, ordinal, counting=counting, generated=generated)  # fmt: skip
+        if default is not None and not defaults.counts(default):
             defaults.value(column)  # raises if the default does not fit
         found.columns.append(column)
         return column
@@ -252,8 +321,33 @@ class Definer:
             found.unique.append((name, [name_of(each) for each in node.this.expressions]))
         elif isinstance(node, exp.CheckColumnConstraint | exp.Check):
             found.checks.append((name, node.this))
+        elif isinstance(node, exp.ForeignKey):
+            found.references.append(ReferenceClause(name or None, [name_of(each) for each in node.expressions],
+                                                    node.args["reference"], node))  # fmt: skip
         else:
             raise UnsupportedError(f"{node.sql(DIALECT)} is not supported", position=position_of(node, self.statement))
+
+    def _sequence_id(self, name: str) -> int:
+        return Numbers(self.session, self.transaction, self._database, self._schema).find(name).object_id
+
+    def check_generated(self, columns: Sequence[ColumnMeta], node: exp.Expr) -> None:
+        """Raise `DefinitionError` for an expression that cannot generate a column."""
+        by_name = {column.name: column for column in columns if not column.dropped}
+        for column in columns:
+            if not column.generated:
+                continue
+            tree = parse_expression(column.generated)
+            if tree.find(exp.Query):
+                raise UnsupportedError(f"the expression of {column.name} cannot contain a query")
+            if defaults.is_volatile(tree):
+                raise DefinitionError(f"the expression of {column.name} does not always give the same",
+                                      sqlstate="42P17", position=position_of(node, self.statement))
+            for name in defaults.columns_of(column.generated):
+                if self._defined(by_name, name, node).generated:
+                    raise DefinitionError(f"{column.name} is generated from {name}, which is generated itself",
+                                          sqlstate="42P17", position=position_of(node, self.statement))
+            empty = pa.table([pa.array([], each.type.arrow) for each in by_name.values()], names=list(by_name))
+            coerced(column, execution.run(exp.select(tree.as_("v")).from_("t0"), {"t0": empty}).column(0))
 
     def named_checks(
         self, table: str, checks: Sequence[tuple[str | None, exp.Expr]], columns: dict[str, ColumnMeta],
@@ -279,11 +373,15 @@ class Definer:
         kind, exists = tree.args["kind"].upper(), bool(tree.args.get("exists"))
         cascade = bool(tree.args.get("cascade"))
         action = {"TABLE": self._drop_table, "INDEX": self._drop_index, "SCHEMA": self._drop_schema,
-                  "DATABASE": self._drop_database}.get(kind)  # fmt: skip
+                  "DATABASE": self._drop_database, "SEQUENCE": self._drop_sequence}.get(kind)  # fmt: skip
         if action is None:
             raise UnsupportedError(f"DROP {kind} is not supported")
         done = False
-        for node in tree.args.get("tables") or [tree.this]:
+        nodes = tree.args.get("tables") or [tree.this]
+        if kind == "TABLE":
+            self._going = {table.id for node in nodes if (table := self.catalog.tables.get(
+                (self._schema_id(node), self.names(node)[2]))) is not None}
+        for node in nodes:
             try:
                 action(node, cascade)
                 done = True
@@ -292,37 +390,71 @@ class Definer:
                     raise
         return done
 
-    def _drop_table(self, node: exp.Table, cascade: bool) -> None:
-        self._remove_table(self.table(node))
+    def _schema_id(self, node: exp.Table) -> int:
+        database, schema, _ = self.names(node)
+        db = self.catalog.databases.get(database)
+        found = None if db is None else self.catalog.schemas.get((db.db_id, schema))
+        return 0 if found is None else found.schema_id
 
-    def _remove_table(self, table: Table) -> None:
-        """Take a table out of the catalog. Its rows cannot be reached any more, and go with the next `gc`."""
+    def _drop_table(self, node: exp.Table, cascade: bool) -> None:
+        self._remove_table(self.table(node), cascade)
+
+    def _remove_table(self, table: Table, cascade: bool = True) -> None:
+        """Take a table out of the catalog. Its rows cannot be reached any more, and go with the next `gc`.
+
+        Raises `SqlError` if other tables have foreign keys to it and there is no CASCADE.
+        """
+        for foreign in table.referenced_by:
+            if foreign.table_id != table.id and foreign.key in self.catalog.records:
+                if not cascade and foreign.table_id not in self._going:
+                    other = self.catalog.by_id[foreign.table_id].full_name
+                    raise SqlError(f"the foreign key {foreign.name} of {other} needs {table.full_name}",
+                                   sqlstate="2BP01", hint="add CASCADE to drop the foreign key too")
+                self.remove(foreign)
         self.remove(table.meta)
+        for part in table.parts:
+            if isinstance(part, SequenceMeta):
+                sequence_definitions.remove(self, part, cascade, table.id)
+        self.remove_parts(table.id)
+
+    def remove_parts(self, owner: int, wanted: Callable[[CatalogObject], bool] = lambda part: True) -> None:
+        """Remove the records that go with a table or object."""
+        for part in [each for each in self.catalog.records.values() if each.owner_id == owner and wanted(each)]:
+            self.remove(part)
+
+    def _drop_sequence(self, node: exp.Table, cascade: bool) -> None:
+        sequence_definitions.drop(self, node, cascade)
 
     def _drop_schema(self, node: exp.Table, cascade: bool) -> None:
         name = name_of(node.args.get("db")) or name_of(node.this)
         database = name_of(node.args.get("catalog")) or self._database or self.catalog.default_database()
         schema = self.catalog.schema(database, name, position_of(node, self.statement))
-        tables = [table for table in self.catalog.by_id.values() if table.meta.schema_id == schema.schema_id]
-        self._check_empty(f"the schema {database}.{name}", tables, cascade)
-        for table in tables:
-            self._remove_table(table)
+        self._empty(f"the schema {database}.{name}", cascade, lambda each: each.schema_id == schema.schema_id)
         self.remove(schema)
 
     def _drop_database(self, node: exp.Table, cascade: bool) -> None:
         db = self.catalog.database(name_of(node.this), position_of(node, self.statement))
-        tables = [table for table in self.catalog.by_id.values() if table.meta.db_id == db.db_id]
-        self._check_empty(f"the database {db.db_name}", tables, cascade)
-        for table in tables:
-            self._remove_table(table)
+        self._empty(f"the database {db.db_name}", cascade, lambda each: each.db_id == db.db_id)
         for schema in [each for each in self.catalog.schemas.values() if each.db_id == db.db_id]:
             self.remove(schema)
         self.remove(db)
 
-    def _check_empty(self, what: str, tables: Sequence[Table], cascade: bool) -> None:
-        if tables and not cascade:
-            raise SqlError(f"{what} has tables, such as {tables[0].full_name}", sqlstate="2BP01",
-                           hint="add CASCADE to drop them too")
+    def _empty(self, what: str, cascade: bool, holds: Callable[[TableMeta | SchemaObject], bool]) -> None:
+        """Drop all that a schema or database holds. Raises `SqlError` if there is anything, without CASCADE."""
+        tables = [table for table in self.catalog.by_id.values() if holds(table.meta)]
+        objects = [each for each in self.catalog.objects.values() if holds(each)]
+        if (tables or objects) and not cascade:
+            first = tables[0].full_name if tables else self.catalog.object_name(objects[0])
+            raise SqlError(f"{what} has {'tables' if tables else objects[0].what + 's'}, such as {first}",
+                           sqlstate="2BP01", hint="add CASCADE to drop them too")
+        for table in tables:
+            self._remove_table(table)
+        for each in [each for each in self.catalog.objects.values() if holds(each)]:
+            if isinstance(each, SequenceMeta):
+                sequence_definitions.remove(self, each, cascade=True)
+            else:
+                self.remove(each)
+                self.remove_parts(each.object_id)
 
     def find_index(self, node: exp.Table) -> tuple[Table, IndexMeta]:
         """The index that a node names. Raises `UnknownNameError`."""
@@ -335,52 +467,40 @@ class Definer:
 
     def _drop_index(self, node: exp.Table, cascade: bool) -> None:
         _, index = self.find_index(node)
-        self.drop_index(index)
+        if index.constraint:
+            raise SqlError(f"the index {index.name} belongs to a constraint of its table", sqlstate="2BP01",
+                           hint="use ALTER TABLE … DROP CONSTRAINT")
+        self.drop_index(index, cascade)
 
-    def drop_index(self, index: IndexMeta) -> None:
-        """Take an index out of use. Its entries go with the next `gc`."""
+    def drop_index(self, index: IndexMeta, cascade: bool = False) -> None:
+        """Take an index out of use. Its entries go with the next `gc`.
+
+        Raises `SqlError` if a foreign key needs it to be unique and there is no CASCADE.
+        """
+        table = self.catalog.by_id[index.table_id]
+        ids = set(index.column_ids)
+        for foreign in table.referenced_by if index.unique and ids != set(table.meta.primary_key_column_ids) else ():
+            others = [each for each in table.indexes if each.unique and each is not index]
+            if set(foreign.parent_column_ids) == ids and all(set(each.column_ids) != ids for each in others):
+                if not cascade:
+                    raise SqlError(f"the foreign key {foreign.name} needs {index.name}", sqlstate="2BP01",
+                                   hint="add CASCADE to drop the foreign key too")
+                self.remove(foreign)
         self.put(msgspec.structs.replace(index, state=DROPPED))
 
     # ALTER
 
     def alter(self, tree: exp.Alter) -> bool:
         """Run ALTER. Returns whether anything was there to alter."""
-        kind = tree.args["kind"].upper()
-        if kind not in ("TABLE", "INDEX"):
-            raise UnsupportedError(f"ALTER {kind} is not supported")
-        try:
-            if tree.args.get("options"):
-                self._rename_shortly(tree)
-                return True
-            for action in tree.args["actions"]:
-                if kind == "INDEX":
-                    self._alter_index(tree.this, action)
-                else:
-                    self._alter_table(self.table(tree.this), action)
-                    if isinstance(action, exp.AlterRename):
-                        return True
-        except UnknownNameError as error:
-            if tree.args.get("exists") and error.sqlstate in ("42P01", "42704"):
-                return False
-            raise
-        return True
+        from ontolake.sql.write import alterations
 
-    def _rename_shortly(self, tree: exp.Alter) -> None:
-        """Run ALTER TABLE … RENAME a TO b, which is about a column, also without that word."""
-        actions, options = tree.args["actions"], tree.args["options"]
-        if len(actions) != 1 or not isinstance(actions[0], exp.AlterRename) or len(options) != 1 \
-                or not isinstance(options[0], exp.ToTableProperty) or tree.args["kind"].upper() != "TABLE":  # fmt: skip
-            raise UnsupportedError(f"{tree.sql(DIALECT)} is not supported")
-        old, new = name_of(actions[0].this.this), name_of(options[0].this.this)
-        self._rename_column(self.table(tree.this), old, new, actions[0])
+        return alterations.alter(self, tree)
 
-    def _alter_index(self, node: exp.Table, action: exp.Expr) -> None:
-        table, index = self.find_index(node)
-        if not isinstance(action, exp.AlterRename):
-            raise UnsupportedError("an index can only be renamed")
-        name = self.new_name(name_of(action.this.this), action)
-        self.check_index_name(table, name, action)
-        self.put(msgspec.structs.replace(index, name=name))
+    def define(self, defining: Defining) -> bool:
+        """Run a statement that the parser does not read. Returns whether it changed anything."""
+        from ontolake.sql.write import alterations
+
+        return alterations.define(self, defining)
 
     def check_index_name(self, table: Table, name: str, node: exp.Expr) -> None:
         """Raises `DuplicateNameError` if the schema of a table has a table, view, sequence or index of this name."""
@@ -403,119 +523,6 @@ class Definer:
     def has_index(self, table: Table, name: str) -> bool:
         """Whether the schema of a table has a table, view, sequence or index of this name."""
         return self.catalog.relation(table.meta.schema_id, name) is not None
-
-    def _alter_table(self, table: Table, action: exp.Expr) -> None:
-        if isinstance(action, exp.ColumnDef):
-            self._add_column(table, action)
-        elif isinstance(action, exp.Drop) and action.args["kind"] == "COLUMN":
-            node = (action.args.get("tables") or [action.this])[0]
-            self._drop_column(table, name_of(node), bool(action.args.get("exists")), node)
-        elif isinstance(action, exp.Drop) and action.args["kind"] == "CONSTRAINT":
-            from ontolake.sql.write import constraints
-
-            node = action.args["tables"][0]
-            constraints.drop(self, table, name_of(node), bool(action.args.get("exists")), node)
-        elif isinstance(action, exp.AddConstraint):
-            from ontolake.sql.write import constraints
-
-            constraints.add(self, table, action)
-        elif isinstance(action, exp.RenameColumn) and action.meta.get(CONSTRAINT):
-            from ontolake.sql.write import constraints
-
-            constraints.rename(self, table, name_of(action.this), name_of(action.args["to"]), action)
-        elif isinstance(action, exp.RenameColumn):
-            self._rename_column(table, name_of(action.this), name_of(action.args["to"]), action)
-        elif isinstance(action, exp.AlterRename):
-            self._rename_table(table, name_of(action.this.this), action)
-        elif isinstance(action, exp.AlterColumn):
-            self._alter_column(table, action)
-        else:
-            raise UnsupportedError(f"{action.sql(DIALECT)} is not supported")
-
-    def _add_column(self, table: Table, node: exp.ColumnDef) -> None:
-        name = name_of(node.this)
-        if name in table.by_name:
-            if node.args.get("exists"):
-                return
-            raise self.exists(f"the column {table.full_name}.{name}", "42701", node)
-        found = Definition()
-        column = self._column(node, found, id=table.meta.next_column_id)
-        if found.primary_key:
-            raise DefinitionError(f"{table.full_name} has a primary key", position=position_of(node, self.statement))
-        value = defaults.value(column)
-        if value is None and not column.nullable and self.session.keyspace.count(table.span, 1):
-            raise NotNullError(f"{table.full_name} has rows, which have no value for {name}", table=table.full_name,
-                               constraint=name, hint="give it a DEFAULT")  # fmt: skip
-        absent = None if value is None else encode_row([column.type.kind], [value])
-        self.put(msgspec.structs.replace(column, table_id=table.id, absent=absent, origin=self.origin(column)))
-        self.put(msgspec.structs.replace(table.meta, next_column_id=table.meta.next_column_id + 1))
-        if found.unique or found.checks:
-            from ontolake.sql.write import constraints
-
-            constraints.add_all(self, self.catalog.by_id[table.id], found, node)
-
-    def _drop_column(self, table: Table, name: str, exists: bool, node: exp.Expr) -> None:
-        if exists and name not in table.by_name:
-            return
-        column = table.column(name, position_of(node, self.statement))
-        if column in table.primary_key:
-            raise DefinitionError(f"{name} belongs to the primary key of {table.full_name}", sqlstate="2BP01",
-                                  hint="make another table with another key, and copy the rows")
-        for index in table.indexes:
-            if column.column_id in (*index.column_ids, *index.include_ids):
-                self.drop_index(index)
-        kept = tuple(check for check in table.meta.checks if name not in defaults.columns_of(check.sql))
-        self.put(msgspec.structs.replace(table.meta, checks=kept))
-        self.put(msgspec.structs.replace(column, dropped=True))
-
-    def _rename_column(self, table: Table, old: str, new: str, node: exp.Expr) -> None:
-        column = table.column(old, position_of(node, self.statement))
-        if self.new_name(new, node) in table.by_name:
-            raise self.exists(f"the column {table.full_name}.{new}", "42701", node)
-        checks = tuple(msgspec.structs.replace(check, sql=defaults.renamed(check.sql, old, new))
-                       for check in table.meta.checks)  # fmt: skip
-        self.put(msgspec.structs.replace(table.meta, checks=checks))
-        self.put(msgspec.structs.replace(column, name=new))
-
-    def _rename_table(self, table: Table, name: str, node: exp.Expr) -> None:
-        self.check_relation(table.meta.schema_id, self.new_name(name, node), node)
-        old = entries_of(table.meta)[1][0]
-        self.writer.define([msgspec.structs.replace(table.meta, table_name=name, key_name=table.key_name)], [old])
-
-    def _alter_column(self, table: Table, node: exp.AlterColumn) -> None:
-        column = table.column(name_of(node.this), position_of(node, self.statement))
-        if node.args.get("dtype") is not None:
-            from ontolake.sql.write import type_changes
-
-            if node.args.get("collate"):
-                raise UnsupportedError("COLLATE is not supported", position=position_of(node, self.statement))
-            type_changes.change_type(self, table, column, types.from_sql(node.args["dtype"]),
-                                  node.args.get("using") or None)
-            return
-        changed = column
-        if node.args.get("default") is not None:
-            changed = msgspec.structs.replace(column, default_expr=node.args["default"].sql(DIALECT))
-            defaults.value(changed)
-        elif node.args.get("allow_null") is False:
-            if self._has_nulls(table, column):
-                raise NotNullError(f"{table.full_name}.{column.name} has NULLs", table=table.full_name,
-                                   constraint=column.name, hint="UPDATE them first")  # fmt: skip
-            changed = msgspec.structs.replace(column, nullable=False)
-        elif node.args.get("allow_null") is True or (node.args.get("drop") and node.args.get("allow_null") is not None):
-            if column in table.primary_key:
-                raise DefinitionError(f"{column.name} belongs to the primary key, which has no NULLs")
-            changed = msgspec.structs.replace(column, nullable=True)
-        elif node.args.get("drop"):
-            changed = msgspec.structs.replace(column, default_expr=None)
-        else:
-            raise UnsupportedError(f"{node.sql(DIALECT)} is not supported")
-        self.put(changed)
-
-    def _has_nulls(self, table: Table, column: ColumnMeta) -> bool:
-        from ontolake.sql.keyspace.vectors import decode_rows
-
-        batches = self.session.keyspace.scan(table.span)
-        return any(decode_rows(batch.values, [column.wanted])[0].null_count for batch in batches)
 
     def origin(self, column: ColumnMeta) -> str:
         """What names a column that this transaction adds, on whichever branch it comes to."""

@@ -1,19 +1,26 @@
-"""Expressions that the catalog keeps: the defaults of columns and the conditions of CHECKs."""
+"""Expressions that the catalog keeps: defaults and generated columns, and the conditions of CHECKs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from ontolake.sql.catalog.records import Check, ColumnMeta
-from ontolake.sql.errors import CheckError
+from ontolake.sql.catalog.records import Check, ColumnMeta, Table
+from ontolake.sql.errors import CheckError, DefinitionError, UnsupportedError
 from ontolake.sql.keyspace.vectors import stored_array, stored_list
 from ontolake.sql.plan import execution
 from ontolake.sql.syntax.statements import DIALECT, NotConstant, constant, name_of, parse_expression
 from ontolake.sql.types import Stored
+
+if TYPE_CHECKING:
+    from ontolake.sql.write.sequences import Numbers
 
 
 @lru_cache(maxsize=1024)
@@ -24,35 +31,120 @@ def _constant(sql: str) -> tuple[bool, object]:
         return False, None
 
 
-def value(column: ColumnMeta) -> Stored:
+def value(column: ColumnMeta, numbers: Numbers | None = None) -> Stored:
     """What a column gets where no value is given. Raises `SqlError` if the default does not fit the column."""
+    if column.hidden:
+        return row_ids(1)[0].as_py()  # type: ignore[no-any-return]
     if column.default_expr is None:
         return None
     known, found = _constant(column.default_expr)
     if known:
         return column.type.store(found)
-    return stored_list(column.type, _computed(column, 1))[0]
+    return stored_list(column.type, _computed(column, 1, numbers))[0]
 
 
 def is_fixed(column: ColumnMeta) -> bool:
-    """Whether the default of a column is the same for all rows, and is none such as random()."""
-    return column.default_expr is None or _constant(column.default_expr)[0]
+    """Whether the default of a column is the same for all rows, not such as random() or the next number."""
+    return not column.hidden and (column.default_expr is None or _constant(column.default_expr)[0])
 
 
-def values(column: ColumnMeta, count: int) -> pa.Array:
+def values(column: ColumnMeta, count: int, numbers: Numbers | None = None) -> pa.Array:
     """What a column gets in so many rows where no value is given. Raises what `value` raises."""
+    if column.hidden:
+        return row_ids(count)
     if not is_fixed(column):
-        return _computed(column, count)
+        return _computed(column, count, numbers)
     one = stored_array(column.type, [value(column)])
     return pa.repeat(one[0], count) if one.null_count == 0 else pa.nulls(count, column.type.arrow)
 
 
-def _computed(column: ColumnMeta, count: int) -> pa.Array:
+def _computed(column: ColumnMeta, count: int, numbers: Numbers | None) -> pa.Array:
     from ontolake.sql.catalog.coercion import coerced
 
     assert column.default_expr is not None
-    wanted = exp.select(parse_expression(column.default_expr)).from_("t0")
-    return coerced(column, execution.run(wanted, {"t0": pa.table({"n": range(count)})}).column(0))
+    tree = parse_expression(column.default_expr)
+    parts: dict[str, Any] = {"n": pa.array(range(count), pa.int64())}
+    if counts(column.default_expr) and numbers is not None:
+        for n, call in enumerate(_calls(tree)):
+            parts[f"n{n}"] = pa.array(numbers.take(int(call.expressions[0].name), count), pa.int64())
+            if call is tree:
+                return coerced(column, parts["n0"])
+            call.replace(exp.column(f"n{n}"))
+    return coerced(column, execution.run(exp.select(tree).from_("t0"), {"t0": pa.table(parts)}).column(0))
+
+
+_VOLATILE = {"random", "nextval", "currval", "setval", "lastval", "now", "clock_timestamp", "statement_timestamp",
+             "transaction_timestamp", "timeofday", "gen_random_uuid", "txid_current"}  # fmt: skip
+
+
+def is_volatile(tree: exp.Expr) -> bool:
+    """Whether an expression may give something else the next time."""
+    if any(tree.find_all(exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Rand, exp.Uuid)):
+        return True
+    return any(str(node.this).lower() in _VOLATILE for node in tree.find_all(exp.Anonymous))
+
+
+def counts(sql: str | None) -> bool:
+    """Whether a default takes the next number of a sequence."""
+    return sql is not None and "nextval(" in sql.lower()
+
+
+def _calls(tree: exp.Expr) -> list[exp.Anonymous]:
+    return [node for node in tree.find_all(exp.Anonymous) if str(node.this).lower() == "nextval"]
+
+
+def bound_to_ids(tree: exp.Expr, find: Callable[[str], int]) -> exp.Expr:
+    """A default in which sequences are named by their ids, so that it stays the same when one is renamed."""
+    tree = tree.copy()
+    for call in _calls(tree):
+        argument = call.expressions[0] if len(call.expressions) == 1 else None
+        argument = argument.this if isinstance(argument, exp.Cast) else argument
+        if not isinstance(argument, exp.Literal) or not argument.is_string:
+            raise UnsupportedError("nextval in a DEFAULT needs the name of a sequence as text")
+        call.set("expressions", [exp.Literal.number(find(argument.name))])
+    return tree
+
+
+def sequences_of(sql: str | None) -> list[int]:
+    """The ids of the sequences that a default takes numbers of."""
+    if sql is None or not counts(sql):
+        return []
+    return [int(call.expressions[0].name) for call in _calls(parse_expression(sql))]
+
+
+_last = [0]
+_last_lock = threading.Lock()
+
+
+def row_ids(count: int) -> pa.Array:
+    """Keys for rows of a table that has no primary key: in the order of time, and never the same on two branches."""
+    with _last_lock:
+        first = max(_last[0] + 1, time.time_ns())
+        _last[0] = first + count
+    mark = secrets.token_hex(4)
+    return pa.array([f"{first + n:016x}{mark}" for n in range(count)], pa.string())
+
+
+# generated columns
+
+
+def check_given(column: ColumnMeta) -> None:
+    """Raise `DefinitionError` if nobody may give a column values."""
+    if column.generated or column.counting == "always":
+        what = "a generated column" if column.generated else "an identity column defined as GENERATED ALWAYS"
+        raise DefinitionError(f"a value cannot be given for {column.name}, which is {what}", sqlstate="428C9",
+                              hint="leave it out or write DEFAULT" + ("" if column.generated else
+                              ", or use OVERRIDING SYSTEM VALUE"))  # fmt: skip
+
+
+def generated(table: Table, rows: pa.Table) -> list[tuple[ColumnMeta, pa.Array]]:
+    """The values of the generated columns of rows."""
+    from ontolake.sql.catalog.coercion import coerced
+
+    wanted = [exp.alias_(exp.paren(parse_expression(column.generated)), f"g{n}")
+              for n, column in enumerate(table.generated)]  # fmt: skip
+    found = execution.run(exp.select(*wanted).from_("t0"), {"t0": rows})
+    return [(column, coerced(column, found.column(n))) for n, column in enumerate(table.generated)]
 
 
 @lru_cache(maxsize=1024)

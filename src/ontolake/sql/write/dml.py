@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql.catalog.coercion import coerced
+from ontolake.sql.catalog.objects import SequenceMeta
 from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table
 from ontolake.sql.errors import (
     DefinitionError,
@@ -25,6 +26,7 @@ from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
 from ontolake.sql.plan.queries import Find, QueryPlan, output_name
 from ontolake.sql.results import Result
+from ontolake.sql.syntax.definitions import OVERRIDING
 from ontolake.sql.syntax.statements import (
     DIALECT,
     NotConstant,
@@ -38,8 +40,9 @@ from ontolake.sql.syntax.statements import (
     position_of,
 )  # fmt: skip
 from ontolake.sql.types import Stored
-from ontolake.sql.write import defaults
+from ontolake.sql.write import defaults, sequences
 from ontolake.sql.write.rows import Rows, RowWriter, decoded
+from ontolake.sql.write.sequences import Numbers
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
@@ -62,12 +65,15 @@ class Changer:
         find: Find, where: Any,
     ) -> None:  # fmt: skip
         self._session = session
+        self._transaction = transaction
         self._statement = statement
         self._parameters = parameters
         self._find = find
         self._where = where
         """The catalog, and what else names lead to tables by: what is prepared holds for the same."""
         self._writer = RowWriter(session.keyspace, transaction)
+        schema = where[2]
+        self._numbers = Numbers(session, transaction, where[1], schema if isinstance(schema, str) else schema[0])
 
     # INSERT
 
@@ -79,10 +85,11 @@ class Changer:
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         table, _ = self._find(target)
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
-        columns = [table.column(name_of(node), position_of(node, self._statement)) for node in names] or table.columns
+        columns = [table.column(name_of(node), position_of(node, self._statement)) for node in names] or table.visible
         if len({column.column_id for column in columns}) != len(columns):
             raise DefinitionError("a column is given twice", sqlstate="42701")
         source = tree.expression
+        self._override(columns, tree.meta.get(OVERRIDING), source)
         if (insert := self._prepare(table, columns, tree, explicit=bool(names))) is not None:
             self._statement.prepared = (self._where, insert)
             return self._insert_row(insert)
@@ -97,6 +104,7 @@ class Changer:
             new = self._selected(table, columns, source, explicit=bool(names))
         else:
             raise UnsupportedError("this form of INSERT is not supported")
+        new.complete()
         conflict = tree.args.get("conflict")
         if conflict is None:
             self._writer.insert(new)
@@ -104,6 +112,25 @@ class Changer:
         else:
             done = self._insert_or(table, new, conflict, target)
         return self._returned("INSERT", table, done, tree.args.get("returning"), target)
+
+    def _override(self, columns: list[ColumnMeta], overriding: str | None, source: exp.Expr | None) -> None:
+        """Check that no value is given for columns that have their own. Raises `DefinitionError`."""
+        for place, column in enumerate(columns):
+            if overriding == "USER" and column.counting:
+                if isinstance(source, exp.Values):
+                    for row in source.expressions:
+                        if isinstance(row, exp.Tuple) and place < len(row.expressions):
+                            row.expressions[place].replace(exp.var("DEFAULT"))
+                continue
+            if not column.generated and (column.counting != "always" or overriding == "SYSTEM"):
+                continue
+            if isinstance(source, exp.Values):
+                cells = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in source.expressions]
+                given = any(place < len(row) and not _is_default(row[place]) for row in cells)
+            else:
+                given = isinstance(source, exp.Query) and place < len(source.selects)
+            if given:
+                defaults.check_given(column)
 
     def _prepare(
         self, table: Table, columns: Sequence[ColumnMeta], tree: exp.Insert, *, explicit: bool
@@ -122,7 +149,7 @@ class Changer:
 
     def _insert_row(self, insert: _RowInsert) -> Result:
         parameters: Any = self._parameters
-        row = [defaults.value(column) if place is None else store(parameters[place])
+        row = [defaults.value(column, self._numbers) if place is None else store(parameters[place])
                for place, store, column in insert.cells]  # fmt: skip
         new = Rows(insert.table, tuples=[row])
         self._writer.insert(new)
@@ -176,7 +203,7 @@ class Changer:
     def _filled(self, table: Table, columns: Sequence[ColumnMeta], row: Sequence[Any]) -> list[Stored]:
         """A whole row, with defaults where no value is given."""
         given = {column.column_id: cell for column, cell in zip(columns, row, strict=False) if cell is not _DEFAULT}
-        return [given[column.column_id] if column.column_id in given else defaults.value(column)
+        return [given[column.column_id] if column.column_id in given else defaults.value(column, self._numbers)
                 for column in table.columns]  # fmt: skip
 
     def _selected(self, table: Table, columns: Sequence[ColumnMeta], source: exp.Expr, *, explicit: bool) -> Rows:
@@ -185,7 +212,8 @@ class Changer:
         given = {column.column_id: coerced(column, found.column(n))
                  for n, column in enumerate(columns[: found.num_columns])}  # fmt: skip
         return Rows(table, columns=[given[column.column_id] if column.column_id in given else
-                                    defaults.values(column, found.num_rows) for column in table.columns])  # fmt: skip
+                                    defaults.values(column, found.num_rows, self._numbers)
+                                    for column in table.columns])  # fmt: skip
 
     # ON CONFLICT
 
@@ -337,11 +365,29 @@ class Changer:
         return self._returned("DELETE", table, old, tree.args.get("returning"), tree.this)
 
     def truncate(self, tree: exp.TruncateTable) -> Result:
-        """Run TRUNCATE: delete all rows."""
-        for node in tree.expressions:
-            table, _ = self._find(node)
-            query = exp.Select(expressions=[exp.Star()]).from_(node.copy())
-            self._writer.delete(self._old(table, self._query(query)))
+        """Run TRUNCATE: delete all rows, with CASCADE also those of tables that refer to them."""
+        catalog = self._session.fresh_catalog(self._transaction)
+        going = {table.id: table for table in (self._find(node)[0] for node in tree.expressions)}
+        waiting = list(going.values())
+        while waiting:
+            table = waiting.pop()
+            for foreign in table.referenced_by:
+                if foreign.table_id in going:
+                    continue
+                if tree.args.get("option") != "CASCADE":
+                    raise UnsupportedError(f"{table.full_name} cannot be truncated: {foreign.name} refers to it",
+                                           hint="truncate the other table too, or add CASCADE")
+                going[foreign.table_id] = catalog.by_id[foreign.table_id]
+                waiting.append(going[foreign.table_id])
+        noted = len(self._transaction.references)
+        for table in going.values():
+            for batch in list(self._session.keyspace.scan(table.span)):
+                self._writer.delete(decoded(table, batch.values))
+            if tree.args.get("identity") == "RESTART":
+                for part in table.parts:
+                    if isinstance(part, SequenceMeta):
+                        self._numbers.set(part.object_id, part.start, called=False)
+        del self._transaction.references[noted:]  # nothing is left that could refer to a row
         return Result("TRUNCATE TABLE", 0)
 
     def _matching(
@@ -379,6 +425,8 @@ class Changer:
             column = table.column(name_of(node.this.this), position_of(node.this, self._statement))
             if any(column is other for other, _ in found):
                 raise DefinitionError(f"{column.name} is set twice", sqlstate="42601")
+            if not _is_default(node.expression):
+                defaults.check_given(column)
             found.append((column, None if _is_default(node.expression) else node.expression))
         return found
 
@@ -386,7 +434,8 @@ class Changer:
         self, table: Table, old: Rows, assigned: Sequence[tuple[ColumnMeta, exp.Expr | None]]
     ) -> Rows:
         """Change rows to values that are the same for all of them."""
-        given = {column.column_id: defaults.value(column) if node is None else column.type.store(self._constant(node))
+        given = {column.column_id: defaults.value(column, self._numbers) if node is None
+                 else column.type.store(self._constant(node))
                  for column, node in assigned}  # fmt: skip
         new = Rows(table, tuples=[[given.get(column.column_id, cell)
                                    for column, cell in zip(table.columns, row, strict=True)] for row in old.tuples])
@@ -401,7 +450,7 @@ class Changer:
         columns = list(old.columns)
         for n, (column, node) in enumerate(assigned):
             if node is None:
-                columns[table.place[column.column_id]] = defaults.values(column, len(old))
+                columns[table.place[column.column_id]] = defaults.values(column, len(old), self._numbers)
             else:
                 lenient = _is_given(node)
                 columns[table.place[column.column_id]] = coerced(column, found.column(skip + n), lenient=lenient)
@@ -417,6 +466,11 @@ class Changer:
         return constant(node)
 
     def _query(self, tree: exp.Expr) -> Result:
+        if sequences.calls_in(tree):
+            return sequences.query(tree, self._numbers, self._planned)
+        return self._planned(tree)
+
+    def _planned(self, tree: exp.Expr) -> Result:
         return QueryPlan(self._statement, tree, self._find).run(self._session, self._parameters)
 
     def _returned(
@@ -430,8 +484,8 @@ class Changer:
         outputs: list[exp.Expr] = []
         for node in returning.expressions:
             if isinstance(node, exp.Star) or (node.is_star and name_of(node.args.get("table")) == alias):
-                names += [column.name for column in table.columns]
-                outputs += [exp.column(exp.to_identifier(column.name, quoted=True)) for column in table.columns]
+                names += [column.name for column in table.visible]
+                outputs += [exp.column(exp.to_identifier(column.name, quoted=True)) for column in table.visible]
             else:
                 for column in node.find_all(exp.Column):
                     if name_of(column.args.get("table")) not in ("", alias):

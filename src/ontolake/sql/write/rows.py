@@ -42,7 +42,7 @@ class Rows:
         self._columns = None if columns is None else [_flat(column) for column in columns]
         self.count = len(tuples) if tuples is not None else len(columns[0]) if columns else 0
         self.few = self.count <= FEW
-        self._checked = False
+        self._checked = self._completed = False
         widths = set(map(len, tuples)) if tuples is not None else {len(columns or ())}
         if widths - {len(table.columns)}:
             raise Invalid(f"a row of {table.full_name} does not have {len(table.columns)} values")
@@ -77,6 +77,17 @@ class Rows:
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table with the names of the columns."""
         return pa.table(self.columns, names=[column.name for column in self.table.columns])
+
+    def complete(self) -> Rows:
+        """Work out the generated columns, unless that is done. Returns these same rows."""
+        if not self._completed and self.table.generated and self.count:
+            found = defaults.generated(self.table, self.arrow())
+            columns = list(self.columns)
+            for column, values in found:
+                columns[self.table.place[column.column_id]] = values
+            self._columns, self._tuples, self._checked = columns, None, False
+        self._completed = True
+        return self
 
     # encoding
 
@@ -244,7 +255,7 @@ class RowWriter:
         """Add rows whose keys are not there. Raises `UniqueError`, `NotNullError`, `CheckError`."""
         if not len(new):
             return
-        new.check()
+        new.complete().check()
         found = new.keys()
         self._check_distinct(new, found)
         if len(found) > 1 and (taken := self._keyspace.get_many(found)):
@@ -262,12 +273,13 @@ class RowWriter:
                 self._check_unique(new, index)
             self._keyspace.insert(self._version, some)
             faults.reach("sql: index written")
+        self._transaction.refer(new.table, None, new)
 
     def update(self, old: Rows, new: Rows) -> None:
         """Make rows others. Raises `UniqueError`, `NotNullError`, `CheckError`."""
         if not len(new):
             return
-        new.check()
+        new.complete().check()
         before, after = old.keys(), new.keys()
         self._check_distinct(new, after)
         values = self._checked_values(new)
@@ -285,6 +297,7 @@ class RowWriter:
         self._transaction.touch(after)
         for index in new.table.indexes:
             self._reindex(index, old, new)
+        self._transaction.refer(new.table, old, new)
 
     def _reindex(self, index: IndexMeta, old: Rows, new: Rows) -> None:
         before, after = dict(old.entries(index)), dict(new.entries(index))
@@ -323,6 +336,7 @@ class RowWriter:
                 entries = [key for key in entries if key in there]
             self._keyspace.delete(self._version, entries)
             faults.reach("sql: index written")
+        self._transaction.refer(old.table, old, None)
 
     def rewrite(self, found: Sequence[bytes], new: Rows) -> None:
         """Give rows other values under the keys that they have. Their index entries stay."""
