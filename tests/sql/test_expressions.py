@@ -109,9 +109,7 @@ def test_a_default_is_worked_out_for_each_row() -> None:
 
 @pytest.mark.parametrize(("sql", "hint"), [
     ("SHOW TABLES", "\\d"), ("SELECT * FROM information_schema.tables", "\\d"),
-    ("CREATE TABLE v (id SERIAL PRIMARY KEY)", "gen_random_uuid"),
     ("LISTEN x", "Database.changes"), ("GRANT SELECT ON t TO x", "users of the server"),
-    ("CREATE TABLE v (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY)", "gen_random_uuid"),
 ])  # fmt: skip
 def test_what_people_bring_along_is_refused_with_what_does_it_here(filled: Database, sql: str, hint: str) -> None:
     with pytest.raises(SqlError) as raised:

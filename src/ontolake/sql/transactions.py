@@ -32,7 +32,7 @@ from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, extend, upgrade
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.write.pending import Position, Reference, SequenceMemory
+from ontolake.sql.write.pending import Position, Reference, SequenceMemory, TransactionMark
 
 if TYPE_CHECKING:
     from ontolake.sql.write.rows import Rows
@@ -89,23 +89,6 @@ class SqlTransaction:
             self.references.append(Reference(old, new))
 
 
-class _Mark:
-    """A savepoint: how far a transaction had come."""
-
-    def __init__(self, transaction: SqlTransaction) -> None:
-        self.touched, self.statements = len(transaction.touched), len(transaction.statements)
-        self.ddl, self.catalog = transaction.ddl, transaction.catalog
-        self.metadata = dict(transaction.metadata)
-        self.references, self.deferred = len(transaction.references), dict(transaction.deferred)
-
-    def restore(self, transaction: SqlTransaction) -> None:
-        del transaction.touched[self.touched :], transaction.statements[self.statements :]
-        transaction.ddl, transaction.catalog = self.ddl, self.catalog
-        transaction.metadata = dict(self.metadata)
-        del transaction.references[self.references :]
-        transaction.deferred = dict(self.deferred)
-
-
 class SqlSession:
     """One connection and the transaction that is open on it."""
 
@@ -138,7 +121,7 @@ class SqlSession:
         self.closed = False
         self.transaction: SqlTransaction | None = None
         """The one that a BEGIN has opened."""
-        self._marks: list[tuple[str, _Mark]] = []
+        self._marks: list[tuple[str, TransactionMark]] = []
         self._routing: list[RoutedRange] = []
         self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {}
         self._note: tuple[str | None, str | None] = (None, None)
@@ -310,7 +293,7 @@ class SqlSession:
     def _nested(
         self, transaction: SqlTransaction, statement: str, metadata: Mapping[str, Any]
     ) -> Iterator[SqlTransaction]:
-        mark = _Mark(transaction)
+        mark = TransactionMark(transaction)
         self._each("SAVEPOINT statement")
         try:
             yield transaction
@@ -455,7 +438,7 @@ class SqlSession:
 
     def savepoint(self, name: str) -> None:
         transaction = self._open()
-        self._marks.append((name, _Mark(transaction)))
+        self._marks.append((name, TransactionMark(transaction)))
         self._each(f"SAVEPOINT mark{len(self._marks)}")
 
     def rollback_to(self, name: str) -> None:

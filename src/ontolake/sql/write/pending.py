@@ -1,10 +1,11 @@
-"""What a transaction has to see to before it commits: where sequences stand, and rows that foreign keys are about."""
+"""What a transaction has to see to before it commits, sequences and foreign keys, and how far it had come at a mark."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from ontolake.sql.transactions import SqlTransaction
     from ontolake.sql.write.rows import Rows
 
 
@@ -33,3 +34,20 @@ class Reference(NamedTuple):
 
     old: Rows | None
     new: Rows | None
+
+
+class TransactionMark:
+    """A savepoint: how far a transaction had come."""
+
+    def __init__(self, transaction: SqlTransaction) -> None:
+        self.touched, self.statements = len(transaction.touched), len(transaction.statements)
+        self.ddl, self.catalog = transaction.ddl, transaction.catalog
+        self.metadata = dict(transaction.metadata)
+        self.references, self.deferred = len(transaction.references), dict(transaction.deferred)
+
+    def restore(self, transaction: SqlTransaction) -> None:
+        del transaction.touched[self.touched :], transaction.statements[self.statements :]
+        transaction.ddl, transaction.catalog = self.ddl, self.catalog
+        transaction.metadata = dict(self.metadata)
+        del transaction.references[self.references :]
+        transaction.deferred = dict(self.deferred)
