@@ -16,7 +16,7 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
 from ontolake.sql import maintenance
-from ontolake.sql.catalog.column_cache import ROOM
+from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.commands import explanation
 from ontolake.sql.commands.session import SessionCommands
@@ -41,7 +41,7 @@ Version = int | str | datetime
 
 def open_database(
     url: str, *, branch: str = MAIN, database: str | None = None, schema: str = DEFAULT_SCHEMA, readonly: bool = False,
-    takeover: bool = False, synchronous: str = "FULL", cache: int = ROOM,
+    takeover: bool = False, synchronous: str = "FULL", cache: int | None = None,
 ) -> Database:  # fmt: skip
     """The SQL tables at `url`, which are started where there are none (unless read-only).
 
@@ -49,14 +49,15 @@ def open_database(
     seam. All but `:memory:` have branches. `database` and `schema` are meant where a statement names none. A commit is
     durable when it returns; on a native file `synchronous="NORMAL"` lets a power failure (not a crash) take back the
     last ones.
-    `cache` is how many bytes of decoded columns are kept for queries that read the same tables again; 0 keeps none.
+    `cache` is how many bytes of decoded columns are kept in memory for queries that read the same tables again; by
+    default a quarter of the machine's memory, and 0 keeps none. More is mapped from files.
 
     Raises `Invalid` for a URL or a cache that cannot be, `NotFound` for a database or branch that is not there,
     `LayoutError` for a database that holds something else or is newer, `Contended` if another process is writing to it
     over the seam.
     """
     return Database(url, branch=branch, database=database, schema=schema, readonly=readonly, takeover=takeover,
-                    synchronous=synchronous, cache=cache)  # fmt: skip
+                    synchronous=synchronous, cache=default_room() if cache is None else cache)  # fmt: skip
 
 
 class Database(VersionedTables):
@@ -90,6 +91,8 @@ class Database(VersionedTables):
 
     def close(self) -> None:
         """Give the database up; an open transaction is rolled back. Closing twice does no harm."""
+        if not self._session.closed and self._session.transaction is None:
+            self._session.columns.save(self._session)
         self._session.close()
 
     @property

@@ -24,6 +24,7 @@ from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, Ontolake
 from ontolake.history import ProtectedBranchError, UnknownBranchError
 from ontolake.history.operations import check_texts
 from ontolake.sql.catalog.column_cache import ColumnCache
+from ontolake.sql.catalog.column_files import SavedColumns
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
 from ontolake.sql.keyspace import homes, levels, ranges
@@ -41,8 +42,6 @@ _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT 
 _CATALOGS = 32
 _WRITE = "BEGIN IMMEDIATE"
 _LINE_BITS = 40
-ERASE = "-- erase"
-"""What stands for a statement in the commit of an erasure."""
 
 
 class SqlTransaction:
@@ -98,7 +97,7 @@ class SqlSession:
         self.url, self.branch, self.readonly = url, branch, readonly
         self.is_native = urls.parse(url).place is urls.Place.SQLITE
         """Whether branches are levels of one file, not branches of the storage."""
-        self.columns = ColumnCache(cache)
+        self.columns = ColumnCache(cache, SavedColumns.beside(url))
         self._ours = ours(url)
         self._takeover, self._synchronous = takeover, synchronous
         with self._ours:

@@ -25,6 +25,7 @@ from ontolake.errors import Contended, Corruption, Invalid, NotFound
 from ontolake.history import Garbage
 from ontolake.history.erasures import KeyHash, check_reason, names, parts, pattern
 from ontolake.history.names import MAIN
+from ontolake.sql.catalog.column_files import ERASE
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.history import merge_state
 from ontolake.sql.history.lines import FIRST, BranchLines, base_counter
@@ -34,7 +35,7 @@ from ontolake.sql.keyspace import homes, keys, levels, ranges
 from ontolake.sql.keyspace.layout import LAYOUT, is_described
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.versions import KeySpan
-from ontolake.sql.transactions import ERASE, SqlSession, packed, unpacked
+from ontolake.sql.transactions import SqlSession, packed, unpacked
 from ontolake.sql.types import Type
 
 OpenWriter = Callable[[str], AbstractContextManager[SqlSession]]

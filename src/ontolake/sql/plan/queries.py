@@ -137,13 +137,10 @@ class QueryPlan:
         """An aggregate over one table, in parts where the table is too large to be taken at once."""
         source, partial = self.sources[0], self._partial
         assert partial is not None
-        where = (source.table.id, source.at)
-        version = session.state()[0]
-        keep = keep and chosen.kind == "full scan"
-        kept = session.columns.get(where, version, source.columns) if keep else None
-        if kept is not None:
-            return execution.run(self.bound(parameters), {source.name: kept})
-        columns = session.columns.with_kept(where, version, source.columns, source.table) if keep else source.columns
+        columns = source.columns
+        if keep and chosen.kind == "full scan":
+            whole = session.columns.read(session, source.table, columns, source.at)
+            return execution.run(self.bound(parameters), {source.name: whole})
         with closing(scans.read(session.keyspace, chosen, columns, source.at)) as batches:
             groups = partials.groups(batches, scans.schema_of(columns))
             first, second = next(groups), next(groups, None)
@@ -151,8 +148,6 @@ class QueryPlan:
                 inner = bound(partial.inner, parameters)
                 found = [execution.run(inner, {source.name: group}) for group in chain((first, second), groups)]
         if second is None:
-            if keep:
-                session.columns.put(where, version, first)
             return execution.run(self.bound(parameters), {source.name: first})
         table = pa.concat_tables(found)
         return execution.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
@@ -239,13 +234,7 @@ class QueryPlan:
     ) -> pa.Table:
         if not keep:
             return scans.read_table(session.keyspace, way, columns, at)
-        where, version = (way.table.id, at), session.state()[0]
-        table = session.columns.get(where, version, columns)
-        if table is None:
-            together = session.columns.with_kept(where, version, columns, way.table)
-            table = scans.read_table(session.keyspace, way, together, at)
-            session.columns.put(where, version, table)
-        return table
+        return session.columns.read(session, way.table, columns, at)
 
     def _run_direct(self, session: SqlSession, chosen: AccessPath, limit: int | None, offset: int) -> Result:
         source, direct = self.sources[0], self._direct

@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from ontolake import faults
+from ontolake.sql.catalog.column_files import is_erased
 from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, now
 from ontolake.sql.errors import SerializationError, SqlError, UnsupportedError
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.vectors import Strings, as_arrow, decode_keys
 from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
-from ontolake.sql.transactions import ERASE, unpacked
+from ontolake.sql.transactions import unpacked
 from ontolake.sql.write import sorted_runs
 from ontolake.sql.write.ddl import Definer
 from ontolake.sql.write.rows import RowWriter, decoded, unique_violation
@@ -167,20 +168,10 @@ class _Snapshot:
 
     def _moment(self) -> int | None:
         version, _, floor = self._session.state()
-        if floor > self._at or self._is_erasing():
+        if floor > self._at or is_erased(self._session, self._at):
             raise SerializationError(f"the past of {self._table.full_name} was removed while an index was built",
                                      hint="create the index again")  # fmt: skip
         return None if version == self._at else self._at
-
-    def _is_erasing(self) -> bool:
-        """Whether a row has been erased since, or is being erased: its values may be among the entries."""
-        connection = self._session.connection
-        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'erasing'").fetchone() is None:
-            return False
-        if connection.execute("SELECT 1 FROM erasing LIMIT 1").fetchone() is not None:
-            return True
-        newest = self._session.state()[0]
-        return any(row[2] == ERASE for row in self._session.log.page(self._at, newest, newest - self._at))
 
     def entries(self) -> Iterator[Entries]:
         """The entries of all rows, in no particular order. Others may write in between."""
