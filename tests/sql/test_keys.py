@@ -9,7 +9,7 @@ import pytest
 
 from ontolake.errors import Corruption
 from ontolake.sql.keyspace import keys
-from ontolake.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, TEXT, TIMESTAMP, Type, decimal
+from ontolake.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, TEXT, TIMESTAMP_NS, Type, decimal
 
 ONE, HUNDRED = "0000000000000001", "0000000000000064"
 
@@ -27,9 +27,9 @@ ELEMENTS: list[tuple[Type, Any, str]] = [
     (TEXT, "a\x00\x01b", "03 00 61 00ff 01 62 0001"),
     (TEXT, "", "03 00 0001"),
     (TEXT, None, "03 01"),
-    (TIMESTAMP, 0, "04 00 8000000000000000"),
-    (TIMESTAMP, -2, "04 00 7ffffffffffffffe"),
-    (TIMESTAMP, None, "04 01"),
+    (TIMESTAMP_NS, 0, "04 00 8000000000000000"),
+    (TIMESTAMP_NS, -2, "04 00 7ffffffffffffffe"),
+    (TIMESTAMP_NS, None, "04 01"),
     (decimal(38, 2), 1299, "05 00 80000000000000000000000000000513"),
     (decimal(38, 2), -1, "05 00 7fffffffffffffffffffffffffffffff"),
     (decimal(38, 2), None, "05 01"),

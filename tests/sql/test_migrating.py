@@ -173,7 +173,7 @@ def test_rows_that_would_break_a_rule_change_nothing(db: Database, monkeypatch: 
     assert refused(db, "ALTER TABLE t ALTER COLUMN s TYPE BIGINT USING x + 1").sqlstate == "42703"
     assert refused(db, "ALTER TABLE t ALTER COLUMN s TYPE BIGINT USING (SELECT 1)").sqlstate == "0A000"
     assert refused(db, "ALTER TABLE t ALTER COLUMN s TYPE BIGINT USING count(*)").sqlstate == "0A000"
-    assert refused(db, "ALTER TABLE t ALTER COLUMN s TYPE UUID").sqlstate == "0A000"
+    assert refused(db, "ALTER TABLE t ALTER COLUMN s TYPE XML").sqlstate == "0A000"
     assert refused(db, "ALTER TABLE t ALTER COLUMN s TYPE BIGINT USING n = 1").sqlstate == "42804"
 
 

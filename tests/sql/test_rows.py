@@ -9,7 +9,7 @@ import pytest
 
 from ontolake.errors import Corruption, Invalid
 from ontolake.sql.keyspace import rows
-from ontolake.sql.types import Kind
+from ontolake.sql.types import WIDTHS, Kind
 
 PAYLOADS: list[tuple[Kind, Any, str]] = [
     (Kind.BOOLEAN, False, "00"),
@@ -147,7 +147,7 @@ def test_what_is_not_a_live_row_is_named(data: str, told: str) -> None:
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_payload_of_another_size_is_damaged(kind: Kind) -> None:
-    sizes = {Kind.BOOLEAN: 1, Kind.INT64: 8, Kind.TIMESTAMP_NS: 8, Kind.DECIMAL: 16, Kind.DOUBLE: 8, Kind.DATE: 4}
+    sizes = WIDTHS
     for size in range(20):
         raw = b"\0\0\0\5" + b"\0" * (size - 4) if kind not in sizes and size > 3 else bytes(size)
         if size == sizes.get(kind, 9):

@@ -307,15 +307,15 @@ class Database(VersionedTables):
             return self._session.check_version(moment)
         if isinstance(moment, str) and not moment[:1].isdigit():
             return self._named(moment)
-        from ontolake.sql.types import TIMESTAMP
+        from ontolake.sql.types import TIMESTAMPTZ
 
         if not isinstance(moment, str | date) and type(moment).__name__ != "datetime64":
             raise SqlError(f"{moment!r} is neither a version nor a time", sqlstate="22023")
         if isinstance(moment, datetime) and moment.tzinfo is not None:
             moment = moment.astimezone(UTC).replace(tzinfo=None)
-        stored = TIMESTAMP.store(moment)
+        stored = TIMESTAMPTZ.store(moment)
         assert isinstance(stored, int)
-        return self._session.check_version(self._session.version_at(stored // 1000))
+        return self._session.check_version(self._session.version_at(stored))
 
     def _named(self, text: str) -> int:
         """The version that a tag or another reference names. Raises `SqlError` if this branch does not have it."""

@@ -8,7 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ontolake.sql.types import Kind, Type, from_arrow
+from ontolake.sql.keyspace.columns import stored_array, stored_list
+from ontolake.sql.types import TIMESTAMPS, Kind, Type, from_arrow
+
+_LOADED = frozenset({Kind.NUMERIC, Kind.INTERVAL, Kind.JSON, Kind.JSONB, Kind.UUID, Kind.ARRAY, Kind.ENUM})
+"""Kinds whose values Arrow does not turn into what callers get."""
 
 
 class Result:
@@ -35,8 +39,6 @@ class Result:
     def arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
         if self._table is None:
-            from ontolake.sql.keyspace.vectors import stored_array
-
             rows = self._stored or ()
             arrays = [stored_array(type, [row[n] for row in rows]) for n, type in enumerate(self._types)]
             self._table = pa.Table.from_arrays(arrays, names=self.columns) if arrays else pa.table({})
@@ -91,13 +93,21 @@ class Result:
 
 def python_values(column: pa.Array) -> list[Any]:
     """A column as Python values. A `datetime` or `timedelta` has no nanoseconds: what is finer is cut off."""
+    if pa.types.is_duration(column.type):
+        found: list[Any] = column.cast(pa.duration("us"), safe=False).to_pylist()
+        return found
     type = from_arrow(column.type)
+    if type is not None and type.kind in _LOADED:
+        return list(map(type.load, stored_list(type, column)))
     if type is not None and type.kind == Kind.TIMESTAMP_NS:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-        if type.zoned:
+    try:
+        if type is not None and type.kind in TIMESTAMPS and type.zoned:
             naive = column.cast(pa.timestamp("us")).to_pylist()
             return [None if value is None else value.replace(tzinfo=UTC) for value in naive]
-    elif pa.types.is_duration(column.type):
-        column = column.cast(pa.duration("us"), safe=False)
-    values: list[Any] = column.to_pylist()
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        if type is None:
+            raise
+        return list(map(type.load, stored_list(type, column)))  # raises an error that names the value
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -12,34 +13,83 @@ import pyarrow.compute as pc
 
 from ontolake.errors import NotFound
 from ontolake.parallel import Filter, FilterOp, Mode, View, past_schema, with_past
-from ontolake.sql.catalog.records import Table
+from ontolake.sql.catalog.coercion import as_text
+from ontolake.sql.catalog.records import ColumnMeta, Table
+from ontolake.sql.errors import DataError
 from ontolake.sql.keyspace import vectors
+from ontolake.sql.keyspace.columns import storage_of, validity
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import KeyPlace, Keyspace, KeySpan
 from ontolake.sql.plan import scans
 from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, ColumnCondition
 from ontolake.sql.transactions import SqlSession, unpacked
-from ontolake.sql.types import Kind
+from ontolake.sql.types import TIMESTAMPS, Kind, Type
 
 MOMENT = pa.timestamp("us", tz="UTC")
+NUMBER = pa.decimal128(38, 18)
+"""What Spark takes for a number without a precision."""
+_AS_TEXT = frozenset({Kind.UUID, Kind.TIME, Kind.INTERVAL, Kind.JSON, Kind.JSONB, Kind.ENUM})
+_PRUNED = frozenset({Kind.BOOLEAN, Kind.INT64, Kind.UTF8, Kind.TIMESTAMP_NS, Kind.TIMESTAMP_US, Kind.DECIMAL, Kind.DATE,
+                     Kind.BYTES, Kind.UUID})  # fmt: skip
+"""Kinds that readers compare as keys do."""
 _SAMPLES = 64
 """So many keys are looked at for each split."""
 
 
 def public_schema(table: Table, mode: Mode) -> pa.Schema:
     """The columns that reading gives. A time without a zone is UTC, and what is finer than microseconds is cut off."""
-    return past_schema([pa.field(column.name, MOMENT if column.type.kind == Kind.TIMESTAMP_NS else column.type.arrow)
-                        for column in table.visible], mode)
+    return past_schema([pa.field(column.name, public_type(column.type)) for column in table.visible], mode)
 
 
-def shown(batch: pa.RecordBatch | pa.Table) -> Any:
-    """Rows with their times as `public_schema` has them."""
+def public_type(type: Type) -> pa.DataType:
+    """The Arrow type that readers in other processes get: one that Spark knows, which is text where it has no other."""
+    if type.kind in TIMESTAMPS:
+        return MOMENT
+    if type.kind == Kind.NUMERIC:
+        return NUMBER
+    if type.item is not None:
+        return pa.list_(public_type(type.item))
+    return pa.string() if type.kind in _AS_TEXT else type.arrow
+
+
+def shown(batch: pa.RecordBatch | pa.Table, columns: Sequence[ColumnMeta]) -> Any:
+    """Rows of these columns as `public_schema` has them."""
+    types = {column.name: column.type for column in columns}
     for place, field in enumerate(batch.schema):
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            values = pc.floor_temporal(batch.column(place), unit="microsecond").cast(pa.timestamp("us")).cast(MOMENT)
-            batch = batch.set_column(place, pa.field(field.name, MOMENT), values)
+        type = types[field.name]
+        if type.padded or public_type(type) != type.arrow:
+            batch = batch.set_column(place, pa.field(field.name, public_type(type)), _public(type, batch.column(place)))
     return batch
+
+
+def _public(type: Type, column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        parts = [_public(type, chunk) for chunk in column.chunks]
+        return pa.chunked_array(parts, public_type(type))
+    if type.kind == Kind.TIMESTAMP_NS:
+        return pc.floor_temporal(column, unit="microsecond").cast(pa.timestamp("us")).cast(MOMENT)
+    if type.kind == Kind.TIMESTAMP_US:
+        return column.cast(pa.timestamp("us")).cast(MOMENT)
+    if type.padded:
+        return pc.utf8_rpad(column, type.length)
+    if type.item is not None:
+        offsets = np.asarray(column.offsets)
+        items = _public(type.item, column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        missing = np.asarray(column.is_null()) if column.null_count else None
+        return pa.Array.from_buffers(pa.list_(items.type), len(column), [
+            validity(missing), pa.py_buffer((offsets - offsets[0]).astype(np.int32))], children=[items])
+    if type.kind == Kind.NUMERIC:
+        try:
+            return pa.array(map(_number, storage_of(column).to_pylist()), NUMBER)
+        except (pa.ArrowInvalid, decimal.InvalidOperation) as error:
+            raise DataError(f"a number does not fit {NUMBER}, which is what readers of NUMERIC get: {error}",
+                            sqlstate="22003", hint="give the column a precision and a scale") from error
+    return as_text(type, column)
+
+
+def _number(text: str | None) -> decimal.Decimal | None:
+    return None if text is None else decimal.Decimal(text)
 
 
 def conditions(table: Table, filters: Sequence[Filter]) -> list[ColumnCondition]:
@@ -48,7 +98,9 @@ def conditions(table: Table, filters: Sequence[Filter]) -> list[ColumnCondition]
     for number, one in enumerate(filters):
         column = table.by_name.get(one.column)
         operator = _operator(one.op)
-        if column is None or operator is None or column.type.kind == Kind.DOUBLE:
+        if column is None or operator is None or column.type.kind not in _PRUNED:
+            continue
+        if column.type.kind == Kind.UUID and operator != EQUAL:
             continue
         if column.type.kind == Kind.TIMESTAMP_NS and one.op not in (">=", ">", "<"):
             continue  # what is cut off makes a row later than it looks
@@ -108,7 +160,7 @@ class KeySpans:
                 columns = [table.by_name[name] for name in self.columns]
                 at = None if session.state()[0] == self.view.commit else self.view.commit
                 for batch in scans.read(session.keyspace, access, columns or table.primary_key, at):
-                    yield shown(batch if columns else batch.select([]))
+                    yield shown(batch if columns else batch.select([]), columns)
         finally:
             session.close()
 
@@ -145,7 +197,7 @@ class VersionRange:
                     keys = [key for key in unpacked(blob) if key.startswith(table.prefix)]
                     if keys:
                         rows, kinds = _changed(session, table, version, keys)
-                        yield from with_past(shown(rows), kinds, version, self.view.mode, self.columns)
+                        yield from with_past(shown(rows, table.columns), kinds, version, self.view.mode, self.columns)
         finally:
             session.close()
 

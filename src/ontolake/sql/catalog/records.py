@@ -149,6 +149,8 @@ def now() -> datetime:
 
 def is_added(record: Record) -> bool:
     """Whether version 4 of the layout cannot hold a record."""
+    if isinstance(record, ColumnMeta) and not record.type.is_original:
+        return True
     return isinstance(record, CatalogObject) or any(getattr(record, part) for part in _ADDED.get(type(record), ()))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ontolake.errors import Corruption, Invalid
-from ontolake.sql.types import Kind, Stored
+from ontolake.sql.types import IntervalParts, Items, Kind, Stored
 
 VERSION = 1
 TOMBSTONE = bytes((VERSION, 1))
@@ -27,10 +27,34 @@ _head = struct.Struct(">BBHH")
 _length = struct.Struct(">I")
 _number = struct.Struct(">Iq").unpack_from
 _integer, _double, _date = struct.Struct(">Iq").pack, struct.Struct(">Id").pack, struct.Struct(">Ii").pack
+_real, _span = struct.Struct(">If").pack, struct.Struct(">Iiiq").pack
 
 
 def _bytes(raw: bytes) -> bytes:
     return _length.pack(len(raw) + 4) + _length.pack(len(raw)) + raw
+
+
+def _items(value: Items) -> bytes:
+    """An array: the kind of its elements, how many there are, and `0 | length | payload` or `1` for each."""
+    parts = [b"\x01" if each is None else b"\x00" + _ENCODE[value.kind](each) for each in value.values]
+    return _bytes(b"".join([bytes((value.kind,)), _length.pack(len(parts)), *parts]))
+
+
+def _of_items(raw: bytes) -> Items:
+    data = _octets(raw)
+    kind, (count,), at = data[0], _length.unpack_from(data, 1), 5
+    values: list[Stored] = []
+    for _ in range(count):
+        is_null, at = data[at], at + 1
+        if is_null:
+            values.append(None)
+            continue
+        (length,) = _length.unpack_from(data, at)
+        at += 4 + length
+        values.append(_DECODE[kind](data[at - length : at]))
+    if at != len(data):
+        raise ValueError("it does not end with its last element")
+    return Items(kind, tuple(values))
 
 
 _ENCODE: dict[int, Callable[..., bytes]] = {
@@ -42,6 +66,16 @@ _ENCODE: dict[int, Callable[..., bytes]] = {
     Kind.DOUBLE: lambda value: _double(8, value),
     Kind.DATE: lambda value: _date(4, value),
     Kind.DECIMAL: lambda value: b"\x00\x00\x00\x10" + value.to_bytes(16, "big", signed=True),
+    Kind.TIMESTAMP_US: lambda value: _integer(8, value),
+    Kind.TIME: lambda value: _integer(8, value),
+    Kind.REAL: lambda value: _real(4, value),
+    Kind.UUID: lambda value: b"\x00\x00\x00\x10" + value,
+    Kind.INTERVAL: lambda value: _span(16, *value),
+    Kind.ENUM: lambda value: _double(8, value),
+    Kind.NUMERIC: lambda value: _bytes(value.encode()),
+    Kind.JSON: lambda value: _bytes(value.encode()),
+    Kind.JSONB: lambda value: _bytes(value.encode()),
+    Kind.ARRAY: _items,
 }  # fmt: skip
 
 
@@ -61,9 +95,19 @@ _DECODE: dict[int, Callable[[bytes], Stored]] = {
     Kind.DOUBLE: lambda raw: struct.unpack(">d", raw)[0],
     Kind.DATE: lambda raw: struct.unpack(">i", raw)[0],
     Kind.DECIMAL: lambda raw: int.from_bytes(struct.unpack("16s", raw)[0], "big", signed=True),
+    Kind.TIMESTAMP_US: lambda raw: struct.unpack(">q", raw)[0],
+    Kind.TIME: lambda raw: struct.unpack(">q", raw)[0],
+    Kind.REAL: lambda raw: struct.unpack(">f", raw)[0],
+    Kind.UUID: lambda raw: struct.unpack("16s", raw)[0],
+    Kind.INTERVAL: lambda raw: IntervalParts(*struct.unpack(">iiq", raw)),
+    Kind.ENUM: lambda raw: struct.unpack(">d", raw)[0],
+    Kind.NUMERIC: lambda raw: _octets(raw).decode(),
+    Kind.JSON: lambda raw: _octets(raw).decode(),
+    Kind.JSONB: lambda raw: _octets(raw).decode(),
+    Kind.ARRAY: _of_items,
 }
 _DECODE = {int(kind): decode for kind, decode in _DECODE.items()}  # members of an enum are found more slowly
-_INTEGERS = {int(Kind.INT64), int(Kind.TIMESTAMP_NS)}
+_INTEGERS = {int(Kind.INT64), int(Kind.TIMESTAMP_NS), int(Kind.TIMESTAMP_US), int(Kind.TIME)}
 
 
 def head(columns: int) -> bytes:
@@ -124,7 +168,7 @@ def decode_row(kinds: Sequence[int], data: bytes, absent: Sequence[Stored] = ())
                 (length,) = _length.unpack_from(data, at)
                 start, at = at + 4, at + 4 + length
                 values.append(_DECODE[kind](data[start:at]))
-    except (ValueError, struct.error) as error:
+    except (ValueError, IndexError, KeyError, struct.error) as error:
         raise _damaged(data, error) from error
     return values
 
@@ -154,7 +198,7 @@ def split_row(data: bytes) -> Cells:
                 if at > len(data):
                     raise ValueError("it ends too early")
                 payloads.append(data[at - length : at])
-    except (ValueError, struct.error) as error:
+    except (ValueError, IndexError, KeyError, struct.error) as error:
         raise _damaged(data, error) from error
     return Cells(payloads, short)
 
@@ -163,5 +207,5 @@ def decode_payload(kind: int, raw: bytes) -> Stored:
     """The value of one column. Raises `Corruption` for a payload that is not of this kind."""
     try:
         return _DECODE[kind](raw)
-    except (ValueError, struct.error) as error:
+    except (ValueError, IndexError, KeyError, struct.error) as error:
         raise Corruption(f"a payload of {len(raw)} bytes is not a {Kind(kind).name}: {error}") from error

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.errors import Corruption
+from ontolake.sql.keyspace import columns as blocks
 from ontolake.sql.keyspace import rows
-from ontolake.sql.keyspace.keys import END, ESCAPED, SIGN
+from ontolake.sql.keyspace.columns import Numbers, Octets, storage_of, validity
+from ontolake.sql.keyspace.columns import stored_array as stored_array
+from ontolake.sql.keyspace.columns import stored_list as stored_list
+from ontolake.sql.keyspace.keys import END, ESCAPED, SORT_BYTES
 from ontolake.sql.types import WIDTHS, Kind, Stored, Type
 
-Octets: TypeAlias = npt.NDArray[np.uint8]
-Numbers: TypeAlias = npt.NDArray[Any]
-
-_PAD = 16
+_PAD = 24
 """Room behind a buffer, so that a column that is not there can be read without looking."""
-_NAN = np.uint64(0x7FF8000000000000)
-_DTYPES = {Kind.INT64: ">i8", Kind.TIMESTAMP_NS: ">i8", Kind.DOUBLE: ">f8", Kind.DATE: ">i4", Kind.BOOLEAN: "u1"}
 _HEAD = np.dtype([("flags", ">u2"), ("heads", ">u4")])
-_NATIVE = {Kind.INT64: "i8", Kind.TIMESTAMP_NS: "i8", Kind.DOUBLE: "f8", Kind.DATE: "i4"}
+_SORTED = (Kind.NUMERIC, Kind.JSONB, Kind.ARRAY)
+"""Kinds whose bytes in keys are worked out for each value."""
 
 
 class Strings(NamedTuple):
@@ -124,44 +124,6 @@ def _nulls(column: pa.Array) -> npt.NDArray[np.bool_] | None:
     return nulls
 
 
-def _values(column: pa.Array, kind: int) -> Numbers:
-    """The numbers of a column; what is NULL has any."""
-    if kind == Kind.BOOLEAN:
-        return np.asarray(pc.fill_null(column, False).cast(pa.uint8()).to_numpy(zero_copy_only=False))
-    if kind == Kind.DECIMAL:
-        raw = np.frombuffer(column.buffers()[1], np.uint8)
-        return raw.reshape(-1, 16)[column.offset : column.offset + len(column)]
-    raw = np.frombuffer(column.buffers()[1], _NATIVE[Kind(kind)])
-    return raw[column.offset : column.offset + len(column)]
-
-
-def _block(numbers: Numbers, dtype: str) -> Octets:
-    return numbers.astype(dtype).view(np.uint8).reshape(len(numbers), -1)
-
-
-def _key_block(column: pa.Array, kind: int) -> Octets:
-    values = _values(column, kind)
-    if kind in (Kind.INT64, Kind.TIMESTAMP_NS):
-        return _block(values.view(np.uint64) ^ np.uint64(SIGN), ">u8")
-    if kind == Kind.DOUBLE:
-        bits = (values + 0.0).view(np.uint64)
-        bits[np.isnan(values)] = _NAN
-        negative = bits >> np.uint64(63) == 1
-        return _block(np.where(negative, ~bits, bits | np.uint64(SIGN)), ">u8")
-    if kind == Kind.DATE:
-        return _block(values.view(np.uint32) ^ np.uint32(1 << 31), ">u4")
-    if kind == Kind.BOOLEAN:
-        return _block(values, "u1")
-    block = np.ascontiguousarray(values[:, ::-1])
-    block[:, 0] ^= 0x80
-    return block
-
-
-def _row_block(column: pa.Array, kind: int) -> Octets:
-    values = _values(column, kind)
-    return np.ascontiguousarray(values[:, ::-1]) if kind == Kind.DECIMAL else _block(values, _DTYPES[Kind(kind)])
-
-
 def _with_nulls(block: Octets, nulls: npt.NDArray[np.bool_] | None, keep: int) -> _Piece:
     """A block of which a row that is NULL has only the first `keep` bytes."""
     if nulls is None:
@@ -237,13 +199,30 @@ def _element(type: Type, column: pa.Array, desc: bool) -> list[_Piece]:
     if nulls is not None:
         head[:, 1] = nulls
     if type.kind in WIDTHS:
-        piece = _with_nulls(np.hstack([head, _key_block(column, type.kind)]), nulls, 2)
+        piece = _with_nulls(np.hstack([head, blocks.key_block(type, column)]), nulls, 2)
         return [_inverted(piece) if desc else piece]
-    text = pc.fill_null(column.cast(pa.large_binary()), b"")
+    text = _sort_bytes(type, column)
     if (from_arrow(text).data == 0).any():
         text = pc.replace_substring(text, pattern=b"\x00", replacement=ESCAPED)
     pieces: list[_Piece] = [head, text, _with_nulls(np.ascontiguousarray(_same(END, count)), nulls, 0)]
     return [_inverted(piece) for piece in pieces] if desc else pieces
+
+
+def _sort_bytes(type: Type, column: pa.Array) -> pa.Array:
+    """What a key has of each value before it is escaped; nothing for NULL."""
+    if type.kind not in _SORTED:
+        return pc.fill_null(storage_of(column).cast(pa.large_binary()), b"")
+    encode = SORT_BYTES[type.kind][0]
+    return pa.array([b"" if value is None else encode(value) for value in stored_list(type, column)],
+                    pa.large_binary())  # fmt: skip
+
+
+def _of_sort_bytes(type: Type, strings: Strings, nulls: npt.NDArray[np.bool_]) -> pa.Array:
+    if type.kind not in _SORTED:
+        return _texts(type, strings, nulls)
+    decode = SORT_BYTES[type.kind][1]
+    return stored_array(type, [None if gone else decode(raw)
+                               for raw, gone in zip(strings.to_list(), nulls.tolist(), strict=True)])  # fmt: skip
 
 
 def _inverted(piece: _Piece) -> _Piece:
@@ -271,7 +250,7 @@ def decode_keys(
         cursor = cursor + 2
         if (width := WIDTHS.get(Kind(type.kind))) is not None:
             block = np.lib.stride_tricks.sliding_window_view(data, width)[cursor] ^ np.uint8(flip)
-            columns.append(_key_column(type, block, nulls))
+            columns.append(blocks.of_key_block(type, block, nulls))
             cursor = cursor + np.where(nulls, 0, width)
             continue
         pair = [each ^ flip for each in END]
@@ -286,26 +265,9 @@ def decode_keys(
         texts = as_arrow(Strings(raw ^ np.uint8(flip) if flip else raw, offsets))
         if (raw == flip).any():
             texts = pc.replace_substring(texts, pattern=ESCAPED, replacement=b"\x00")
-        columns.append(_texts(type, from_arrow(texts), nulls))
+        columns.append(_of_sort_bytes(type, from_arrow(texts), nulls))
         cursor = np.where(nulls, cursor, found + 2)
     return columns, cursor
-
-
-def _key_column(type: Type, block: Octets, nulls: npt.NDArray[np.bool_]) -> pa.Array:
-    block = np.ascontiguousarray(block)
-    if type.kind == Kind.DECIMAL:
-        block[:, 0] ^= 0x80
-        return _fixed(type, np.ascontiguousarray(block[:, ::-1]), nulls)
-    if type.kind == Kind.BOOLEAN:
-        return _fixed(type, block.reshape(-1), nulls)
-    if type.kind == Kind.DATE:
-        days = block.view(">u4").reshape(-1).astype(np.uint32) ^ np.uint32(1 << 31)
-        return _fixed(type, days.view(np.int32), nulls)
-    bits = block.view(">u8").reshape(-1).astype(np.uint64)
-    if type.kind == Kind.DOUBLE:
-        positive = bits >> np.uint64(63) == 1
-        return _fixed(type, np.where(positive, bits ^ np.uint64(SIGN), ~bits).view(np.float64), nulls)
-    return _fixed(type, (bits ^ np.uint64(SIGN)).view(np.int64), nulls)
 
 
 # rows
@@ -328,17 +290,79 @@ def encode_rows(types: Sequence[Type | None], columns: Sequence[pa.Array | None]
         nulls = _nulls(column)
         if nulls is not None:
             head[:, 6 + number // 8] |= nulls.astype(np.uint8) * bit
-        if (payload := WIDTHS.get(Kind(type.kind))) is not None:
-            block = np.empty((count, 4 + payload), np.uint8)
-            block[:, :4] = np.frombuffer(payload.to_bytes(4, "big"), np.uint8)
-            block[:, 4:] = _row_block(column, type.kind)
-            pieces.append(_with_nulls(block, nulls, 0))
-            continue
-        text = pc.fill_null(column.cast(pa.large_binary()), b"")
-        sizes = np.diff(from_arrow(text).offsets)
-        lengths = np.hstack([_block(sizes + 4, ">u4"), _block(sizes, ">u4")])
-        pieces += [_with_nulls(lengths, nulls, 0), text]
+        pieces += _payloads(type, column, nulls)
     return _join(pieces, count)
+
+
+def _row_bytes(type: Type, column: pa.Array) -> pa.Array:
+    """What the payload of each value has behind its length; nothing for NULL."""
+    if type.item is None:
+        return pc.fill_null(storage_of(column).cast(pa.large_binary()), b"")
+    offsets = np.asarray(column.offsets).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    items = column.values.slice(first, last - first)
+    encoded = _items(type.item, items) if len(items) else Strings.of([])
+    places, counts = offsets - first, np.diff(offsets)
+    if (nulls := _nulls(column)) is not None:
+        counts = np.where(nulls, 0, counts)
+    raw, offsets = _gather(encoded.data, encoded.offsets[places[:-1]],
+                           encoded.offsets[places[:-1] + counts] - encoded.offsets[places[:-1]])  # fmt: skip
+    head = np.empty((len(column), 5), np.uint8)
+    head[:, 0], head[:, 1:] = type.item.kind, counts.astype(">u4").view(np.uint8).reshape(-1, 4)
+    return as_arrow(_join([_with_nulls(head, nulls, 0), as_arrow(Strings(raw, offsets))], len(column)))
+
+
+def _items(type: Type, column: pa.Array) -> Strings:
+    """The elements of arrays as rows have them: `0 | length | payload`, or `1` for NULL."""
+    count, nulls = len(column), _nulls(column)
+    head = np.zeros((count, 1), np.uint8)
+    if nulls is not None:
+        head[:, 0] = nulls
+    return _join([head, *_payloads(type, column, nulls)], count)
+
+
+def _payloads(type: Type, column: pa.Array, nulls: npt.NDArray[np.bool_] | None) -> list[_Piece]:
+    """The lengths and payloads of a column."""
+    count = len(column)
+    if (payload := WIDTHS.get(Kind(type.kind))) is not None:
+        block = np.empty((count, 4 + payload), np.uint8)
+        block[:, :4] = np.frombuffer(payload.to_bytes(4, "big"), np.uint8)
+        block[:, 4:] = blocks.row_block(type, column)
+        return [_with_nulls(block, nulls, 0)]
+    text = _row_bytes(type, column)
+    sizes = np.diff(from_arrow(text).offsets)
+    lengths = np.hstack([(sizes + more).astype(">u4").view(np.uint8).reshape(count, 4) for more in (4, 0)])
+    return [_with_nulls(lengths, nulls, 0), text]
+
+
+def _of_items(type: Type, strings: Strings, missing: npt.NDArray[np.bool_] | None) -> pa.Array:
+    """A column of arrays from what their payloads have behind the lengths. Raises `Corruption`."""
+    assert type.item is not None
+    data = np.concatenate([strings.data, np.zeros(_PAD, np.uint8)])
+    starts, ends = strings.offsets[:-1], strings.offsets[1:]
+    there = np.ones(len(strings), np.bool_) if missing is None else ~missing
+    if ((ends - starts)[there] < 5).any() or (data[starts[there]] != type.item.kind).any():
+        raise Corruption(f"a row value has no {type} where one belongs")
+    longs = _view(data, ">u4")
+    counts = np.where(there, longs[np.minimum(starts + 1, len(longs) - 1)], 0).astype(np.int64)
+    total = offsets_of(counts)
+    places = np.zeros(int(total[-1]), np.int64)
+    gone = np.zeros(int(total[-1]), np.bool_)
+    cursor, left = starts + 5, np.flatnonzero(counts)
+    for number in range(int(counts.max(initial=0))):  # the same element of all arrays at a time
+        left = left[counts[left] > number]
+        at = cursor[left]
+        if (at >= ends[left]).any():
+            raise Corruption(f"a row value has {type} that ends too early")
+        nulls = data[at] != 0
+        gone[total[left] + number], places[total[left] + number] = nulls, at + 1
+        lengths = longs[np.minimum(at + 1, len(longs) - 1)].astype(np.int64)
+        cursor[left] = at + np.where(nulls, 1, 5 + lengths)
+    if (cursor[there] != ends[there]).any():
+        raise Corruption(f"a row value has {type} that does not end with its last element")
+    lengths = np.where(gone, 0, longs[np.minimum(places, len(longs) - 1)]).astype(np.int64)
+    items = _column(Wanted(0, type.item), data, longs, places, lengths, gone if gone.any() else None, None)
+    return blocks.list_array(type, total.astype(np.int32), items, missing)
 
 
 class Wanted(NamedTuple):
@@ -449,15 +473,10 @@ def _records(data: Octets, places: Numbers, layout: np.dtype[Any]) -> Numbers:
 
 def _plain_column(type: Type, data: Octets, cursor: Numbers, width: int) -> pa.Array:
     """A column of fixed width that all rows have."""
-    kind = Kind(type.kind)
-    value = ("value", "u1", width) if kind == Kind.DECIMAL else ("value", _DTYPES[kind])
-    found = _records(data, cursor, np.dtype([("length", ">u4"), value]))
+    found = _records(data, cursor, np.dtype([("length", ">u4"), blocks.row_layout(type.kind)]))
     if (found["length"] != width).any():
         raise Corruption(f"a row value has no {type} where one belongs")
-    values = found["value"]
-    if kind == Kind.DECIMAL:
-        return _fixed(type, np.ascontiguousarray(values[:, ::-1]), None)
-    return _fixed(type, values.astype(_NATIVE.get(kind, "u1")), None)
+    return blocks.of_row_block(type, found["value"], None)
 
 
 def _view(data: Octets, dtype: str) -> Numbers:
@@ -470,63 +489,28 @@ def _column(
     wanted: Wanted, data: Octets, longs: Numbers, cursor: Numbers, lengths: Numbers,
     missing: npt.NDArray[np.bool_] | None, late: npt.NDArray[np.bool_] | None,
 ) -> pa.Array:  # fmt: skip
-    type, kind = wanted.type, Kind(wanted.type.kind)
-    if (width := WIDTHS.get(kind)) is not None:
+    type = wanted.type
+    if (width := WIDTHS.get(Kind(type.kind))) is not None:
         if (lengths != width).any() and (missing is None or (lengths[~missing] != width).any()):
             raise Corruption(f"a row value has no {type} where one belongs")
-        if kind == Kind.DECIMAL:
-            places = np.minimum(cursor + 4, len(data) - 16)
-            block = np.lib.stride_tricks.sliding_window_view(data, 16)[places]
-            column = _fixed(type, np.ascontiguousarray(block[:, ::-1]), missing)
-        else:
-            view = _view(data, _DTYPES[kind])
-            column = _fixed(type, view[cursor + 4].astype(_NATIVE.get(kind, "u1")), missing)
+        layout = np.dtype([("length", ">u4"), blocks.row_layout(type.kind)])
+        found = _records(data, cursor if missing is None else np.minimum(cursor, len(data) - 4 - width), layout)
+        column = blocks.of_row_block(type, found["value"], missing)
     else:
         sizes = longs[cursor + 4].astype(np.int64)
         if missing is not None:
             sizes[missing] = 0
         if (sizes != np.where(lengths, lengths - 4, 0)).any():
             raise Corruption(f"a row value has no {type} where one belongs")
-        column = _texts(type, Strings(*_gather(data, cursor + 8, sizes)), missing)
+        strings = Strings(*_gather(data, cursor + 8, sizes))
+        column = _texts(type, strings, missing) if type.item is None else _of_items(type, strings, missing)
     if late is not None and wanted.absent is not None:
         column = pc.if_else(pa.array(late), stored_array(type, [wanted.absent])[0], column)
     return column
 
 
-def _validity(missing: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    if missing is None or not missing.any():
-        return None
-    return pa.py_buffer(np.packbits(~missing, bitorder="little"))
-
-
-def _fixed(type: Type, values: Numbers, missing: npt.NDArray[np.bool_] | None) -> pa.Array:
-    if type.kind == Kind.BOOLEAN:
-        packed = np.packbits(values.astype(np.bool_), bitorder="little")
-    else:
-        packed = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(type.arrow, len(values), [_validity(missing), pa.py_buffer(packed)])
-
-
 def _texts(type: Type, strings: Strings, missing: npt.NDArray[np.bool_] | None) -> pa.Array:
     offsets = strings.offsets.astype(np.int32)
-    return pa.Array.from_buffers(
-        type.arrow, len(strings), [_validity(missing), pa.py_buffer(offsets), pa.py_buffer(strings.data)])
-
-
-def stored_array(type: Type, values: Sequence[Stored]) -> pa.Array:
-    """A column from stored forms."""
-    if type.kind == Kind.DECIMAL:
-        return pa.array([None if value is None else type.load(value) for value in values], type.arrow)
-    if type.kind in (Kind.TIMESTAMP_NS, Kind.DATE):
-        return pa.array(values, pa.int64() if type.kind == Kind.TIMESTAMP_NS else pa.int32()).view(type.arrow)
-    return pa.array(values, type.arrow)
-
-
-def stored_list(type: Type, column: pa.Array) -> list[Stored]:
-    """The stored forms of a column."""
-    if type.kind == Kind.DECIMAL:
-        return [None if value is None else type.store(value) for value in column.to_pylist()]
-    if type.kind in (Kind.TIMESTAMP_NS, Kind.DATE):
-        column = column.cast(pa.int64() if type.kind == Kind.TIMESTAMP_NS else pa.int32())
-    values: list[Stored] = column.to_pylist()
-    return values
+    arrow = type.arrow.storage_type if isinstance(type.arrow, pa.BaseExtensionType) else type.arrow
+    return blocks.of_storage(type, pa.Array.from_buffers(
+        arrow, len(strings), [validity(missing), pa.py_buffer(offsets), pa.py_buffer(strings.data)]))

@@ -68,7 +68,8 @@ def choose(
         found = _by_index(table, index, limits, answered)
         if found is None:
             continue
-        known = {*index.column_ids, *index.include_ids, *table.meta.primary_key_column_ids}
+        known = {id for id in (*index.column_ids, *table.meta.primary_key_column_ids)
+                 if table.by_id[id].type.is_exact_in_keys} | {*index.include_ids}  # fmt: skip
         only = needed_ids <= known
         if not found.spans:
             return found

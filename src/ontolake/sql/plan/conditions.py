@@ -7,6 +7,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 from sqlglot import exp
 
 from ontolake.sql.catalog.records import ColumnMeta
@@ -144,7 +146,7 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
     kind = column.type.kind
     if kind == Kind.INT64 and value.__class__ is int:
         return value if -(2**63) <= value < 2**63 else None
-    if value is None or (isinstance(value, float) and kind != Kind.DOUBLE):
+    if value is None or (isinstance(value, float) and kind not in (Kind.DOUBLE, Kind.REAL)):
         return None
     if kind == Kind.DECIMAL and isinstance(value, int | Decimal | str):
         try:
@@ -156,6 +158,15 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
     elif kind == Kind.INT64 and isinstance(value, Decimal):
         if value % 1:
             return None
+    elif kind == Kind.REAL and not isinstance(value, str):
+        try:
+            if float(value) != column.type.store(value):
+                return None
+        except (SqlError, ValueError, TypeError, OverflowError):
+            return None
+    elif kind == Kind.TIMESTAMP_US and isinstance(value, np.datetime64):
+        if value.astype("datetime64[us]") != value:
+            return None
     elif (
         (kind == Kind.DOUBLE and isinstance(value, int) and abs(value) > 2**53)
         or (kind == Kind.DATE and not (isinstance(value, str) or type(value) is date))
@@ -163,7 +174,11 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
     ):
         return None
     try:
-        return (TEXT if kind == Kind.UTF8 else column.type).store(value)
+        if kind == Kind.UTF8:
+            return TEXT.store(value.rstrip(" ") if column.type.padded and isinstance(value, str) else value)
+        if column.type.scale and kind in (Kind.TIMESTAMP_US, Kind.TIME, Kind.INTERVAL):
+            return msgspec.structs.replace(column.type, scale=0).store(value)
+        return column.type.store(value)
     except SqlError:
         return None
 

@@ -18,11 +18,13 @@ from sqlglot.tokenizer_core import TokenType
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
 from ontolake.sql.syntax import commands, definitions
-from ontolake.sql.types import Kind, from_sql
+from ontolake.sql.types import INTERVAL, TIMESTAMPS, Kind, from_sql
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
 
 DIALECT = "postgres"
+DATES = tuple(day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
+"""The days that Python has a date for."""
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 _NAME = r'("(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
@@ -427,6 +429,8 @@ def constant(node: exp.Expr) -> Any:
         return bytes.fromhex(node.this)
     if isinstance(node, exp.Cast):
         value = constant(node.this)
+        if node.to.is_type(exp.DType.USERDEFINED) and isinstance(value, str):
+            return value  # a label of an enum
         try:
             type = from_sql(node.to)
         except UnsupportedError:
@@ -436,7 +440,18 @@ def constant(node: exp.Expr) -> Any:
         if type.length:
             raise NotConstant  # a cast cuts what is too long, which a column refuses
         stored: Any = type.store(value)
-        return np.datetime64(stored, "ns") if type.kind == Kind.TIMESTAMP_NS else type.load(stored)
+        if type.kind in TIMESTAMPS:
+            return np.datetime64(stored, "ns" if type.kind == Kind.TIMESTAMP_NS else "us")
+        if type.kind in (Kind.INT64, Kind.DECIMAL, Kind.NUMERIC, Kind.DOUBLE, Kind.BOOLEAN, Kind.UTF8, Kind.BYTES):
+            return type.load(stored)
+        if type.kind == Kind.DATE and DATES[0] <= stored <= DATES[1]:
+            return type.load(stored)
+        return type.text(stored) if type.kind != Kind.REAL else stored
+    if isinstance(node, exp.Array):
+        return [constant(each) for each in node.expressions]
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
+        unit = node.args.get("unit")
+        return INTERVAL.text(INTERVAL.store(node.this.name if unit is None else f"{node.this.name} {unit.name}"))
     raise NotConstant
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake import faults
-from ontolake.sql.catalog.coercion import coerced
+from ontolake.sql.catalog.coercion import READ_FROM_TEXT, coerced
 from ontolake.sql.catalog.records import IndexMeta, Table
 from ontolake.sql.errors import TypeMismatchError
 from ontolake.sql.keyspace import keys, vectors
@@ -92,8 +92,9 @@ def _columns(table: Table, data: pa.Table, numbers: Numbers) -> list[pa.Array]:
         raise TypeMismatchError("two columns have one name", sqlstate="42701")
     for name in data.column_names:
         defaults.check_given(table.column(name))
-    return [coerced(column, data.column(column.name)) if column.name in data.column_names
-            else defaults.values(column, data.num_rows, numbers) for column in table.columns]  # fmt: skip
+    return [coerced(column, data.column(column.name), lenient=column.type.kind in READ_FROM_TEXT)
+            if column.name in data.column_names else defaults.values(column, data.num_rows, numbers)
+            for column in table.columns]  # fmt: skip
 
 
 def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:

@@ -40,7 +40,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
         _check_using(definer, table, using)
     elif to == column.type:
         return
-    elif not coercion.is_assignable(to, column.type) and not _is_told(to, column.type):
+    elif not coercion.is_assignable(to, column.type) and not _is_text_of(to, column.type):
         raise TypeMismatchError(f"{where} is {column.type}, which does not become {to} by itself",
                                 hint=f"say how: USING CAST({column.name} AS {to})")
     kept = using is None and _is_same_inside(column.type, to)
@@ -54,7 +54,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
             found = execution.run(exp.select(exp.alias_(using.copy(), "v")).from_("t0"), {"t0": rows.arrow()})
             return coercion.coerced(new, found.column(0))
         given = rows.columns[table.place[column.column_id]]
-        return _told(given) if _is_told(to, column.type) else coercion.coerced(new, given)
+        return coercion.coerced(new, coercion.as_text(column.type, given) if _is_text_of(to, column.type) else given)
 
     if kept:
         for _, rows in _pages(definer, table):
@@ -74,8 +74,8 @@ def _check_using(definer: Definer, table: Table, using: exp.Expr) -> None:
 def _with_default(old: ColumnMeta, new: ColumnMeta, where: str) -> ColumnMeta:
     """The new column with a default of its type. Raises `DefinitionError` if the old one does not become one."""
     try:
-        if new.default_expr is not None and _is_told(new.type, old.type):
-            text = _told(stored_array(old.type, [defaults.value(old)]))[0].as_py()
+        if new.default_expr is not None and _is_text_of(new.type, old.type):
+            text = coercion.as_text(old.type, stored_array(old.type, [defaults.value(old)]))[0].as_py()
             new = msgspec.structs.replace(new, default_expr=None if text is None else literal(text).sql(DIALECT))
         defaults.value(new)
         return new
@@ -86,17 +86,14 @@ def _with_default(old: ColumnMeta, new: ColumnMeta, where: str) -> ColumnMeta:
 
 def _is_same_inside(old: Type, new: Type) -> bool:
     """Whether a value that both types can hold has the same bytes in both."""
-    return old.kind == new.kind and old.scale == new.scale
+    if old.item is not None and new.item is not None:
+        return _is_same_inside(old.item, new.item)
+    return ((old.kind, old.scale, old.type_id) == (new.kind, new.scale, new.type_id)
+            and (old.padded or not new.padded))  # fmt: skip
 
 
-def _is_told(to: Type, old: Type) -> bool:
+def _is_text_of(to: Type, old: Type) -> bool:
     return to.kind == Kind.UTF8 and old.kind not in (Kind.UTF8, Kind.BYTES)
-
-
-def _told(given: pa.Array) -> pa.Array:
-    """Values as the text that stands for them."""
-    query = exp.select(exp.alias_(exp.cast(exp.column("v"), "TEXT", dialect=DIALECT), "v")).from_("t0")
-    return execution.run(query, {"t0": pa.table({"v": given})}).column(0).combine_chunks()
 
 
 def _pages(definer: Definer, table: Table) -> Iterator[tuple[list[bytes], Rows]]:

@@ -1,0 +1,443 @@
+"""Dates, times, timestamps and intervals as PostgreSQL reads and writes them, over all years that it knows.
+
+Dates are days and timestamps microseconds since 1970, in the Gregorian calendar extended to all years; year 0 is 1 BC.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from fractions import Fraction
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from ontolake.sql.errors import DataError
+from ontolake.sql.types.kinds import IntervalParts
+
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+FOREVER, EVER = 2**63 - 1, -(2**63 - 1)
+"""Timestamps that stand for infinity and -infinity."""
+LAST_DAY, FIRST_DAY = 2**31 - 1, -(2**31 - 1)
+"""Dates that stand for infinity and -infinity."""
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days from 1970-01-01 to a date."""
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)  # years that begin in March
+    era, of_era = divmod(year, 400)
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + (153 * month + 2) // 5 + day - 1 - 719_468
+
+
+def date_of(days: int) -> tuple[int, int, int]:
+    """The year, month and day that lie so many days after 1970-01-01."""
+    era, of_era = divmod(days + 719_468, 146_097)
+    years = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * years + years // 4 - years // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    year = era * 400 + years
+    return (year, month + 3, day) if month < 10 else (year + 1, month - 9, day)
+
+
+FIRST_DATE, LAST_DATE = days_of(-4713, 11, 24), days_of(5_874_897, 12, 31)
+FIRST_MOMENT, LAST_MOMENT = FIRST_DATE * DAY, days_of(294_247, 1, 10) * DAY - 1
+"""The range of timestamps: from the beginning of PostgreSQL's to the last whole day that 64 bits reach from 1970."""
+
+_MONTHS = {name: number for number, names in enumerate((
+    ("jan", "january"), ("feb", "february"), ("mar", "march"), ("apr", "april"), ("may",), ("jun", "june"),
+    ("jul", "july"), ("aug", "august"), ("sep", "sept", "september"), ("oct", "october"), ("nov", "november"),
+    ("dec", "december")), 1) for name in names}  # fmt: skip
+_DAYS = {name for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+         for name in (day, day[:3])}  # fmt: skip
+_TIME = re.compile(r"[Tt]?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d*))?)?")
+_TOKEN = re.compile(r"""\s* (?:
+    (?P<time>[Tt]?\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)
+  | (?P<ymd>\d{3,}[-/.]\d{1,2}[-/.]\d{1,2}) | (?P<dmy>\d{1,2}[-/.]\d{1,2}[-/.]\d{1,})
+  | (?P<named>\d{1,4}[-/ ]?[A-Za-z]{3,9}[-/ ,]+\d{1,}) (?![\d:]) | (?P<zone>[+-]\d{1,2}(?::?\d{2}(?::?\d{2})?)?)
+  | (?P<compact>\d{8}|\d{6}) (?:T(?P<clock>\d{6}|\d{4})(?P<part>\.\d*)?)? (?!\d)
+  | (?P<number>\d+) | (?P<word>[A-Za-z][A-Za-z_]*(?:/[A-Za-z_+\-0-9]+)*) ) (?P<after>[,\s]*)""", re.VERBOSE)
+
+
+class Reading(NamedTuple):
+    """What a text says: a date, a time of day in microseconds, and seconds east of UTC or a zone, where it does."""
+
+    days: int | None
+    time: int | None
+    offset: int | None
+    zone: str = ""
+    infinite: int = 0
+    """1 for infinity, -1 for -infinity."""
+
+
+def _syntax(what: str, text: str) -> DataError:
+    return DataError(f"{text!r} cannot be read as {what}", sqlstate="22007", hint=_HINTS.get(what))
+
+
+_HINTS = {"DATE": "write 2026-02-11", "TIMESTAMP": "write 2026-02-11 10:00:00", "TIME": "write 10:00:00",
+          "TIMESTAMPTZ": "write 2026-02-11 10:00:00+01", "INTERVAL": "write 1 year 2 days 03:04:05"}  # fmt: skip
+
+
+def out_of_range(what: str, value: object) -> DataError:
+    """The error for a value that a type of dates or times does not hold."""
+    return DataError(f"{value} is out of range for {what}", sqlstate="22008")
+
+
+def _clock(what: str, text: str, found: re.Match[str], afternoon: bool | None) -> int:
+    hours, minutes, seconds = int(found[1]), int(found[2]), int(found[3] or 0)
+    if afternoon is not None:
+        if not 1 <= hours <= 12:
+            raise out_of_range(what, repr(text))
+        hours = hours % 12 + (12 if afternoon else 0)
+    parts = _fraction(found[4])
+    total = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + parts
+    if minutes > 59 or seconds > 60 or total > DAY:
+        raise out_of_range(what, repr(text))
+    return total
+
+
+def _fraction(digits: str | None) -> int:
+    """Microseconds of the digits behind a point."""
+    return round(Fraction(int(digits), 10 ** len(digits)) * 1_000_000) if digits else 0
+
+
+def _days(what: str, text: str, year: int, month: int, day: int, before: bool, short: bool = False) -> int:
+    if short and not before:
+        year += 2000 if year < 70 else 1900
+    if before:
+        year = 1 - year
+    lengths = (31, 28 + _is_leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    is_known = (before or year) and abs(year) < 6_000_000
+    if not is_known or not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1]:
+        raise out_of_range(what, repr(text))
+    return days_of(year, month, day)
+
+
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def read(what: str, given: str) -> Reading:
+    """What a text says of a date and a time. Raises `DataError` with 22007 or 22008."""
+    text = given.strip()
+    plain = text.lower()
+    if plain in ("infinity", "+infinity", "-infinity"):
+        return Reading(None, None, None, infinite=-1 if plain[0] == "-" else 1)
+    if plain == "epoch":
+        return Reading(0, 0, 0)
+    before, afternoon = False, None
+    parts: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None or found.end() == at:
+            raise _syntax(what, given)
+        kind = str(found.lastgroup if found.lastgroup != "after" else next(
+            name for name in ("time", "ymd", "dmy", "named", "zone", "compact", "number", "word") if found[name]))
+        value = found[kind]
+        if kind == "compact" and found["clock"]:
+            parts += [("compact", value), ("clock", found["clock"] + (found["part"] or ""))]
+        elif kind == "word" and value.lower() in ("bc", "ad", "am", "pm"):
+            before = before or value.lower() == "bc"
+            if value.lower() in ("am", "pm"):
+                afternoon = value.lower() == "pm"
+        elif kind != "word" or value.lower() not in _DAYS:
+            parts.append((kind, value))
+        at = found.end()
+    return _read(what, given, parts, before, afternoon)
+
+
+def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afternoon: bool | None) -> Reading:
+    days: int | None = None
+    time: int | None = None
+    offset: int | None = None
+    zone = ""
+    words: list[int] = []  # the numbers of a date that names its month
+    month: int | None = None
+    for kind, value in parts:
+        if kind == "time" and time is None:
+            clock = _TIME.fullmatch(value)
+            if clock is None:
+                raise _syntax(what, text)
+            time = _clock(what, text, clock, afternoon)
+        elif kind == "clock" and time is None:
+            whole, _, part = value.partition(".")
+            time = ((int(whole[:2]) * 60 + int(whole[2:4])) * 60 + int(whole[4:] or 0)) * 1_000_000 + _fraction(part)
+        elif kind in ("ymd", "dmy", "compact") and days is None:
+            numbers = re.split(r"[-/.]", value)
+            if kind == "compact":
+                numbers = [value[:-4], value[-4:-2], value[-2:]]
+            if kind == "dmy":  # month, day, year
+                numbers = [numbers[2], numbers[0], numbers[1]]
+            year, middle, last = map(int, numbers)
+            days = _days(what, text, year, middle, last, before, len(numbers[0]) <= 2)
+        elif kind == "named" and days is None:
+            one, name, two = re.fullmatch(r"(\d+)[-/ ]?([A-Za-z]+)[-/ ,]+(\d+)", value).groups()  # type: ignore[union-attr]
+            if name.lower() not in _MONTHS:
+                raise _syntax(what, text)
+            year, day = (int(one), int(two)) if len(one) > 2 else (int(two), int(one))
+            short = len(one if len(one) > 2 else two) <= 2
+            days = _days(what, text, year, _MONTHS[name.lower()], day, before, short)
+        elif kind == "zone" and offset is None and (time is not None or days is not None):
+            digits = re.fullmatch(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", value)
+            assert digits is not None
+            offset = (int(digits[2]) * 60 + int(digits[3] or 0)) * 60 + int(digits[4] or 0)
+            if int(digits[2]) > 15 or int(digits[3] or 0) > 59:
+                raise DataError(f"{text!r} has a time zone that is out of range", sqlstate="22009")
+            offset = -offset if digits[1] == "-" else offset
+        elif kind == "word" and value.lower() in ("z", "utc", "zulu", "gmt", "ut") and offset is None:
+            offset = 0
+        elif kind == "word" and value.lower() in _MONTHS and month is None:
+            month = _MONTHS[value.lower()]
+        elif kind == "number" and days is None:
+            words.append(int(value))
+        elif kind == "word" and "/" in value and not zone:
+            zone = value
+        else:
+            raise _syntax(what, text)
+    if month is not None or words:
+        if month is None or days is not None or len(words) != 2:
+            raise _syntax(what, text)
+        first, second = words
+        year, day = (first, second) if first > 31 else (second, first)
+        days = _days(what, text, year, month, day, before, year < 100)
+    return Reading(days, time, offset, zone)
+
+
+_ISO = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?)?")
+
+
+def timestamp(what: str, text: str, zoned: bool) -> int:
+    """Microseconds since 1970 that a text stands for. Without `zoned` its time zone is not looked at."""
+    if (plain := _ISO.fullmatch(text)) is not None and plain[1] != "0000":
+        year, month, day, hour, minute, second = (int(each or 0) for each in plain.groups()[:6])
+        try:
+            datetime(year, month, day, hour, minute, second)
+        except ValueError:
+            pass  # the slow way says what is wrong
+        else:
+            seconds = (hour * 60 + minute) * 60 + second
+            return days_of(year, month, day) * DAY + seconds * 1_000_000 + int((plain[7] or "").ljust(6, "0"))
+    found = read(what, text)
+    if found.infinite:
+        return FOREVER if found.infinite > 0 else EVER
+    if found.days is None:
+        raise _syntax(what, text)
+    moment = found.days * DAY + (found.time or 0)
+    if zoned:
+        moment -= _offset(what, text, found, moment) * 1_000_000
+    if not FIRST_MOMENT <= moment <= LAST_MOMENT:
+        raise out_of_range(what, repr(text))
+    return moment
+
+
+def _offset(what: str, text: str, found: Reading, moment: int) -> int:
+    if found.zone:
+        try:
+            place = ZoneInfo(found.zone)
+            delta = datetime.fromtimestamp(0, place).replace(tzinfo=place)
+            year, month, day = date_of(moment // DAY)
+            rest = moment % DAY
+            delta = datetime(year, month, day, rest // 3_600_000_000, rest // 60_000_000 % 60, tzinfo=place)
+            away = delta.utcoffset()
+        except (OSError, ValueError, KeyError):
+            raise DataError(f"there is no time zone {found.zone}", sqlstate="22023") from None
+        return int(away.total_seconds()) if away is not None else 0
+    return found.offset or 0
+
+
+def date(text: str) -> int:
+    """Days since 1970 that a text stands for."""
+    found = read("DATE", text)
+    if found.infinite:
+        return LAST_DAY if found.infinite > 0 else FIRST_DAY
+    if found.days is None:
+        raise _syntax("DATE", text)
+    if not FIRST_DATE <= found.days <= LAST_DATE:
+        raise out_of_range("DATE", repr(text))
+    return found.days
+
+
+def time(text: str) -> int:
+    """Microseconds since midnight that a text stands for."""
+    text = text.strip()
+    if (compact := re.fullmatch(r"[Tt]?(\d{2})(\d{2})(\d{2})?(\.\d*)?", text)) is not None:
+        text = f"{compact[1]}:{compact[2]}:{compact[3] or '00'}{compact[4] or ''}"
+    found = read("TIME", text)
+    if found.infinite or found.time is None:
+        raise _syntax("TIME", text)
+    return found.time
+
+
+def date_text(days: int) -> str:
+    """A date as PostgreSQL writes it."""
+    if days in (LAST_DAY, FIRST_DAY):
+        return "infinity" if days > 0 else "-infinity"
+    year, month, day = date_of(days)
+    return f"{year if year > 0 else 1 - year:04}-{month:02}-{day:02}" + (" BC" if year <= 0 else "")
+
+
+def time_text(moment: int) -> str:
+    """A time of day as PostgreSQL writes it."""
+    seconds, part = divmod(moment, 1_000_000)
+    shown = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return shown + (f".{part:06}".rstrip("0") if part else "")
+
+
+def timestamp_text(moment: int, zoned: bool) -> str:
+    """A timestamp as PostgreSQL writes it in UTC."""
+    if moment in (FOREVER, EVER):
+        return "infinity" if moment > 0 else "-infinity"
+    days, rest = divmod(moment, DAY)
+    shown = date_text(days)
+    day, _, before = shown.partition(" ")
+    return f"{day} {time_text(rest)}" + ("+00" if zoned else "") + (f" {before}" if before else "")
+
+
+# Intervals
+
+_UNITS = {name: unit for unit, names in {
+    "us": ("us", "usec", "usecs", "microsecond", "microseconds", "useconds", "usecond"),
+    "ms": ("ms", "msec", "msecs", "millisecond", "milliseconds", "mseconds", "msecond"),
+    "s": ("s", "sec", "secs", "second", "seconds"), "min": ("m", "min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"), "d": ("d", "day", "days"), "w": ("w", "week", "weeks"),
+    "mon": ("mon", "mons", "month", "months"), "y": ("y", "yr", "yrs", "year", "years"),
+    "dec": ("dec", "decs", "decade", "decades"), "c": ("c", "cent", "century", "centuries"),
+    "mil": ("mil", "mils", "millennium", "millennia"),
+}.items() for name in names}  # fmt: skip
+_MICROSECONDS = {"us": 1, "ms": 1000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
+_YEARS = {"y": 1, "dec": 10, "c": 100, "mil": 1000}
+_SPAN_PART = re.compile(r"""\s* (?:
+    (?P<clock>[+-]?\d+:\d{1,2}(?::\d{1,2}(?:\.\d*)?)?|[+-]?\d+:\d{1,2}\.\d+)
+  | (?P<years>[+-]?\d+)-(?P<months>\d{1,2})
+  | (?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?) \s* (?P<unit>[A-Za-z]+)? ) (?:\s*,)?""", re.VERBOSE)
+_ISO_SPAN = re.compile(r"P(?=.)([^T]*)(?:T(.+))?", re.IGNORECASE)
+
+
+class _Sum:
+    """An interval that is added up."""
+
+    def __init__(self) -> None:
+        self.months, self.days, self.rest = 0, 0, Fraction(0)
+
+    def add(self, number: Fraction, unit: str) -> None:
+        """Add a number of a unit. What is not whole goes to smaller units, as in PostgreSQL."""
+        if unit in _MICROSECONDS:
+            self.rest += number * _MICROSECONDS[unit]
+        elif unit in ("d", "w"):
+            self._days(number * (7 if unit == "w" else 1))
+        elif unit == "mon":
+            whole = int(number)
+            self.months += whole
+            self._days((number - whole) * 30)
+        else:
+            self.months += round(number * 12 * _YEARS[unit])
+
+    def _days(self, number: Fraction) -> None:
+        whole = int(number)
+        self.days += whole
+        self.rest += (number - whole) * DAY
+
+    def clock(self, text: str) -> None:
+        """Add hours, minutes and seconds."""
+        sign = -1 if text.startswith("-") else 1
+        parts = text.lstrip("+-").split(":")
+        if len(parts) == 2 and "." in parts[1]:  # minutes and seconds
+            parts = ["0", *parts]
+        if int(parts[1]) > 59 or (len(parts) > 2 and Fraction(parts[2].rstrip(".")) >= 61):
+            raise out_of_range("INTERVAL", repr(text))
+        for part, unit in zip(parts, ("h", "min", "s"), strict=False):
+            self.add(sign * Fraction(part.rstrip(".")), unit)
+
+
+def interval(text: str) -> IntervalParts:
+    """The interval that a text stands for. Raises `DataError` with 22007 or 22008."""
+    found, given = _Sum(), text.strip()
+    if iso := _ISO_SPAN.fullmatch(given):
+        _add_iso(found, text, iso)
+    else:
+        _add_parts(found, text, given)
+    return checked_span(IntervalParts(found.months, found.days, round(found.rest)), text)
+
+
+def _add_iso(found: _Sum, text: str, iso: re.Match[str]) -> None:
+    dates, times = {"y": "y", "m": "mon", "w": "w", "d": "d"}, {"h": "h", "m": "min", "s": "s"}
+    for part, units in ((iso[1], dates), (iso[2], times)):
+        rest = part or ""
+        while rest:
+            one = re.match(r"([+-]?\d+(?:[.,]\d*)?|[+-]?[.,]\d+)([A-Za-z])", rest)
+            if one is None or one[2].lower() not in units:
+                raise _syntax("INTERVAL", text)
+            found.add(Fraction(one[1].replace(",", ".").rstrip(".")), units[one[2].lower()])
+            rest = rest[one.end() :]
+
+
+def _add_parts(found: _Sum, text: str, given: str) -> None:
+    given = given.removeprefix("@").strip()
+    ago = re.search(r"\bago\s*\Z", given, re.IGNORECASE)
+    given = given[: ago.start()].rstrip() if ago else given
+    at, seen = 0, 0
+    numbers: list[tuple[Fraction, int]] = []  # without a unit
+    while at < len(given):
+        part = _SPAN_PART.match(given, at)
+        if part is None or part.end() == at:
+            raise _syntax("INTERVAL", text)
+        if part["clock"]:
+            if numbers:
+                found.add(numbers.pop()[0], "d")
+            found.clock(part["clock"])
+        elif part["years"]:
+            years = int(part["years"])
+            months = int(part["months"])
+            found.months += years * 12 + (-months if part["years"].startswith("-") else months)
+        elif part["unit"]:
+            unit = _UNITS.get(part["unit"].lower())
+            if unit is None:
+                raise _syntax("INTERVAL", text)
+            found.add(Fraction(part["number"].rstrip(".")), unit)
+        else:
+            numbers.append((Fraction(part["number"].rstrip(".")), seen))
+        at, seen = part.end(), seen + 1
+    if len(numbers) > 1 or not seen or (numbers and numbers[0][1] != seen - 1):
+        raise _syntax("INTERVAL", text)
+    if numbers:
+        found.add(numbers[0][0], "s")
+    if ago:
+        found.months, found.days, found.rest = -found.months, -found.days, -found.rest
+
+
+def checked_span(span: IntervalParts, given: object) -> IntervalParts:
+    """An interval that fits its 32 bits of months and days, and 64 bits of nanoseconds. Raises `DataError`."""
+    most = (2**63 - 1) // 1000
+    if not (-(2**31) <= span.months < 2**31 and -(2**31) <= span.days < 2**31 and -most <= span.microseconds <= most):
+        raise out_of_range("INTERVAL", repr(given) if isinstance(given, str) else given)
+    return span
+
+
+def span_order(span: IntervalParts) -> int:
+    """What intervals are sorted by: their microseconds, with 30 days to a month."""
+    return (span.months * 30 + span.days) * DAY + span.microseconds
+
+
+def span_of(order: int) -> IntervalParts:
+    """An interval that equals all that are sorted by this number."""
+    days, rest = divmod(abs(order), DAY)
+    months = max(0, days - (2**31 - 1)) // 30 + (1 if days > 2**31 - 1 else 0)
+    sign = -1 if order < 0 else 1
+    return IntervalParts(sign * months, sign * (days - months * 30), sign * rest)
+
+
+def span_text(span: IntervalParts) -> str:
+    """An interval as PostgreSQL writes it."""
+    years, months = divmod(abs(span.months), 12)
+    sign = -1 if span.months < 0 else 1
+    parts, negative = [], False
+    for number, name in ((sign * years, "year"), (sign * months, "mon"), (span.days, "day")):
+        if number:
+            plus = "+" if negative and number > 0 else ""
+            parts.append(f"{plus}{number} {name}{'' if number == 1 else 's'}")
+            negative = number < 0
+    if span.microseconds or not parts:
+        plus = "-" if span.microseconds < 0 else "+" if negative else ""
+        parts.append(plus + time_text(abs(span.microseconds)))
+    return " ".join(parts)
