@@ -31,8 +31,10 @@ from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, constant, name_of, parse, parse_one
 from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write import bulk, index_builds, sequences
+from ontolake.sql.write.chains import run_chain
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.write.dml import Changer
+from ontolake.sql.write.rows import RowWriter, Writer
 from ontolake.sql.write.sequences import Numbers, calls_in, has_calls
 
 Version = int | str | datetime
@@ -209,14 +211,8 @@ class Database(VersionedTables):
             return Result("EXPLAIN", len(lines), table=pa.table({"QUERY PLAN": pa.array(lines, pa.string())}))
         if kind == "update" and isinstance(statement.tree, exp.Update) and is_target(statement.tree):
             return self.conflicts.update(statement.tree, params)
-        if kind in ("insert", "update", "delete", "truncate"):
-            with self._session.writing(statement.sql) as transaction:
-                catalog = self._session.fresh_catalog(transaction)
-                where = (catalog, self.database, self._path)
-                find = self._finder(statement, catalog, None)
-                changer = Changer(self._session, transaction, statement, params, find, where)
-                result: Result = getattr(changer, kind)(statement.tree)
-                return result
+        if kind in ("insert", "update", "delete", "truncate", "merge", "chain"):
+            return self._change(statement, params)
         if kind in ("create", "drop", "alter"):
             return self._define(statement)
         if kind == "define":
@@ -250,6 +246,21 @@ class Database(VersionedTables):
             numbers = Numbers(self._session, transaction, self.database, self.schema)
             return sequences.query(bound(statement.tree, params), numbers, lambda tree: QueryPlan(
                 statement, tree, find).run(self._session, ()))
+
+    def _change(self, statement: ParsedStatement, params: Parameters) -> Result:
+        assert statement.tree is not None
+        with self._session.writing(statement.sql) as transaction:
+            catalog = self._session.fresh_catalog(transaction)
+            where = (catalog, self.database, self._path)
+            find = self._finder(statement, catalog, None)
+
+            def changer(given: Mapping[str, pa.Table], writer: Writer) -> Changer:
+                return Changer(self._session, transaction, statement, params, find, where, given, writer)
+
+            writer = RowWriter(self._session.keyspace, transaction)
+            if statement.kind == "chain":
+                return run_chain(statement.tree, changer, writer)
+            return changer({}, writer).run(statement.tree)
 
     def _point(self, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""

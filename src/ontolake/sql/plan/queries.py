@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -71,16 +72,22 @@ class Direct(NamedTuple):
 class QueryPlan:
     """A query, prepared."""
 
-    def __init__(self, statement: ParsedStatement, tree: exp.Expr, find: Find) -> None:
+    def __init__(
+        self, statement: ParsedStatement, tree: exp.Expr, find: Find,
+        given: Mapping[str, pa.Table] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        """Prepare a query. `given` are rows that names without a schema mean before any table is looked up."""
         self._statement = statement
+        self._given: dict[str, pa.Table] = {}
         self.sources: list[TableSource] = []
         copy = self._tree = tree.copy()
         adapt_clauses(copy)
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
-        known = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
+        tables = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
+        known = [each for each in tables if not _is_given(each[2], given)]
         found = {id(node): find(node) for _, _, node in known}
         self._check_columns(scopes, found)
-        self.names = _output_names(copy)
+        self.names = output_names(copy)
         alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1
         self._window = window_of(copy, found[id(known[0][2])][0]) if alone else None
         self._direct = None if self._window is None else self._directly(found)
@@ -93,7 +100,10 @@ class QueryPlan:
         self._requests = [each for scope in scopes for each in key_requests(scope.expression, [
             source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
         for source, (_, _, node) in zip(self.sources, known, strict=True):
-            _rename(node, source)
+            _rename(node, source.name, source.alias)
+        for number, (_, alias, node) in enumerate(each for each in tables if _is_given(each[2], given)):
+            self._given[f"g{number}"] = given[name_of(node.this)]
+            _rename(node, f"g{number}", alias)
         _name_outputs(copy, self.names)
         self._partial = partials.partial_of(copy, self.sources[0].table) if alone and self.sources else None
         self._point = self._pointed()
@@ -130,7 +140,7 @@ class QueryPlan:
         if self._partial is not None and chosen[0].keys is None:
             table = self._run_partial(session, chosen[0], parameters, keep)
         else:
-            table = execution.run(self.bound(parameters), self._read(session, chosen, keep))
+            table = execution.run(self.bound(parameters), {**self._read(session, chosen, keep), **self._given})
         return _named(table, self.names)
 
     def _run_partial(self, session: SqlSession, chosen: AccessPath, parameters: Parameters, keep: bool) -> pa.Table:
@@ -273,9 +283,18 @@ class QueryPlan:
             wishes = [each for each in self._requests if each.name == source.name]
             if wishes and way.kind == "full scan":
                 lines.append(f"  or a multi-get on {source.table.full_name}, if the join asks for few keys")
-        empty = {source.name: scans.schema_of(source.columns).empty_table() for source in self.sources}
         return [*lines, "the rest by DataFusion:",
-                *(f"  {line}" for line in execution.explained(self.bound(parameters), empty))]  # fmt: skip
+                *(f"  {line}" for line in execution.explained(self.bound(parameters), self._empty()))]  # fmt: skip
+
+    def _empty(self) -> dict[str, pa.Table]:
+        """The tables of the query without rows."""
+        found = {source.name: scans.schema_of(source.columns).empty_table() for source in self.sources}
+        return found | {name: table.slice(0, 0) for name, table in self._given.items()}
+
+    def schema(self, parameters: Parameters = ()) -> pa.Schema:
+        """The names and types of the columns that the query gives. Raises `SqlError`."""
+        found = execution.run(self.bound(parameters), self._empty())
+        return _named(found, self.names).arrow().schema
 
     def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
@@ -319,7 +338,7 @@ class QueryPlan:
     def _check_columns(self, scopes: Sequence[Scope], found: dict[int, tuple[Table, int | None]]) -> None:
         """Raise `UnknownNameError` for a column that no table in sight has, as far as that is certain."""
         for scope in scopes:
-            tables = {alias: found[id(node)][0] for alias, node in _tables(scope)}
+            tables = {alias: found[id(node)][0] for alias, node in _tables(scope) if id(node) in found}
             if len(tables) != len(scope.sources) or scope.parent is not None:
                 continue
             aliases = {name_of(each.args["alias"]) for each in scope.expression.find_all(exp.Alias)}
@@ -367,7 +386,7 @@ class QueryPlan:
 def run_over(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> Result:
     """The rows of a query over tables that were read already; the query is changed on the way."""
     adapt_clauses(tree)
-    names = _output_names(tree)
+    names = output_names(tree)
     _name_outputs(tree, names)
     return _named(execution.run(tree, tables), names)
 
@@ -405,7 +424,7 @@ def _conditions(
     query = scope.expression
     if not isinstance(query, exp.Select):
         return []
-    others = [found[id(node)][0] for name, node in _tables(scope) if name != alias]
+    others = [found[id(node)][0] for name, node in _tables(scope) if name != alias and id(node) in found]
     alone = len(scope.sources) == 1
     all_known = len(others) + 1 == len(scope.sources)
 
@@ -420,10 +439,14 @@ def _conditions(
     return [each for number, part in enumerate(inner_parts(query)) for each in conditions_of(part, number, resolve)]
 
 
-def _rename(node: exp.Table, source: TableSource) -> None:
+def _is_given(node: exp.Table, given: Mapping[str, pa.Table]) -> bool:
+    return bool(given) and not node.args.get("db") and name_of(node.this) in given
+
+
+def _rename(node: exp.Table, name: str, shown: str) -> None:
     """Make a table of a statement the one that its rows are registered as."""
-    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.alias, quoted=True))
-    node.replace(exp.Table(this=exp.to_identifier(source.name), alias=alias.copy(), joins=node.args.get("joins")))
+    alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(shown, quoted=True))
+    node.replace(exp.Table(this=exp.to_identifier(name), alias=alias.copy(), joins=node.args.get("joins")))
 
 
 _HIDDEN = "c$"
@@ -432,7 +455,7 @@ _TYPE_NAMES = {"SMALLINT": "int2", "INT": "int4", "BIGINT": "int8", "FLOAT": "fl
 """What PostgreSQL calls types where a column has no other name."""
 
 
-def _output_names(tree: exp.Expr) -> list[str] | None:
+def output_names(tree: exp.Expr) -> list[str] | None:
     """The names of the columns that a query gives, as PostgreSQL has them; None where a star stands for some."""
     query = tree
     while isinstance(query, exp.SetOperation | exp.Subquery):
@@ -462,7 +485,7 @@ def output_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
         return output_name(node.this)
     if isinstance(node, exp.Subquery):
-        names = _output_names(node)
+        names = output_names(node)
         return names[0] if names else "?column?"
     if isinstance(node, exp.Case):
         return "case"

@@ -268,7 +268,7 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     tree = _parsed(sql, begins, shifts)
     kinds: dict[type[exp.Expr], str] = {
         exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete", exp.Create: "create", exp.Drop: "drop",
-        exp.Alter: "alter", exp.TruncateTable: "truncate",
+        exp.Alter: "alter", exp.TruncateTable: "truncate", exp.Merge: "merge",
     }  # fmt: skip
     found_kind = kinds.get(type(tree))
     if found_kind is None:
@@ -281,6 +281,9 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
             raise SqlSyntaxError(f"{sql.split(None, 1)[0]!r} begins no statement",
                                  position=_unshifted(begins, shifts) + 1)
         found_kind = "select"
+    held = tree.args.get("with_")
+    if held is not None and any(isinstance(each.this, exp.DML) for each in held.expressions):
+        found_kind = "chain"
     for node in tree.find_all(exp.Subquery, exp.Paren):
         if isinstance(node.this, exp.Table) and not node.this.args.get("joins"):
             raise SqlSyntaxError(f"{node.sql(DIALECT)} is neither a query nor a join",

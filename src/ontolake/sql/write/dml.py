@@ -1,9 +1,10 @@
-"""INSERT, UPDATE, DELETE and TRUNCATE: rows are worked out first, then written with all their index entries."""
+"""INSERT, UPDATE, DELETE, MERGE and TRUNCATE: rows are worked out first, then written with all their index entries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -23,8 +24,7 @@ from ontolake.sql.errors import (
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.vectors import stored_list
 from ontolake.sql.keyspace.versions import KeySpan
-from ontolake.sql.plan import execution
-from ontolake.sql.plan.queries import Find, QueryPlan, output_name
+from ontolake.sql.plan.queries import Find, QueryPlan, output_names
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.definitions import OVERRIDING
 from ontolake.sql.syntax.statements import (
@@ -32,7 +32,6 @@ from ontolake.sql.syntax.statements import (
     NotConstant,
     Parameters,
     ParsedStatement,
-    bound,
     constant,
     given_value,
     mark_place,
@@ -40,14 +39,19 @@ from ontolake.sql.syntax.statements import (
     position_of,
 )  # fmt: skip
 from ontolake.sql.types import Stored
-from ontolake.sql.write import defaults, sequences
-from ontolake.sql.write.rows import Rows, RowWriter, decoded
+from ontolake.sql.write import defaults, merge_statement, sequences
+from ontolake.sql.write.assignments import is_default, is_given, singly
+from ontolake.sql.write.returning import ROWS, Returning, alias_of
+from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded
 from ontolake.sql.write.sequences import Numbers
+from ontolake.sql.write.trees import aliased, ctes_of, joined, qualified, with_ctes
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
 
 _DEFAULT = object()
+EXCLUDED = "excluded"
+"""What ON CONFLICT calls the row that was to be inserted."""
 
 
 class _RowInsert(NamedTuple):
@@ -62,8 +66,9 @@ class Changer:
 
     def __init__(
         self, session: SqlSession, transaction: SqlTransaction, statement: ParsedStatement, parameters: Parameters,
-        find: Find, where: Any,
+        find: Find, where: Any, given: Mapping[str, pa.Table] = MappingProxyType({}), writer: Writer | None = None,
     ) -> None:  # fmt: skip
+        """`given` are rows that names mean before any table; `writer` takes what is to be written."""
         self._session = session
         self._transaction = transaction
         self._statement = statement
@@ -71,7 +76,8 @@ class Changer:
         self._find = find
         self._where = where
         """The catalog, and what else names lead to tables by: what is prepared holds for the same."""
-        self._writer = RowWriter(session.keyspace, transaction)
+        self._given = given
+        self._writer: Writer = RowWriter(session.keyspace, transaction) if writer is None else writer
         schema = where[2]
         self._numbers = Numbers(session, transaction, where[1], schema if isinstance(schema, str) else schema[0])
 
@@ -98,10 +104,7 @@ class Changer:
         elif isinstance(source, exp.Values):
             new = self._values(table, columns, source, explicit=bool(names))
         elif isinstance(source, exp.Query):
-            if tree.args.get("with_") is not None:
-                source = source.copy()
-                source.set("with_", tree.args["with_"].copy())
-            new = self._selected(table, columns, source, explicit=bool(names))
+            new = self._selected(table, columns, with_ctes(source, tree), explicit=bool(names))
         else:
             raise UnsupportedError("this form of INSERT is not supported")
         new.complete()
@@ -111,7 +114,7 @@ class Changer:
             done = new
         else:
             done = self._insert_or(table, new, conflict, target)
-        return self._returned("INSERT", table, done, tree.args.get("returning"), target)
+        return self._returned("INSERT", table, done, self._returning(tree, table, target, ()), ())
 
     def _override(self, columns: list[ColumnMeta], overriding: str | None, source: exp.Expr | None) -> None:
         """Check that no value is given for columns that have their own. Raises `DefinitionError`."""
@@ -126,7 +129,7 @@ class Changer:
                 continue
             if isinstance(source, exp.Values):
                 cells = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in source.expressions]
-                given = any(place < len(row) and not _is_default(row[place]) for row in cells)
+                given = any(place < len(row) and not is_default(row[place]) for row in cells)
             else:
                 given = isinstance(source, exp.Query) and place < len(source.selects)
             if given:
@@ -169,7 +172,7 @@ class Changer:
             for place, cell in enumerate(cells):
                 if isinstance(cell, exp.Placeholder):
                     row.append(columns[place].type.store(given_value(cell, self._parameters)))
-                elif _is_default(cell):
+                elif is_default(cell):
                     row.append(_DEFAULT)
                 else:
                     try:
@@ -211,9 +214,7 @@ class Changer:
         self._check_width(columns, found.num_columns, explicit)
         given = {column.column_id: coerced(column, found.column(n))
                  for n, column in enumerate(columns[: found.num_columns])}  # fmt: skip
-        return Rows(table, columns=[given[column.column_id] if column.column_id in given else
-                                    defaults.values(column, found.num_rows, self._numbers)
-                                    for column in table.columns])  # fmt: skip
+        return self._new_rows(table, given, found.num_rows)
 
     # ON CONFLICT
 
@@ -222,11 +223,13 @@ class Changer:
         new.check()
         indexes = self._arbiters(table, conflict)
         nothing = "NOTHING" in str(conflict.args.get("action") or "").upper()
-        if not nothing and len(indexes) != 1:
+        if not nothing and not conflict.args.get("conflict_keys") and conflict.args.get("constraint") is None:
             raise SqlSyntaxError("ON CONFLICT DO UPDATE needs the columns that may conflict", sqlstate="42601",
                                  hint="write ON CONFLICT (columns) DO UPDATE …")
         for column in conflict.find_all(exp.Column):
-            if name_of(column.args.get("table")) in ("", "excluded", table.name) and not _is_default(column):
+            owner = name_of(column.args.get("table"))
+            if column.find_ancestor(exp.Query) is None and owner in ("", EXCLUDED, table.name) \
+                    and not is_default(column):  # fmt: skip
                 table.column(name_of(column.this), position_of(column, self._statement))
         there, fresh, pairs, second = self._sorted_out(new, indexes)
         if second and not nothing:
@@ -307,32 +310,22 @@ class Changer:
     def _update_conflicting(
         self, table: Table, old: Rows, given: Rows, conflict: exp.OnConflict, target: exp.Table
     ) -> Rows:
-        alias = name_of(target.args["alias"].this) if target.args.get("alias") else table.name
-        names = [column.name for column in table.columns]
-        joined = pa.table([*old.columns, *given.columns], names=[f"o{n}" for n in range(len(names))]
-                          + [f"x{n}" for n in range(len(names))])  # fmt: skip
-
-        def placed(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Column):
-                return node
-            qualifier, name = name_of(node.args.get("table")), name_of(node.this)
-            if qualifier not in ("", "excluded", alias, table.name):
-                return node
-            table.column(name, position_of(node, self._statement))
-            return exp.column(f"{'x' if qualifier == 'excluded' else 'o'}{names.index(name)}")
-
+        alias = alias_of(target)
+        numbers = pa.array(range(len(old)), pa.int64())
+        rows = {"old$": old.arrow().append_column("n$", numbers), "new$": given.arrow().append_column("n$", numbers)}
         assigned = self._assignments(table, conflict.expressions)
-        outputs: list[exp.Expr] = [exp.column(f"o{n}") for n in range(len(names))]
-        for n, (_, node) in enumerate(assigned):
-            value = bound(node, self._parameters).transform(placed) if node is not None else exp.Null()
-            outputs.append(exp.alias_(value, f"n{n}"))
-        query = exp.Select(expressions=outputs).from_("t0")
-        where = conflict.args.get("where")
-        if where is not None:
-            query = query.where(bound(where.this, self._parameters).transform(placed))
-        found = execution.run(query, {"t0": joined})
-        before = Rows(table, columns=[found.column(n).combine_chunks() for n in range(len(names))])
-        return self._write_changed(table, before, assigned, found, len(names))
+        outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
+        outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}")
+                    for n, (_, node) in enumerate(assigned)]  # fmt: skip
+        query = (exp.Select(expressions=outputs).from_(aliased("old$", alias))
+                 .join(aliased("new$", EXCLUDED), join_type="inner",
+                       on=exp.EQ(this=qualified(alias, "n$"), expression=qualified(EXCLUDED, "n$")))
+                 .order_by(qualified(alias, "n$")))  # fmt: skip
+        if (where := conflict.args.get("where")) is not None:
+            query = query.where(where.this.copy())
+        found = self._query(query, rows).arrow()
+        before = Rows(table, columns=[found.column(n).combine_chunks() for n in range(len(table.columns))])
+        return self._write_changed(table, before, assigned, found, len(table.columns))
 
     # UPDATE and DELETE
 
@@ -340,29 +333,36 @@ class Changer:
         """Run UPDATE."""
         table, _ = self._find(tree.this)
         assigned = self._assignments(table, tree.expressions)
-        same = all(defaults.is_fixed(column) if node is None else _is_given(node) for column, node in assigned)
-        extra = [] if same else [node for _, node in assigned]
-        found, several = self._matching(tree, table, extra, tree.args.get("from_"))
-        if not extra:
+        same = all(defaults.is_fixed(column) if node is None else is_given(node) for column, node in assigned)
+        others = joined(tree.args.get("from_"))
+        returning = self._returning(tree, table, tree.this, others)
+        values = [] if same else [node for _, node in assigned]
+        found = self._matching(tree, table, [*values, *(returning.extra if returning else ())], others)
+        if same and found.stored() is not None:
             done = self._write_given(table, self._old(table, found), assigned)
-        else:
-            arrow = found.arrow()
-            width = len(table.columns)
-            if several:
-                arrow = _first_of_each(table, arrow)
-            done = self._write_changed(table, Rows(table, columns=[arrow.column(n) for n in range(width)]), assigned,
-                                       arrow, width)  # fmt: skip
-        return self._returned("UPDATE", table, done, tree.args.get("returning"), tree.this)
+            return self._returned("UPDATE", table, done, returning, ())
+        arrow, width = found.arrow(), len(table.columns)
+        if others:
+            arrow = _first_of_each(table, arrow)
+        old = Rows(table, columns=arrow.columns[:width])
+        done = self._write_given(table, old, assigned) if same else \
+            self._write_changed(table, old, assigned, arrow, width)
+        return self._returned("UPDATE", table, done, returning, arrow.columns[width + len(values) :])
 
     def delete(self, tree: exp.Delete) -> Result:
         """Run DELETE."""
         table, _ = self._find(tree.this)
-        found, several = self._matching(tree, table, [], tree.args.get("using"))
-        old = self._old(table, found)
-        if several:
-            old = Rows(table, columns=_first_of_each(table, found.arrow()).columns)
+        others = joined(tree.args.get("using"))
+        returning = self._returning(tree, table, tree.this, others)
+        found = self._matching(tree, table, returning.extra if returning else (), others)
+        extra: list[pa.ChunkedArray] = []
+        if others:
+            arrow, width = _first_of_each(table, found.arrow()), len(table.columns)
+            old, extra = Rows(table, columns=arrow.columns[:width]), arrow.columns[width:]
+        else:
+            old = self._old(table, found)
         self._writer.delete(old)
-        return self._returned("DELETE", table, old, tree.args.get("returning"), tree.this)
+        return self._returned("DELETE", table, old, returning, extra)
 
     def truncate(self, tree: exp.TruncateTable) -> Result:
         """Run TRUNCATE: delete all rows, with CASCADE also those of tables that refer to them."""
@@ -391,24 +391,18 @@ class Changer:
         return Result("TRUNCATE TABLE", 0)
 
     def _matching(
-        self, tree: exp.Expr, table: Table, extra: Sequence[exp.Expr | None], others: Any
-    ) -> tuple[Result, bool]:
-        """The rows that a statement is about, with more outputs behind them; and whether a row may come twice."""
-        target = tree.this.copy()
-        alias = name_of(target.args["alias"].this) if target.args.get("alias") else table.name
-        outputs: list[exp.Expr] = [
-            exp.alias_(exp.column(exp.to_identifier(column.name, quoted=True), exp.to_identifier(alias, quoted=True)),
-                       f"o{n}") for n, column in enumerate(table.columns)]  # fmt: skip
+        self, tree: exp.Expr, table: Table, extra: Sequence[exp.Expr | None], others: Sequence[exp.Expr]
+    ) -> Result:
+        """The rows that a statement is about, with more outputs behind them. With `others` a row may come twice."""
+        alias = alias_of(tree.this)
+        outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
         outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}") for n, node in enumerate(extra)]
-        query = exp.Select(expressions=outputs).from_(target)
-        joined = [others.this] if isinstance(others, exp.From) else others or []
-        for other in joined:
+        query = exp.Select(expressions=outputs).from_(tree.this.copy())
+        for other in others:
             query = query.join(other.copy(), join_type="cross")
         if tree.args.get("where") is not None:
             query = query.where(tree.args["where"].this.copy())
-        if tree.args.get("with_") is not None:
-            query.set("with_", tree.args["with_"].copy())
-        return self._query(query), bool(joined)
+        return self._query(with_ctes(query, tree))
 
     def _old(self, table: Table, found: Result) -> Rows:
         stored = found.stored()
@@ -419,15 +413,15 @@ class Changer:
     ) -> list[tuple[ColumnMeta, exp.Expr | None]]:
         """What each column becomes; None for its default."""
         found: list[tuple[ColumnMeta, exp.Expr | None]] = []
-        for node in chain.from_iterable(map(_singly, nodes)):
+        for node in chain.from_iterable(map(singly, nodes)):
             if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
                 raise UnsupportedError(f"SET {node.sql(DIALECT)} is not supported", hint="write SET column = value")
             column = table.column(name_of(node.this.this), position_of(node.this, self._statement))
             if any(column is other for other, _ in found):
                 raise DefinitionError(f"{column.name} is set twice", sqlstate="42601")
-            if not _is_default(node.expression):
+            if not is_default(node.expression):
                 defaults.check_given(column)
-            found.append((column, None if _is_default(node.expression) else node.expression))
+            found.append((column, None if is_default(node.expression) else node.expression))
         return found
 
     def _write_given(
@@ -447,88 +441,128 @@ class Changer:
         skip: int,
     ) -> Rows:  # fmt: skip
         """Change rows to values that were worked out for each."""
-        columns = list(old.columns)
-        for n, (column, node) in enumerate(assigned):
-            if node is None:
-                columns[table.place[column.column_id]] = defaults.values(column, len(old), self._numbers)
-            else:
-                lenient = _is_given(node)
-                columns[table.place[column.column_id]] = coerced(column, found.column(skip + n), lenient=lenient)
-        new = Rows(table, columns=columns)
+        values = {column.column_id: defaults.values(column, len(old), self._numbers) if node is None else
+                  coerced(column, found.column(skip + n), lenient=is_given(node))
+                  for n, (column, node) in enumerate(assigned)}  # fmt: skip
+        new = self._with_values(table, old, values)
         self._writer.update(old, new)
         return new
 
+    # MERGE
+
+    def merge(self, tree: exp.Merge) -> Result:
+        """Run MERGE."""
+        table, _ = self._find(tree.this)
+        clauses = merge_statement.clauses_of(tree, table, self._assignments)
+        query = merge_statement.merge_query(tree, table, alias_of(tree.this), clauses)
+        found = self._query(with_ctes(query, tree)).arrow()
+        width = len(table.columns)
+        chosen = found.column(width)
+        places = {name: n for n, name in enumerate(found.column_names)}
+        old = Rows(table, columns=found.columns[:width])
+        steps = []
+        for n, clause in enumerate(clauses):
+            rows = merge_statement.numbers(chosen, n)
+            taken = found.take(pa.array(rows, pa.int64()))
+            values = {column.column_id: defaults.values(column, len(rows), self._numbers) if node is None else
+                      coerced(column, taken.column(places[f"v{n}_{m}"]), lenient=is_given(node))
+                      for m, (column, node) in enumerate(clause.assigned)}  # fmt: skip
+            steps.append((clause.action, rows, values))
+        changed = [n for action, rows, _ in steps if action in ("update", "delete") for n in rows]
+        merge_statement.check_once(old.take(changed).keys() if changed else [])
+        for action, rows, values in steps:
+            if not rows or action == "nothing":
+                continue
+            if action == "delete":
+                self._writer.delete(old.take(rows))
+            elif action == "update":
+                before = old.take(rows)
+                self._writer.update(before, self._with_values(table, before, values))
+            else:
+                new = self._new_rows(table, values, len(rows))
+                new.complete()
+                self._writer.insert(new)
+        count = sum(len(rows) for action, rows, _ in steps if action != "nothing")
+        return Result(f"MERGE {count}", count)
+
+    def run(self, tree: exp.Expr) -> Result:
+        """Run a statement that changes rows, or a query."""
+        kinds: dict[type[exp.Expr], Callable[[Any], Result]] = {
+            exp.Insert: self.insert, exp.Update: self.update, exp.Delete: self.delete, exp.Merge: self.merge,
+            exp.TruncateTable: self.truncate}  # fmt: skip
+        run = kinds.get(type(tree))
+        return self._query(tree) if run is None else run(tree)
+
     # shared
+
+    def _new_rows(self, table: Table, values: Mapping[int, pa.Array], count: int) -> Rows:
+        """New rows of the values of columns by id, and of defaults."""
+        return Rows(table, columns=[values[column.column_id] if column.column_id in values
+                                    else defaults.values(column, count, self._numbers)
+                                    for column in table.columns])  # fmt: skip
+
+    def _with_values(self, table: Table, old: Rows, values: Mapping[int, pa.Array]) -> Rows:
+        """Rows with other values in some columns, by id."""
+        return Rows(table, columns=[values.get(column.column_id, held)
+                                    for column, held in zip(table.columns, old.columns, strict=True)])  # fmt: skip
 
     def _constant(self, node: exp.Expr) -> Any:
         if isinstance(node, exp.Placeholder):
             return given_value(node, self._parameters)
         return constant(node)
 
-    def _query(self, tree: exp.Expr) -> Result:
-        if sequences.calls_in(tree):
-            return sequences.query(tree, self._numbers, self._planned)
-        return self._planned(tree)
+    def _query(self, tree: exp.Expr, given: Mapping[str, pa.Table] = MappingProxyType({})) -> Result:
+        def planned(tree: exp.Expr) -> Result:
+            plan = QueryPlan(self._statement, tree, self._find, {**self._given, **given})
+            return plan.run(self._session, self._parameters)
 
-    def _planned(self, tree: exp.Expr) -> Result:
-        return QueryPlan(self._statement, tree, self._find).run(self._session, self._parameters)
+        return sequences.query(tree, self._numbers, planned) if sequences.calls_in(tree) else planned(tree)
+
+    def _returning(
+        self, tree: exp.Expr, table: Table, target: exp.Table, others: Sequence[exp.Expr]
+    ) -> Returning | None:
+        """The RETURNING of a statement, if it has one."""
+        clause = tree.args.get("returning")
+        if clause is None:
+            return None
+
+        def columns_of(item: exp.Expr) -> list[str]:
+            return self._columns_of(item, tree)
+
+        items = [each for item in others
+                 for each in (item, *(join.this for join in item.args.get("joins") or ()))]  # fmt: skip
+        return Returning(clause, table, target, items, columns_of, self._statement)
+
+    def _columns_of(self, item: exp.Expr, tree: exp.Expr) -> list[str]:
+        """The names of the columns that a table or query of a statement has."""
+        alias = item.args.get("alias")
+        if alias is not None and alias.columns:
+            return [name_of(each) for each in alias.columns]
+        names: list[str] | None = None
+        if isinstance(item, exp.Table):
+            name = name_of(item.this)
+            if name in self._given:
+                return list(self._given[name].column_names)
+            ctes = {name_of(each.args["alias"].this): each for each in ctes_of(tree)}
+            if name not in ctes:
+                return [column.name for column in self._find(item)[0].visible]
+            columns = ctes[name].args["alias"].columns
+            names = [name_of(each) for each in columns] if columns else output_names(ctes[name].this)
+        elif isinstance(item, exp.Subquery):
+            names = output_names(item)
+        if names is None:
+            raise UnsupportedError(f"RETURNING all columns of {item.sql(DIALECT)} is not supported",
+                                   hint="name the columns")  # fmt: skip
+        return names
 
     def _returned(
-        self, verb: str, table: Table, done: Rows, returning: exp.Returning | None, target: exp.Table
+        self, verb: str, table: Table, done: Rows, returning: Returning | None, extra: Sequence[pa.ChunkedArray]
     ) -> Result:
         status = f"{verb} {len(done)}"
         if returning is None:
             return Result(status, len(done))
-        alias = name_of(target.args["alias"].this) if target.args.get("alias") else table.name
-        names: list[str] = []
-        outputs: list[exp.Expr] = []
-        for node in returning.expressions:
-            if isinstance(node, exp.Star) or (node.is_star and name_of(node.args.get("table")) == alias):
-                names += [column.name for column in table.visible]
-                outputs += [exp.column(exp.to_identifier(column.name, quoted=True)) for column in table.visible]
-            else:
-                for column in node.find_all(exp.Column):
-                    if name_of(column.args.get("table")) not in ("", alias):
-                        raise UnsupportedError("RETURNING is supported for the table that is changed, not for others",
-                                               position=position_of(column, self._statement))
-                    table.column(name_of(column.this), position_of(column, self._statement))
-                names.append(output_name(node))
-                outputs.append(bound(node, self._parameters).unalias())
-        aliased = [exp.alias_(node.copy(), f"r{n}") for n, node in enumerate(outputs)]
-        source = exp.alias_(exp.to_table("t0"), alias, table=True, quoted=True)
-        query = exp.Select(expressions=aliased).from_(source)
-        found = execution.run(query, {"t0": done.arrow()}).rename_columns(names)
-        return Result(status, len(done), table=found)
-
-
-def _singly(node: exp.Expr) -> list[exp.Expr]:
-    """`(a, b) = (1, 2)` as `a = 1` and `b = 2`. Raises `SqlSyntaxError`."""
-    if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Tuple):
-        return [node]
-    row = node.expression
-    if not isinstance(row, exp.Tuple) and not (isinstance(row, exp.Anonymous) and row.name.upper() == "ROW"):
-        return [node]
-    if len(row.expressions) != len(node.this.expressions):
-        raise SqlSyntaxError(f"SET has {len(row.expressions)} values for {len(node.this.expressions)} columns")
-    return [exp.EQ(this=column, expression=value)
-            for column, value in zip(node.this.expressions, row.expressions, strict=True)]  # fmt: skip
-
-
-def _is_default(node: exp.Expr) -> bool:
-    inner = node.this if isinstance(node, exp.Column) else node
-    word = isinstance(inner, exp.Var | exp.Identifier) and not inner.args.get("quoted")
-    return bool(word and inner.name.upper() == "DEFAULT")
-
-
-def _is_given(node: exp.Expr) -> bool:
-    """Whether a value stands in the statement or its parameters."""
-    if isinstance(node, exp.Placeholder):
-        return True
-    try:
-        constant(node)
-    except NotConstant:
-        return False
-    return True
+        found = self._query(returning.query(), {ROWS: returning.rows(done.arrow(), extra)})
+        return Result(status, len(done), table=found.arrow().rename_columns(returning.names))
 
 
 def _unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:

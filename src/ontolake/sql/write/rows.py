@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Protocol
 
 import apsw
 import numpy as np
@@ -241,6 +241,16 @@ def _check_value_size(table: Table, longest: int) -> None:
     if longest > MAX_VALUE:
         raise SqlError(f"a row of {table.full_name} would have {longest} bytes, and {MAX_VALUE} is the limit",
                        sqlstate="54000")
+
+
+class Writer(Protocol):
+    """What changes of rows are given to."""
+
+    def insert(self, new: Rows) -> None: ...
+
+    def update(self, old: Rows, new: Rows) -> None: ...
+
+    def delete(self, old: Rows) -> None: ...
 
 
 class RowWriter:

@@ -1,0 +1,89 @@
+"""RETURNING: what a statement gives of the rows that it wrote, and of the tables that it reads beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ontolake.sql.catalog.records import Table
+from ontolake.sql.errors import UnknownNameError, nearest
+from ontolake.sql.plan.queries import output_name
+from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
+
+ROWS = "returned$"
+"""What the rows are called that RETURNING is about."""
+
+
+class Returning:
+    """A RETURNING clause. `extra` are the columns of other tables that it needs beside those of the target."""
+
+    def __init__(
+        self, clause: exp.Returning, table: Table, target: exp.Table, others: Sequence[exp.Expr],
+        columns_of: Callable[[exp.Expr], list[str]], statement: ParsedStatement,
+    ) -> None:  # fmt: skip
+        self._table, self._statement = table, statement
+        self.alias = alias_of(target) or table.name
+        self._others = {alias_of(each): each for each in others}
+        self._columns_of = columns_of
+        self.extra: list[exp.Expr] = []
+        self.names: list[str] = []
+        self._outputs: list[exp.Expr] = []
+        for node in clause.expressions:
+            if isinstance(node, exp.Star):
+                for alias in (self.alias, *self._others):
+                    self._add_all(alias)
+            elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+                self._add_all(name_of(node.args.get("table")))
+            else:
+                self.names.append(output_name(node))
+                self._outputs.append(node.unalias().copy())
+        self._outputs = [node.transform(self._placed) for node in self._outputs]
+
+    def _add_all(self, alias: str) -> None:
+        other = self._others.get(alias)
+        names = [column.name for column in self._table.visible] if other is None else self._columns_of(other)
+        self.names += names
+        self._outputs += [exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(alias, quoted=True))
+                          for name in names]  # fmt: skip
+
+    def _placed(self, node: exp.Expr) -> exp.Expr:
+        """A column of another table as one of those that stand beside the rows."""
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return node
+        alias, name = name_of(node.args.get("table")), name_of(node.this)
+        inner = node.find_ancestor(exp.Query)
+        if alias == self.alias or (not alias and name in self._table.by_name):
+            return node
+        if inner is not None and alias not in self._others:
+            return node
+        if alias and alias not in self._others:
+            raise UnknownNameError(f"there is no table {alias} in this statement", hint=nearest(alias, self._others),
+                                   position=position_of(node, self._statement))  # fmt: skip
+        if not self._others:
+            self._table.column(name, position_of(node, self._statement))
+        if node not in self.extra:
+            self.extra.append(node.copy())
+        return exp.column(exp.to_identifier(f"x${self.extra.index(node)}", quoted=True),
+                          exp.to_identifier(self.alias, quoted=True))  # fmt: skip
+
+    def query(self) -> exp.Select:
+        """The query over `ROWS` that gives the answer; its columns are called as `names` says."""
+        outputs = [exp.alias_(node.copy(), f"r${n}", quoted=True) for n, node in enumerate(self._outputs)]
+        source = exp.alias_(exp.to_table(ROWS, quoted=True), self.alias, table=True, quoted=True)
+        return exp.Select(expressions=outputs).from_(source)
+
+    def rows(self, written: pa.Table, extra: Sequence[pa.ChunkedArray]) -> pa.Table:
+        """What `query` is over: rows that were written, and the other columns for each of them."""
+        for n, column in enumerate(extra):
+            written = written.append_column(f"x${n}", column)
+        return written
+
+
+def alias_of(node: exp.Expr) -> str:
+    """What a table or query of a statement is called in it."""
+    alias = node.args.get("alias")
+    if alias is not None and alias.this is not None:
+        return name_of(alias.this)
+    return name_of(node.this) if isinstance(node, exp.Table) else ""

@@ -1,0 +1,41 @@
+"""Pieces of the queries that statements which change rows are turned into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+
+def qualified(alias: str, name: str, shown: str | None = None) -> exp.Expr:
+    """A column of a table in a statement, under another name."""
+    found = exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(alias, quoted=True))
+    return found if shown is None else exp.alias_(found, shown)
+
+
+def aliased(name: str, alias: str) -> exp.Expr:
+    return exp.alias_(exp.to_table(name, quoted=True), alias, table=True, quoted=True)
+
+
+def joined(others: Any) -> list[exp.Expr]:
+    """The tables and queries of FROM or USING."""
+    return [others.this] if isinstance(others, exp.From) else list(others or ())
+
+
+def ctes_of(tree: exp.Expr) -> list[exp.CTE]:
+    held = tree.args.get("with_")
+    return [] if held is None else list(held.expressions)
+
+
+def with_ctes(query: exp.Expr, tree: exp.Expr) -> exp.Expr:
+    """A query that sees what the WITH of a statement defines, before what it defines itself."""
+    held = tree.args.get("with_")
+    if held is None:
+        return query
+    found, own = query.copy(), query.args.get("with_")
+    both = held.copy()
+    if own is not None:
+        both.set("expressions", [*both.expressions, *(each.copy() for each in own.expressions)])
+        both.set("recursive", held.args.get("recursive") or own.args.get("recursive"))
+    found.set("with_", both)
+    return found
