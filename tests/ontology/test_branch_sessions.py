@@ -158,6 +158,36 @@ def test_nothing_is_erased_while_somebody_reads_the_past(native: str) -> None:
         assert session.query().entities(Stock).as_of(1).count() == 0
 
 
+@pytest.mark.parametrize("place", slow_after(1, ["pages", "directory", "memory"]))
+def test_elsewhere_a_reader_of_the_past_never_holds_up_an_erasure_and_never_sees_a_torn_state(
+    tmp_path: Path, place: str
+) -> None:  # fmt: skip
+    """What it reads then is whole, with the row or without, or it is told to read again."""
+    url = {"pages": f"sqlite+file://{tmp_path}/pages.db", "directory": f"file://{tmp_path}/lake",
+           "memory": "memory://erased-beside-a-reader"}[place]
+    told: list[str] = []
+    with opened(url) as writer:
+        for number in range(3):
+            writer.ensure([Stock(id=f"k{key}", count=number) for key in range(300)])
+            writer.commit()
+        with opened(url) as reader:
+            with reader.repository.reading():
+                assert reader.query().entities(Stock).as_of(1).count() == 300
+                assert writer.erase(Stock, "k7", "asked for", dry_run=False).items == 3
+                for commit in (1, 2, 3):
+                    try:
+                        rows = reader.query().entities(Stock).as_of(commit).collect()
+                    except (NotFound, Contended) as error:
+                        told.append(str(error))
+                        continue
+                    assert {one.count for one in rows} == {commit - 1}
+                    assert {"k7"} | {one.id for one in rows} == {f"k{key}" for key in range(300)}
+            assert told
+            assert all("is no longer kept" in one or "erased" in one for one in told)
+            assert reader.query().entities(Stock).as_of(1).count() == 299
+            assert reader.query().entities(Stock).where(Stock.id == "k7").as_of(2).first() is None
+
+
 def test_what_cannot_be_changes_nothing(url: str, tmp_path: Path) -> None:
     """The cases of bad input that the suite of history does not have."""
     with opened(url) as session, opened(f"{url}.other.db") as other:

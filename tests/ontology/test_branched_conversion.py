@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from branched_history import FITS, PARTS, BranchedHistory, written
+from branched_history import FITS, PARTS, BranchedHistory, Part, written
 
 from ontolake import faults
+from ontolake.history.erasures import KeyHash
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session, StorageBackendError
 from ontolake.ontology.migration.upgraders import Upgrader
@@ -167,3 +168,22 @@ def test_an_engine_that_would_lose_something_is_refused_before_anything_is_made(
     with pytest.raises(StorageBackendError, match=r"commit 1 at .* is not that of the source"):
         converted(made.url, other.url)
     assert len(told(other.url)["lines"]["main"]) == 1
+
+
+def test_audit_entries_of_erasures_go_along_and_only_once(way: tuple[str, str]) -> None:
+    source, target = way
+    with BranchedHistory(source).session() as session:
+        session.ensure([Part(id="a", size=1), Part(id="b", size=2)])
+        session.commit()
+        session.erase(Part, "a", "asked for", dry_run=False, author="Ada")
+    kept = audits(source)
+    assert [(one.author, one.reason, one.type_name, one.rows) for one in kept] == [("Ada", "asked for", "Part", 1)]
+    assert KeyHash(kept[0].salt, kept[0].key_hash).is_of("entity/Part", "a")
+    for _ in range(2):
+        converted(source, target)
+        assert audits(target) == kept
+
+
+def audits(url: str) -> list[Any]:
+    with opened(url) as repository:
+        return repository.erasures()  # type: ignore[attr-defined, no-any-return]

@@ -303,3 +303,26 @@ def test_a_check_reads_rows_of_the_values_that_were_written_and_no_more(session:
     steps = [row[3] for sql in statements for row in repository.db.execute(f"EXPLAIN QUERY PLAN {sql}", (51,))]
     assert not [step for step in steps if step.startswith("SCAN")]
     assert len([step for step in steps if "unique_email (email=? AND entity_key" in step]) == 2, steps
+
+
+@pytest.mark.parametrize("place", ["store.db", "lake"])
+def test_verify_names_values_that_two_rows_of_a_branch_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:  # fmt: skip
+    url = str(tmp_path / place) if place == "store.db" else f"file://{tmp_path}/{place}"
+    with opened(url) as session:
+        session.ensure([User(id="a", email="x@y", score=1.5), User(id="b"), User(id="c")])
+        session.commit()
+        session.branches.create("try")
+    for module in ("ontolake.ontology.repository.sqlite.v3", "ontolake.ontology.repository.objects.transaction"):
+        monkeypatch.setattr(f"{module}.check_unique", lambda *given: None)  # as an older version with a bug would
+    with opened(url, "try") as session:
+        session.ensure([User(id="b", email="x@y"), User(id="c", email="z@y"), User(id="a", email="z@y", score=1.5)])
+        session.commit()
+        session.ensure(User(id="b", email="z@y"))
+        session.commit()
+        assert [(one.where, one.what) for one in verify(session.repository)] == [
+            ("entity User, branch try", "email is unique, and 3 rows have 'z@y'")]
+        session.delete(User, ["a", "b"])
+        session.commit()
+        assert not list(verify(session.repository))

@@ -64,6 +64,8 @@ class Answers:
             listed = sessions["main"].branches.list()
             assert {one.name: one.head for one in listed} == {
                 name: self.twins.ids[head] for name, head in heads.items()}  # fmt: skip
+            audits = [len(self.twins.session(one).repository.erasures()) for one in range(2)]  # type: ignore[attr-defined]
+            assert audits == [self.twins.erased] * 2
             for tag, commit in self.git.tags.items():
                 query = sessions["main"].query().entities(Box).as_of(tag)
                 assert records(query.collect()) == self.part(commit, "box")
@@ -234,7 +236,8 @@ class Answers:
         told = {key: pair for key, pair in found.items() if pair[0] != pair[1]}
         expected = {key: (before.get(key), after.get(key)) for key in {*before, *after}
                     if before.get(key) != after.get(key)}  # fmt: skip
-        assert told == expected, f"from {self.twins.ids[commit]} to {self.twins.ids[other]} on {branch}"
+        ids = self.twins.ids
+        assert told == expected, f"from {ids[commit]} to {ids[other]} on {branch}: {told}, not {expected}"
         done = {key: pair[1] for key, pair in self.told(session.commit_changes(self.twins.ids[commit])).items()
                 if pair[0] != pair[1]}  # fmt: skip
         assert done == self.done(commit)

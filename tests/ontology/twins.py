@@ -90,7 +90,7 @@ class Twins:
         self.urls = [self.fresh(place) for place in places]
         self.sessions: dict[tuple[int, str], Session] = {}
         self.seen: set[str] = set()
-        self.steps = 0
+        self.steps = self.erased = 0
         # What is in memory goes when the last handle closes.
         self.keepers: list[Any] = [open_repository(url, engine_version="v3", config=self.config()) for url in self.urls]
         self.write_all("main", {"row:a": {"f": 1, "g": 1}, "box:k": {"f": 1, "g": None}, "box:l": {"f": 2, "g": 1},
@@ -444,6 +444,7 @@ class Twins:
             assert cascade or not held & set(links)
             for one in (key, *(links if cascade else ())):
                 self.git.erase(one)
+            self.erased += 1
             self.seen.add("erased")
 
     def migrate(self, branch: str, _: str) -> None:

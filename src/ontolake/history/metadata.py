@@ -17,6 +17,8 @@ SOURCE = "source"
 """The files of an import."""
 MIGRATED_TYPES = "migrated_types"
 """Which types a migration has brought from which schema version to which."""
+LEFT_OUT = "left_out"
+"""The tables of which a merge did not take all that the source had changed."""
 EVENT = "event"
 """The event that a commit handled: its id and type, and the handler."""
 

@@ -7,9 +7,10 @@ apart from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ontolake.errors import OntolakeError, StorageError
 from ontolake.history import Damage
@@ -22,6 +23,9 @@ from ontolake.model.types import type_info
 from ontolake.model.typespec import scalar_of
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.protocol import Repository, SchemaVersion
+
+if TYPE_CHECKING:
+    from ontolake.ontology.repository.branched import BranchedRepository
 
 _BATCH = 20_000
 _NAMED = 5
@@ -51,6 +55,26 @@ def verify(repository: Repository, progress: Progress = lambda step, done, total
         for version in repository.every_version(kind, name):
             where = f"{kind} {name}, version {version.schema_version_id}"
             yield from _guarded(where, _rows(repository, version, commits, done, progress))
+    if repository.keeps_unique:
+        yield from _guarded("unique fields", _duplicates(cast("BranchedRepository", repository)))
+
+
+def _duplicates(repository: BranchedRepository) -> Iterator[Damage]:
+    """Values of unique fields that several rows of a branch have now. Empty ones do not count."""
+    for branch in repository.branch_rows():
+        there = repository.on(branch.id)
+        for (kind, name), version in there.schemas().items():
+            stored = StoredType(version.schema)
+            places = [stored.all_columns.index(column) for column in stored.unique]
+            held: list[Counter[Any]] = [Counter() for _ in places]
+            for row in there.read_stored(stored) if places else ():
+                for count, place in zip(held, places, strict=True):
+                    if row[place] is not None:
+                        count[row[place]] += 1
+            for column, count in zip(stored.unique, held, strict=True):
+                for value, rows in islice(((one, rows) for one, rows in count.items() if rows > 1), _NAMED):
+                    yield Damage(f"{kind} {name}, branch {branch.name}",
+                                 f"{column.stored} is unique, and {rows} rows have {value!r}")
 
 
 def _guarded(where: str, found: Iterator[Damage]) -> Iterator[Damage]:

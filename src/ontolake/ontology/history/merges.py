@@ -11,7 +11,7 @@ from ontolake import faults
 from ontolake.errors import Invalid
 from ontolake.history import Commit, Conflict, Decisions, Point, UnknownBranchError
 from ontolake.history.dag import is_ancestor
-from ontolake.history.metadata import AUTHOR, MERGED, MESSAGE, MIGRATED_TYPES
+from ontolake.history.metadata import AUTHOR, LEFT_OUT, MERGED, MESSAGE, MIGRATED_TYPES
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 from ontolake.history.rows import RowChanges, RowSides, merge_rows
 from ontolake.model.types import TypeInfo
@@ -166,6 +166,9 @@ class TypedMergeable:
                         transaction.reconcile(each.tables.info, _checked(each.tables.info, rows))
                     faults.reach("ontology: merged rows written")
                     transaction.delete(each.tables.info, each.tables.rows(each.changes.deletes))
+                left = [table_name(name) for name, each in sorted(plan.changes.types.items())
+                        if sides.is_merge and each.leaves_out]  # fmt: skip
+                metadata |= {LEFT_OUT: left} if left else {}
                 id = transaction.finish({**metadata, **({MIGRATED_TYPES: migrated} if migrated else {})})
         except HeadMismatchError as error:  # from a store that finds out when it is written
             raise Moved from error

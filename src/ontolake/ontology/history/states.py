@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from ontolake.history.dag import missing
+from ontolake.history.metadata import LEFT_OUT
 from ontolake.model.restoration import restore
 from ontolake.model.types import Kind, TypeInfo, type_info
 from ontolake.ontology.history.references import TypedDag
@@ -57,10 +58,22 @@ class StoreStates:
         return found
 
     def apart(self, pairs: Iterable[tuple[int, int]]) -> set[int]:
-        """The commits that one of two has in its history and the other has not."""
+        """The commits that one of two has in its history and the other has not, whose rows may differ therefore.
+
+        What a merge left out of its source differs, too, though both sides may have the commits that wrote it: these
+        are among them.
+        """
         found: set[int] = set()
         for one, other in pairs:
             found.update(missing(self.dag, one, [other]), missing(self.dag, other, [one]))
+        waiting = list(found)
+        while waiting:
+            commit = waiting.pop()
+            parents = self.dag.parents(commit)
+            if len(parents) > 1 and LEFT_OUT in self.repository.commit(commit).metadata:
+                more = set(missing(self.dag, parents[1], [parents[0]])) - found
+                found |= more
+                waiting += more
         return found
 
     def touched(self, info: TypeInfo, version: int, commits: Collection[int]) -> list[Row]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ontolake.history import Counts
-from ontolake.history.rows import RowChanges, count, positions
+from ontolake.history.rows import RowChanges, count, positions, same
 from ontolake.ontology.history.lifted_states import LiftedStates
 from ontolake.ontology.history.row_tables import RowTables
 from ontolake.ontology.history.states import Name
@@ -36,6 +36,18 @@ class TypePlan:
     @property
     def is_empty(self) -> bool:
         return self.changes.is_empty
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a row of the source that differs from that of the target is not taken as it is."""
+        names = list(self.tables.names)
+        keys = pa.concat_tables([self.ours.select(names), self.theirs.select(names)])
+        written, deleted = self.changes
+        ours, theirs, put, gone = (positions(names, keys, one) for one in (self.ours, self.theirs, written, deleted))
+        columns = self.tables.schema.names
+        differ = ~same(columns, self.theirs, theirs, self.ours, ours)
+        taken = np.where(theirs < 0, gone >= 0, (put >= 0) & same(columns, self.theirs, theirs, written, put))
+        return bool((differ & ~taken).any())
 
     def keep(self, states: LiftedStates, key: Row, ours: int) -> None:
         """Leave the row of a key as the target has it at the commit `ours`."""

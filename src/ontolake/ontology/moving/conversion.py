@@ -22,7 +22,7 @@ from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.events.copies import reading_with_queue
 from ontolake.ontology.events.records import KeptQueue
 from ontolake.ontology.moving.branched import BranchCopy
-from ontolake.ontology.repository.branched import BranchedRepository
+from ontolake.ontology.repository.branched import BranchedRepository, ErasureRecord
 from ontolake.ontology.repository.protocol import Repository, Row, SchemaVersion
 
 Name = tuple[Kind, str]
@@ -81,14 +81,26 @@ def convert(
     in the end; `HeadMismatchError` if runners keep changing the queue of the source.
     """
     beyond = source.beyond_lines()
-    if beyond and not target.keeps_branches:
-        raise _lossy(source, beyond, target.engine_version)
+    erasures = cast(BranchedRepository, source).erasures() if source.keeps_branches else []
+    if (beyond or erasures) and not target.keeps_branches:
+        raise _lossy(source, [*beyond, *(["entries about erasures"] if erasures else [])], target.engine_version)
     with reading_with_queue(source) as queue:
         if not beyond:
-            return _convert(source, target, queue, progress, history or History(source, target))
-        copied = BranchCopy(cast(BranchedRepository, source), cast(BranchedRepository, target)).run(progress)
-        _copy_queue(queue, target)
-        return Conversion(*copied, len(queue.events), len(queue.schedules))
+            done = _convert(source, target, queue, progress, history or History(source, target))
+        else:
+            copied = BranchCopy(cast(BranchedRepository, source), cast(BranchedRepository, target)).run(progress)
+            _copy_queue(queue, target)
+            done = Conversion(*copied, len(queue.events), len(queue.schedules))
+        if erasures:
+            _copy_erasures(erasures, cast(BranchedRepository, target))
+        return done
+
+
+def _copy_erasures(erasures: Sequence[ErasureRecord], target: BranchedRepository) -> None:
+    known = set(target.erasures())
+    missing = [one for one in erasures if one not in known]
+    if missing:
+        target.note_erasures(missing)
 
 
 def engine_for(source: Repository, engine_version: str | None) -> str | None:

@@ -121,6 +121,19 @@ class KeyErasure(Protocol):
         ...
 
 
+class ErasureRecord(NamedTuple):
+    """The audit entry of an erasure: what is left of a row."""
+
+    erased_at: str
+    author: str | None
+    reason: str
+    type_kind: Kind
+    type_name: str
+    rows: int
+    salt: str
+    key_hash: str
+
+
 class BranchedTransaction(RepositoryTransaction, Protocol):
     """A commit in the making on a branch."""
 
@@ -195,6 +208,14 @@ class BranchedRepository(Repository, Protocol):
 
     def erasure(self, kind: Kind, name: str, key: Row, *, cascade: bool) -> KeyErasure:
         """The erasure of a row, which has done nothing yet. With `cascade` its relations go with it."""
+        ...
+
+    def erasures(self) -> list[ErasureRecord]:
+        """The audit entries of all erasures, oldest first."""
+        ...
+
+    def note_erasures(self, records: Sequence[ErasureRecord]) -> None:
+        """Add audit entries of erasures that were done elsewhere, as in the store that this is a copy of."""
         ...
 
     def transaction(self, owner: str) -> AbstractContextManager[BranchedTransaction]: ...

@@ -10,6 +10,7 @@ from functools import cached_property
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ontolake.errors import Contended
 from ontolake.history import Commit
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.model.types import Kind
@@ -103,15 +104,29 @@ class Sight:
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """A block in which the head stays as it is now."""
-        if self._pinned is not None:
-            yield
-            return
-        self._pinned = self.look()
+        """A block in which the head stays as it is now.
+
+        Raises `Contended` if a file was missing in it because a row was erased meanwhile.
+        """
+        outer = self._pinned
+        if outer is None:
+            self._pinned = self.look()
         try:
             yield
+        except StorageBackendError as error:
+            self._check_erasures(error)
+            raise
         finally:
-            self._pinned = None
+            self._pinned = outer
+
+    def _check_erasures(self, error: StorageBackendError) -> None:
+        """Raise `Contended` if the head knows of an erasure that came after the pinned one."""
+        found = None if self._pinned is None else self._access.find(layout.HEAD)
+        if found is not None and self._pinned is not None:
+            head = layout.decode(found.data, Head, layout.HEAD, self._access.url)
+            if head.erased != self._pinned[0].erased:
+                raise Contended(f"a row was erased at {self._access.url} while it was read",
+                                hint="read again, from the beginning") from error
 
     @contextlib.contextmanager
     def at(self, moment: HeadSnapshot) -> Iterator[None]:

@@ -26,10 +26,17 @@ from ontolake.ontology.arrow.physical import Type
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import HeadMismatchError, UnknownCommitError
 from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.branched import BranchRow, KeyErasure, Names, TagRow
+from ontolake.ontology.repository.branched import BranchRow, ErasureRecord, KeyErasure, Names, TagRow
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.branch_names import HeadNames, branch_row, tag_rows
-from ontolake.ontology.repository.objects.layout import BranchEntry, CommitFile, CommitManifest, DataFile, Head
+from ontolake.ontology.repository.objects.layout import (
+    BranchEntry,
+    CommitFile,
+    CommitManifest,
+    DataFile,
+    ErasureNote,
+    Head,
+)
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, OtherBranchMoved
 from ontolake.ontology.repository.objects.read.execution import Executor
 from ontolake.ontology.repository.objects.read.keys import ObjectStates
@@ -333,6 +340,16 @@ class S3RepositoryV3(S3RepositoryV2):
             finish(self)
         collect_branches(self, dry_run=dry_run)
         return super().gc(dry_run=dry_run)
+
+    def erasures(self) -> list[ErasureRecord]:
+        from ontolake.ontology.repository.objects.upkeep.replacements import known
+
+        return [ErasureRecord(*msgspec.structs.astuple(one)) for one in known(self).notes]
+
+    def note_erasures(self, records: Sequence[ErasureRecord]) -> None:
+        from ontolake.ontology.repository.objects.upkeep.replacements import add_notes
+
+        add_notes(self, [ErasureNote(*one) for one in records])
 
     def stored_history(self, version: SchemaVersion) -> Iterator[Row]:
         from ontolake.ontology.repository.objects.upkeep.checks import stored_history

@@ -7,7 +7,7 @@ hash by which somebody who knows the key can tell that it was this one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -24,6 +24,7 @@ from ontolake.ontology.errors import LiveRelationsError, UnknownKeyError
 from ontolake.ontology.query.compiler.functions import VALUES, given_list
 from ontolake.ontology.query.compiler.latest import quoted
 from ontolake.ontology.query.compiler.statements import key_columns
+from ontolake.ontology.repository.branched import ErasureRecord
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite.beside import write_transaction
 from ontolake.ontology.repository.sqlite.columns import renew
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 
 Places = list[tuple[str, list[int]]]
 """Tables, and the rows of them that go."""
+
+
+def note(db: apsw.Connection, records: Sequence[ErasureRecord]) -> None:
+    """Write audit entries, within a transaction."""
+    db.executemany("INSERT INTO erasures (erased_at, author, reason, type_kind, type_name, rows, salt, key_hash) "
+                   "VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
 
 
 class SqliteErasure:
@@ -74,11 +81,8 @@ class SqliteErasure:
                 self._db.execute("DELETE FROM dead_letters WHERE event_id = ?", (id,))
                 self._db.execute("DELETE FROM events WHERE id = ?", (id,))
             told = KeyHash.of(f"{self._kind}/{self._name}", self._key)
-            self._db.execute(
-                "INSERT INTO erasures (erased_at, author, reason, type_kind, type_name, rows, salt, key_hash) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (now_text(), author, reason, self._kind, self._name, sum(len(rows) for _, rows in places),
-                 told.salt, told.hash))
+            note(self._db, [ErasureRecord(now_text(), author, reason, self._kind, self._name,
+                                          sum(len(rows) for _, rows in places), *told)])
             renew(self._db)
             faults.reach("ontology: erasure written, not yet durable")
         faults.reach("ontology: erasure durable")

@@ -37,12 +37,13 @@ from ontolake.ontology.query.compiler.latest import (
 )
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.query.plan import Plan, Values
-from ontolake.ontology.repository.branched import BranchedRepository, BranchRow, Names, TagRow
+from ontolake.ontology.repository.branched import BranchedRepository, BranchRow, ErasureRecord, Names, TagRow
 from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.protocol import LiveRelation, Row, RowChange, SchemaVersion
 from ontolake.ontology.repository.sqlite import control, deletions, names
+from ontolake.ontology.repository.sqlite.beside import write_transaction
 from ontolake.ontology.repository.sqlite.columns import ColumnReader, Moment, renew
-from ontolake.ontology.repository.sqlite.erasure import SqliteErasure
+from ontolake.ontology.repository.sqlite.erasure import SqliteErasure, note
 from ontolake.ontology.repository.sqlite.scans import scans_of
 from ontolake.ontology.repository.sqlite.states import SqliteStates
 from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, superseded, table_name
@@ -367,6 +368,16 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
         yield from super().check()
         yield from check_branches(self)
+
+    def erasures(self) -> list[ErasureRecord]:
+        rows: Any = self.db.execute("SELECT erased_at, author, reason, type_kind, type_name, rows, salt, key_hash "
+                                    "FROM erasures ORDER BY rowid")
+        return [ErasureRecord(*row) for row in rows]
+
+    def note_erasures(self, records: Sequence[ErasureRecord]) -> None:
+        self.check_writable()
+        with write_transaction(self.db, self.uri):
+            note(self.db, records)
 
     def gc(self, *, dry_run: bool = True) -> Garbage:
         from ontolake.ontology.repository.sqlite.branch_garbage import collect

@@ -42,6 +42,12 @@ def publish(repository: S3RepositoryV3, note: ErasureNote, files: Mapping[str, D
     faults.reach("ontology: erasure durable")
 
 
+def add_notes(repository: S3RepositoryV3, notes: Sequence[ErasureNote]) -> None:
+    """Keep notes of erasures that were done elsewhere."""
+    with repository.lock.held(repository.runtime_id):
+        _change(repository, lambda now: Erasures((*now.notes, *notes), now.files))
+
+
 def _change(repository: S3RepositoryV3, change: Callable[[Erasures], Erasures]) -> None:
     while True:
         repository.lock.check()
