@@ -10,8 +10,8 @@ import msgspec
 
 from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Record, SqlCatalog, Table, TableMeta
 
-_COLUMN = ("name", "logical_type", "nullable", "default_expr", "dropped")
-_INDEX = ("unique", "desc", "constraint")
+_COLUMN = ("name", "logical_type", "nullable", "default_expr", "dropped", "counting", "generated")
+_INDEX = ("unique", "desc", "constraint", "expressions", "predicate")
 
 
 class Differing(Exception):
@@ -34,11 +34,14 @@ def definition(table: Table | None) -> dict[str, Any] | None:
     if table is None:
         return None
     columns = [{"name": column.name, "type": str(column.type), "nullable": column.nullable,
-                "default": column.default_expr} for column in table.columns]  # fmt: skip
-    indexes = {index.name: {"columns": [table.by_id[id].name for id in index.column_ids], "unique": index.unique,
-                            "desc": list(index.desc), "include": [table.by_id[id].name for id in index.include_ids]}
-               for index in table.indexes}  # fmt: skip
-    found = {"name": table.full_name, "columns": columns, "key": [column.name for column in table.primary_key],
+                "default": column.default_expr} | {part: value for part, value in (
+                    ("identity", column.counting), ("generated", column.generated)) if value}
+               for column in table.visible]  # fmt: skip
+    indexes = {index.name: {"columns": table.parts_of(index), "unique": index.unique, "desc": list(index.desc),
+                            "include": [table.by_id[id].name for id in index.include_ids]}
+               | ({"where": index.predicate} if index.predicate else {}) for index in table.indexes}  # fmt: skip
+    key = [column.name for column in table.primary_key if not column.hidden]
+    found = {"name": table.full_name, "columns": columns, "key": key,
              "checks": {check.name: check.sql for check in table.meta.checks}, "indexes": indexes}  # fmt: skip
     parts: dict[str, list[dict[str, Any]]] = {}
     for part in table.parts:
@@ -174,7 +177,7 @@ def _indexes(
     for index in theirs.indexes:
         if index.name in was or index.name in own:
             continue
-        if any(id not in ids for id in (*index.column_ids, *index.include_ids)):
+        if any(id > 0 and id not in ids for id in (*index.column_ids, *index.include_ids)):
             raise Differing(f"the index {index.name} is on a column that the other side dropped")
         fill.append(msgspec.structs.replace(
             index, index_id=ours.meta.next_index_id + len(fill), column_ids=_mapped(index.column_ids, ids),
@@ -183,9 +186,9 @@ def _indexes(
 
 
 def _shape(table: Table, index: IndexMeta) -> Any:
-    names = [[table.by_id[id].name for id in some] for some in (index.column_ids, index.include_ids)]
+    names = [table.parts_of(index), [table.by_id[id].name for id in index.include_ids]]
     return names, [getattr(index, part) for part in _INDEX]
 
 
 def _mapped(some: Sequence[int], ids: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(ids[id] for id in some)
+    return tuple(ids[id] if id > 0 else id for id in some)

@@ -11,16 +11,20 @@ from ontolake.history import Commit, Conflict, ConflictKind, Counts, Decisions, 
 from ontolake.history.dag import is_ancestor, missing
 from ontolake.history.metadata import MERGED
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
+from ontolake.sql.catalog.objects import SequenceMeta
 from ontolake.sql.catalog.records import Record, SqlCatalog, Table
 from ontolake.sql.history import commits, object_merges
 from ontolake.sql.history.definitions import Combined, Differing, combined, definition, has_new_rules, is_same
 from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.object_merges import ObjectChanges, ObjectMerge
+from ontolake.sql.history.reference_merges import ReferenceMerge
 from ontolake.sql.history.references import References
 from ontolake.sql.history.row_merges import RulesRefused, SidesOfTable, TableChanges, becomes, merged_table
 from ontolake.sql.history.table_changes import TablePlan, written
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession, unpacked
+from ontolake.sql.write import sequences
+from ontolake.sql.write.pending import Position
 
 OpenWriter = Callable[[str], AbstractContextManager[SqlSession]]
 """Gives a session on a branch that can be written to. Raises what a read-only handle raises."""
@@ -34,6 +38,8 @@ class SqlChanges:
     objects: ObjectChanges = field(default_factory=ObjectChanges)
     source: SqlCatalog = field(default_factory=lambda: SqlCatalog(0))
     """The catalog that the changes come from."""
+    positions: dict[int, Position] = field(default_factory=dict)
+    """Where its sequences stand."""
 
     def __bool__(self) -> bool:
         return bool(self.objects) or any(plan.has_changes for plan in self.tables.values())
@@ -88,7 +94,17 @@ class SqlMergeable:
         objects = ObjectMerge(bases[-1], ours, theirs, decisions).run(
             lambda name: sides.tables is None or name in sides.tables)
         changes.objects, changes.source = objects.changes, theirs
-        return MergePlan(changes, counts, [*conflicts, *objects.conflicts])
+        references = ReferenceMerge(self.lines, sides, decisions, ours, theirs, changes.tables, objects.changes)
+        conflicts += [*objects.conflicts, *references.conflicts()]
+        changes.positions = self._positions(sides.theirs, theirs)
+        return MergePlan(changes, counts, conflicts)
+
+    def _positions(self, node: Node, catalog: SqlCatalog) -> dict[int, Position]:
+        """Where the sequences of a commit stand."""
+        session = self.lines.reader(node)
+        with session.reading():
+            return {each.object_id: sequences.stored(session, each, node[1]) for each in catalog.objects.values()
+                    if isinstance(each, SequenceMeta)}  # fmt: skip
 
     def _table(
         self, sides: Sides[Node], decisions: Decisions, states: tuple[Table | None, Table | None, Table | None],
@@ -229,6 +245,8 @@ class SqlMergeable:
                     written(session, transaction, each)
                 if plan.changes.objects:
                     object_merges.write(session, transaction, plan.changes.objects, plan.changes.source.by_id)
+                if plan.changes.positions:
+                    sequences.merge(session, transaction, plan.changes.positions)
             with session.reading():
                 commit = commits.one(session, expected)
         second = (sides.theirs,) if sides.is_merge else ()

@@ -26,6 +26,7 @@ from ontolake.sql.keyspace.vectors import Strings, stored_array, stored_list
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
 from ontolake.sql.syntax.statements import parse_expression
+from ontolake.sql.write import defaults
 from ontolake.sql.write.rows import decoded
 
 _ROUNDS = 100
@@ -79,6 +80,9 @@ class SidesOfTable:
         found = decoded(table, list(there.values()))
         columns = []
         for column in self.table.columns:
+            if column.generated and column.name not in self.names:  # it follows from the others, which are merged
+                columns.append(pa.nulls(len(found), column.type.arrow))
+                continue
             held = self.held(table, column)
             if held is None:
                 columns.append(stored_array(column.type, [column.absent_value] * len(found)))
@@ -161,7 +165,7 @@ def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexM
     except pa.ArrowException as error:
         raise Invalid(f"a resolution gives {read.table.full_name} a value that does not fit: {error}",
                       hint="give values of the columns' types") from error
-    changes = found.changes
+    changes = RowChanges(_generated(read.table, found.changes.puts), found.changes.deletes)
     if read.force or read.strict:
         changes = _forced(read, changes, ours)
     changes, conflicts = _Rules(read, decisions, ours, theirs, fill).kept(changes)
@@ -173,11 +177,19 @@ def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexM
     return MergedTable(TableChanges(changes.puts, deletes), counts, [*found.conflicts, *conflicts])
 
 
+def _generated(table: Table, puts: pa.Table) -> pa.Table:
+    """Rows with their generated columns."""
+    for column, values in defaults.generated(table, puts) if table.generated and puts.num_rows else ():
+        puts = puts.set_column(puts.column_names.index(column.name), puts.schema.field(column.name), values)
+    return puts
+
+
 def _forced(read: SidesOfTable, changes: RowChanges, ours: pa.Table) -> RowChanges:
     """Also put our rows that the merge leaves alone."""
     changed = pa.concat_tables([changes.puts.select(list(read.names)), changes.deletes])
     left = positions(read.names, ours.select(list(read.names)), changed) < 0
-    return RowChanges(pa.concat_tables([changes.puts, ours.filter(pa.array(left))]), changes.deletes)
+    kept = _generated(read.table, ours.filter(pa.array(left)))
+    return RowChanges(pa.concat_tables([changes.puts, kept]), changes.deletes)
 
 
 def _without_same(read: SidesOfTable, changes: RowChanges, ours: pa.Table) -> RowChanges:
@@ -221,6 +233,7 @@ class _Rules:
                 if side == "ours" and self._read.strict and self._is_broken(conflict, ours):
                     raise RulesRefused
                 changes = overridden(changes, self._read.names, places, None if side == "ours" else theirs, ours)
+                changes = RowChanges(_generated(self._read.table, changes.puts), changes.deletes)
                 settled = True
                 break
             if not settled:

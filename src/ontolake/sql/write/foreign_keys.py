@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
 from ontolake.sql.catalog.coercion import coerced
 from ontolake.sql.catalog.objects import ForeignKeyMeta
 from ontolake.sql.catalog.records import PUBLIC, ColumnMeta, SqlCatalog, Table
@@ -92,7 +90,7 @@ def present(keyspace: Keyspace, table: Table, ids: Sequence[int], wanted: Sequen
 
 
 def found_rows(
-    keyspace: Keyspace, table: Table, ids: Sequence[int], wanted: Sequence[Values]
+    keyspace: Keyspace, table: Table, ids: Sequence[int], wanted: Sequence[Values], at: int | None = None
 ) -> Iterator[tuple[Values, Rows]]:  # fmt: skip
     """The rows that have some values in these columns: each value that is there, with its rows."""
     prefix = _leading(table, ids)
@@ -102,16 +100,16 @@ def found_rows(
             start = begin + keys.encode_tuple(types, [row[n] for n in order], desc)
             span = KeySpan(start, keys.after(start))
             found: list[bytes] = []
-            for batch in keyspace.scan(span, keys=True):
+            for batch in keyspace.scan(span, at, keys=True):
                 assert batch.keys is not None
-                found += batch.values.to_list() if is_key else _rows_behind(keyspace, table, batch.keys.to_list())
+                found += batch.values.to_list() if is_key else _rows_behind(keyspace, table, batch.keys.to_list(), at)
             if found:
                 yield row, decoded(table, found)
         return
     types = [table.by_id[id].type for id in ids]
     sought = {keys.encode_tuple(types, row): row for row in wanted}
     gathered: dict[Values, list[bytes]] = {}
-    for batch in keyspace.scan(table.span):
+    for batch in keyspace.scan(table.span, at):
         rows = decoded(table, batch.values)
         columns = [rows.columns[table.place[id]] for id in ids]
         stored = batch.values.to_list()
@@ -138,7 +136,7 @@ def _leading(
     return None
 
 
-def _rows_behind(keyspace: Keyspace, table: Table, entries: Sequence[bytes]) -> list[bytes]:
+def _rows_behind(keyspace: Keyspace, table: Table, entries: Sequence[bytes], at: int | None) -> list[bytes]:
     """The rows that entries of an index lead to."""
     index = next(each for each in table.indexes if entries[0].startswith(keys.entry_prefix(table.id, each.index_id)))
     parts = table.entry_parts(index)
@@ -146,7 +144,7 @@ def _rows_behind(keyspace: Keyspace, table: Table, entries: Sequence[bytes]) -> 
     for entry in entries:
         _, end = keys.decode_tuple(parts.types[: len(index.column_ids)], entry, len(parts.prefix), parts.desc)
         wanted.append(table.prefix + entry[end:])
-    return list(keyspace.get_many(wanted).values())
+    return list(keyspace.get_many(wanted, at).values())
 
 
 # settling
@@ -307,9 +305,3 @@ def _violation(catalog: SqlCatalog, broken: Broken) -> ForeignKeyError:
                f"refers to {key}"  # fmt: skip
     return ForeignKeyError(text, table=child.full_name if broken.is_child else parent.full_name,
                            constraint=foreign.name)
-
-
-def arrow_values(table: pa.Table, columns: Sequence[ColumnMeta]) -> list[Values]:
-    """What some columns of Arrow rows hold, row by row."""
-    lists = [vectors.stored_list(column.type, table.column(column.name).combine_chunks()) for column in columns]
-    return list(zip(*lists, strict=True))
