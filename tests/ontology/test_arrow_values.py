@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
+import struct
 import uuid
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -16,8 +17,11 @@ from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from marking import slow_after
 
+from ontolake.arrow_values import is_ascii
 from ontolake.model import Entity, Field, SchemaValidationError
 from ontolake.model.types import type_info
 from ontolake.ontology import Session
@@ -326,3 +330,21 @@ def test_every_way_to_declare_a_default_counts_for_objects_tables_and_migrations
         assert [one.id for one in found] == ["object", "old", "table"]
         for one in found:
             assert repr(one.model_copy(update={"id": ""})) == repr(after(id="x").model_copy(update={"id": ""}))
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=20), st.integers(0, 5), st.integers(0, 20))
+def test_ascii_is_told_from_other_text_in_slices_too(values: list[str | None], start: int, count: int) -> None:
+    some = values[start : start + count]
+    for kind in (pa.string(), pa.large_string()):
+        array = pa.array(values, kind).slice(start, count)
+        for found in (array, pa.chunked_array([array, array])):
+            assert not is_ascii(found) or all(one is None or one.isascii() for one in some)
+            if any(some) and all(one is None or one.isascii() for one in some):
+                assert is_ascii(found)
+
+
+def test_text_that_is_not_where_its_offsets_say_is_not_taken_for_ascii() -> None:
+    letters = pa.py_buffer(b"abcdef")
+    for offsets in ([0, 4, 2, 6], [0, 6, 1, 1]):
+        places = pa.py_buffer(struct.pack(f"{len(offsets)}i", *offsets))
+        assert not is_ascii(pa.Array.from_buffers(pa.string(), len(offsets) - 1, [None, places, letters]))

@@ -46,7 +46,10 @@ class StrScalar(Scalar):
         return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
 
     def arrow_valid(self, values: Any) -> bool:
-        values.validate(full=True)  # raises ArrowInvalid for what is not UTF-8
+        from ontolake.arrow_values import is_ascii
+
+        if not is_ascii(values):
+            values.validate(full=True)  # raises ArrowInvalid for what is not UTF-8
         return True
 
     def spark_value(self, given: Expression, kind: DataType, digits: Digits) -> tuple[Expression, Expression] | None:

@@ -76,8 +76,7 @@ def columns_from_arrow(info: TypeInfo, table: Any) -> ArrowRows | None:
             return None
         arrays[column.name] = found
     for column in info.keys:
-        if column.type.textual:
+        if column.type.textual and pc.min(pc.binary_length(arrays[column.name])).as_py() == 0:
             empty = pc.index(arrays[column.name], text_scalar("")).as_py()
-            if empty >= 0:
-                raise refused(info, column, empty, "a key must not be empty")
+            raise refused(info, column, empty, "a key must not be empty")
     return ArrowRows(info, arrays, table.num_rows)

@@ -100,9 +100,9 @@ def physical(column: Column, values: Any) -> Any:
 
 def encoded(column: Column, table: pa.Table) -> list[Any]:
     """The values of a column as rows have them."""
-    values = table.column(place(column))
-    found = column.type.from_arrow(values)
-    if column.type.zoned and naive_place(column) in table.column_names:
+    scalar = column.type
+    found = scalar.from_arrow(table.column(place(column)))
+    if scalar.zoned and naive_place(column) in table.column_names:
         flags = table.column(naive_place(column)).to_pylist()
         return [text[:26] if flag and text else text for text, flag in zip(found, flags, strict=True)]
     return found

@@ -242,13 +242,15 @@ class Scanner:
             if file.row_count <= self.files.sizes.small_rows:
                 at = self.files.positions(info, file).get(text)
                 if at is not None:
-                    return _alive(self.files.table(file).slice(at, 1))
+                    row = self.files.table(file).slice(at, 1)
+                    return _alive(row) if file.deleted else row
                 continue
             for number in self.files.group_of(info, file, leading):
                 group = self.files.group(file, number)
                 at = _place_of(info, group, text)
                 if at >= 0:
-                    return _alive(group.slice(at, 1))
+                    row = group.slice(at, 1)
+                    return _alive(row) if file.deleted else row
         return None
 
 
@@ -256,7 +258,8 @@ def _place_of(info: Type, group: pa.Table, text: Any) -> int:
     """Where a row group, which is in the order of keys, has a key; -1 if it does not."""
     if len(info.keys) > 1 or info.keys[0].type.encodes_arrow():
         return int(pc.index(key_texts(info, group), text).as_py())
-    keys = group.column(place(info.keys[0]))
+    column = group.column(place(info.keys[0]))
+    keys = column.chunk(0) if column.num_chunks == 1 else column  # a chunk is faster to look into
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2
