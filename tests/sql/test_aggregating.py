@@ -1,4 +1,4 @@
-"""Large aggregates are taken in parts, and columns that were read are kept: the answers are the same as without."""
+"""Aggregates over many batches, and over columns that were kept: the answers are the same as without."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sql_work import work
 from ontolake.errors import Invalid
 from ontolake.sql import Database, open_database
 from ontolake.sql.keyspace import versions
-from ontolake.sql.plan import partials
 
 COUNT = 3000
 
@@ -49,11 +48,12 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("sql", slow_after(8, QUERIES))
-def test_an_aggregate_in_parts_is_that_of_the_whole(sql: str, whole: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_aggregate_of_small_batches_is_that_of_the_whole(
+    sql: str, whole: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = (COUNT // 2,) * sql.count("?")
     expected = whole.query(sql, values)
     monkeypatch.setattr(versions, "BATCH", 100)
-    monkeypatch.setattr(partials, "ROWS", 250)
     found = whole.query(sql, values)
     assert found.to_pylist() == expected.to_pylist()
     assert found.schema.equals(expected.schema)
@@ -64,24 +64,6 @@ def whole() -> Any:
     with open_database(":memory:", cache=0) as db:
         fill(db)
         yield db
-
-
-def test_an_aggregate_in_parts_holds_one_part_at_a_time(whole: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole.query("SELECT max(d), max(g) FROM t")
-    monkeypatch.setattr(versions, "BATCH", 50)
-    monkeypatch.setattr(partials, "ROWS", 100)
-    sizes: list[int] = []
-    groups = partials.groups
-
-    def watched(*given: Any) -> Any:
-        for table in groups(*given):
-            sizes.append(table.num_rows)
-            yield table
-
-    monkeypatch.setattr(partials, "groups", watched)
-    assert whole.execute("SELECT count(g), sum(d) FROM t").fetchone() is not None
-    assert sum(sizes) == COUNT
-    assert max(sizes) <= 100
 
 
 def test_what_was_read_is_kept_until_something_is_written(db: Database) -> None:

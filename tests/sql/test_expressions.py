@@ -30,7 +30,7 @@ WRONG = [
     ("SELECT log(0)", "2201E"), ("SELECT log10(id - 1) FROM t", "2201E"), ("SELECT log(2, x - 0.5) FROM t", "2201E"),
     ("SELECT power(0, -1)", "2201F"), ("SELECT power(-8, 0.5)", "2201F"), ("SELECT exp(1000)", "22003"),
     ("SELECT power(10.0, 400)", "22003"), ("SELECT acos(x) FROM t", "22003"),
-    ("SELECT x / 0 FROM t", "22012"), ("SELECT x / (id - 1) FROM t", "22012"), ("SELECT x % 0.0 FROM t", "22012"),
+    ("SELECT x / 0 FROM t", "22012"), ("SELECT x / (id - 1) FROM t", "22012"), ("SELECT x % 0.0 FROM t", "42883"),
     ("SELECT id / (x - 0.5) FROM t", "22012"), ("UPDATE t SET x = x / (x - 0.5)", "22012"),
     ("SELECT id FROM t UNION SELECT s FROM t", "42804"), ("SELECT id FROM t UNION ALL SELECT s FROM t", "42804"),
     ("SELECT id FROM t INTERSECT SELECT s FROM t", "42804"), ("SELECT d FROM t EXCEPT SELECT b FROM t", "42804"),
@@ -39,7 +39,7 @@ WRONG = [
     ("WITH c AS (SELECT s FROM t) SELECT id FROM t UNION SELECT * FROM c", "42804"),
     ("SELECT 1 UNION SELECT 'a'", "22P02"), ("SELECT CASE WHEN b THEN 1 ELSE 'x' END FROM t", "22P02"),
     ("SELECT CASE WHEN b THEN id ELSE s END FROM t", "42804"), ("SELECT coalesce(id, s) FROM t", "42804"),
-    ("SELECT at AT TIME ZONE 'Nowhere' FROM t", "22023"), ("SELECT s COLLATE \"C\" FROM t", "0A000"),
+    ("SELECT at AT TIME ZONE 'Nowhere' FROM t", "22023"), ("SELECT s COLLATE \"de_DE\" FROM t", "0A000"),
 ]  # fmt: skip
 
 
@@ -55,14 +55,14 @@ def test_what_has_no_value_is_refused(filled: Database, sql: str, sqlstate: str)
 MORNING = datetime(2026, 1, 31, 10, tzinfo=UTC)
 
 RIGHT: list[tuple[str, list[Any]]] = [
-    ("SELECT ln(1), log(100), log(2, 8), power(2, 10), exp(0), acos(1)", [0.0, 2.0, 3.0, 1024.0, 1.0, 0.0]),
+    ("SELECT ln(1), log(100), log(2, 8), power(2, 10), exp(0), acos(1)", [0.0, 2.0, Decimal(3), 1024.0, 1.0, 0.0]),
     ("SELECT CASE WHEN x > 1 THEN ln(x - 0.5) END, x / NULL, NULL / x FROM t WHERE id = 2", [None, None, None]),
     ("SELECT ln(NULL), power(NULL, 2), x / id, n / 2 > 1 FROM t WHERE id = 1", [None, None, 2.5, True]),
     ("SELECT avg(x)::int, avg(n)::int, avg(DISTINCT x)::int, (avg(x) + 1)::int FROM t WHERE id = 1", [2, 3, 2, 4]),
     ("SELECT round(x), round(n), round(-x), round(n, 1) FROM t WHERE id = 1",
      [2.0, Decimal("3"), -2.0, Decimal("2.5")]),
     ("SELECT count(*) FROM t WHERE x = 2.5 GROUP BY round(x) ORDER BY round(x)", [1]),
-    ("SELECT sum(q) FROM (SELECT id AS q FROM t UNION SELECT '7' UNION SELECT NULL) s", [10]),
+    ("SELECT sum(q) FROM (SELECT id AS q FROM t UNION SELECT '7' UNION SELECT NULL) s", [Decimal(10)]),
     ("SELECT max(q) FROM (SELECT id AS q FROM t UNION ALL SELECT x FROM t) s", [2.5]),
     ("SELECT max(q) FROM (SELECT d AS q FROM t UNION ALL SELECT at FROM t) s", [datetime(2026, 1, 31, 10)]),
     ("SELECT coalesce(d, '2026-02-01'), coalesce(s, 'none'), coalesce(d - d, 0) FROM t WHERE id = 2",

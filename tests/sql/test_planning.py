@@ -81,7 +81,7 @@ def test_explain_analyze_tells_rows_and_time(filled: Database) -> None:
     lines = [row[0] for row in filled.execute("EXPLAIN ANALYZE SELECT count(*) FROM t WHERE g = ?", (7,)).fetchall()]
     assert lines[0] == "index-only range on main.public.t using by_g: 1 range"
     assert lines[-1].startswith("1 row in ")
-    assert "DataFusion" in "\n".join(lines)
+    assert "DuckDB" in "\n".join(lines)
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 SQL = {
     "write.rows.FEW": 2, "plan.queries.FEW": 2, "keyspace.versions.BATCH": 5, "keyspace.versions._MANY": 3,
     "plan.access.MAX_SPANS": 3, "plan.access.INDEX_LIMIT": 6, "plan.joins.FEW_KEYS": 4, "plan.joins._MANY_ROWS": 2,
-    "write.index_builds.PAGE": 3, "history.commits._PAGE": 2, "history.differences._PAGE": 3, "plan.partials.ROWS": 4,
-    "plan.execution._BIG": 3, "transactions._CATALOGS": 2,
+    "write.index_builds.PAGE": 3, "history.commits._PAGE": 2, "history.differences._PAGE": 3,
+    "transactions._CATALOGS": 2,
 }  # fmt: skip
 """Rows encoded one by one, rows and keys of a batch, keys of an access, rows of a page of an index, catalogs kept."""
 ENGINE = {"ahead._FIRST": 2, "ahead._MOST": 4, "ahead._STREAMS": 2, "ahead._PLACES": 12, "pages._FETCHED": 3,

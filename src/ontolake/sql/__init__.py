@@ -3,10 +3,10 @@
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
 
 `database` runs statements in `transactions` and gives `results`; `types` are those of columns. `syntax/` is the text of
-statements, `catalog/` what tables there are, `plan/` queries, `write/` changes, `commands/` what belongs to a session,
-`keyspace/` where rows live, `history/` branches, merges and the past. `maintenance` checks and removes, `errors` is
-what can go wrong. `store`, `parallel` and `splits` are for `ontolake.stores` and workers, `conformance` for the suite
-of history.
+statements, `catalog/` what tables there are, `plan/` queries, `executor/` what DuckDB does for them, `write/` changes,
+`commands/` what belongs to a session, `keyspace/` where rows live, `history/` branches, merges and the past.
+`maintenance` checks and removes, `errors` is what can go wrong. `store`, `parallel` and `splits` are for
+`ontolake.stores` and workers, `conformance` for the suite of history.
 """
 
 from ontolake.errors import LayoutError

@@ -155,7 +155,7 @@ class Database(VersionedTables):
         return self.run(statement, params, as_of).arrow()
 
     def explain(self, sql: str, params: Parameters = (), *, analyze: bool = False, as_of: Version | None = None) -> str:
-        """How a query would be answered: by which keys, and what is left for DataFusion. Raises `SqlError`."""
+        """How a query would be answered: by which keys, and what is left for DuckDB. Raises `SqlError`."""
         return "\n".join(self._explain(parse_one(sql), params, {"analyze": True} if analyze else {}, as_of))
 
     @contextmanager

@@ -9,12 +9,14 @@ from sqlglot import exp
 
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import SqlError
+from ontolake.sql.executor import calls
+from ontolake.sql.executor.signatures import AGGREGATES, SCALARS
 from ontolake.sql.plan.conditions import is_hiding, table_and_name
 from ontolake.sql.syntax.statements import Parameters, constant, given_value
 
 _PLAIN = {"expressions", "from_", "where", "limit", "offset", "order", "kind", "operation_modifiers"}
 
-_OTHERWISE = (exp.AggFunc, exp.Window, exp.Anonymous, exp.UDTF, exp.Explode, exp.Query)
+_OTHERWISE = (exp.Window, exp.UDTF, exp.Query, exp.WithinGroup)
 """What takes more than the row at hand, or may give more than one."""
 
 
@@ -38,6 +40,8 @@ def window_of(tree: exp.Expr, table: Table) -> Window | None:
         return None
     if any(node is not tree for node in tree.find_all(*_OTHERWISE)):
         return None
+    if any(gives_one_value(call) is False for call in tree.find_all(exp.Anonymous)):
+        return None
     if tree.args.get("order") is not None and is_hiding(tree, [column.name for column in table.primary_key]):
         return None
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
@@ -48,6 +52,12 @@ def window_of(tree: exp.Expr, table: Table) -> Window | None:
         return None
     return Window(None if limit is None else limit.expression, None if offset is None else offset.expression,
                   tree.args.get("order") is not None, direction)  # fmt: skip
+
+
+def gives_one_value(call: exp.Anonymous) -> bool:
+    """Whether a function gives one value for one row: an aggregate takes more rows, others give more."""
+    name = str(call.this).lower()
+    return name in calls.SPECIAL or (name in SCALARS and name not in AGGREGATES)
 
 
 def _is_plain(node: exp.Expr | None) -> bool:

@@ -1,16 +1,14 @@
 """Queries: which tables they read, what is known of the rows that they need, and how to get the rest done.
 
 A plan is made once for a statement and a catalog; parameters are filled in when it runs. Every table is read by the
-cheapest access; a query that asks for no more than an access gives is answered at once, everything else by DataFusion
+cheapest access; a query that asks for no more than an access gives is answered at once, everything else by DuckDB
 on what the accesses have found.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,10 +17,11 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog, Table
-from ontolake.sql.errors import UnknownNameError, nearest
+from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
+from ontolake.sql.executor.names import output_name
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
-from ontolake.sql.plan import access, execution, joins, partials, scans
+from ontolake.sql.plan import access, execution, joins, scans
 from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.plan.conditions import (
     EQUAL,
@@ -36,8 +35,7 @@ from ontolake.sql.plan.conditions import (
 from ontolake.sql.plan.joins import key_requests
 from ontolake.sql.plan.limits import window_of
 from ontolake.sql.results import Result
-from ontolake.sql.syntax.dialect import adapt_clauses
-from ontolake.sql.syntax.statements import DIALECT, Parameters, ParsedStatement, bound, name_of, position_of
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, name_of, position_of
 from ontolake.sql.write.rows import FEW, decoded
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ Find = Callable[[exp.Table], tuple[Table, "int | None"]]
 
 
 class TableSource(NamedTuple):
-    """A table that a query reads, under a name of its own in DataFusion."""
+    """A table that a query reads, under a name of its own in DuckDB."""
 
     name: str
     alias: str
@@ -81,13 +79,17 @@ class QueryPlan:
         self._given: dict[str, pa.Table] = {}
         self.sources: list[TableSource] = []
         copy = self._tree = tree.copy()
-        adapt_clauses(copy)
+        for each in copy.find_all(exp.CTE):
+            if not isinstance(each.this, exp.Query | exp.Values):
+                raise UnsupportedError(f"{each.this.key.upper()} within WITH is not supported",
+                                       hint="run it by itself, in one transaction")
+        if copy.find(exp.TableSample) is not None:
+            raise UnsupportedError("TABLESAMPLE is not supported", hint="ORDER BY random() LIMIT takes any rows")
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
         tables = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
         known = [each for each in tables if not _is_given(each[2], given)]
         found = {id(node): find(node) for _, _, node in known}
         self._check_columns(scopes, found)
-        self.names = output_names(copy)
         alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1
         self._window = window_of(copy, found[id(known[0][2])][0]) if alone else None
         self._direct = None if self._window is None else self._directly(found)
@@ -104,8 +106,6 @@ class QueryPlan:
         for number, (_, alias, node) in enumerate(each for each in tables if _is_given(each[2], given)):
             self._given[f"g{number}"] = given[name_of(node.this)]
             _rename(node, f"g{number}", alias)
-        _name_outputs(copy, self.names)
-        self._partial = partials.partial_of(copy, self.sources[0].table) if alone and self.sources else None
         self._point = self._pointed()
         columns = [] if self._direct is None else self._direct.columns
         self._types = [column.type for column in columns]
@@ -125,6 +125,10 @@ class QueryPlan:
             return None
         return conditions[0] if conditions[0].column is key[0] and conditions[0].operator == EQUAL else None
 
+    @property
+    def _keys(self) -> dict[str, list[str]]:
+        return {source.name: [column.name for column in source.table.primary_key] for source in self.sources}
+
     # running
 
     def run(self, session: SqlSession, parameters: Parameters, *, keep: bool = False) -> Result:
@@ -135,32 +139,10 @@ class QueryPlan:
             if self._is_direct(chosen[0], session.keyspace, limit):
                 return self._run_direct(session, chosen[0], limit, offset)
             if limit is not None:
-                return _named(self._run_window(session, chosen[0], limit, offset, parameters), self.names)
+                return _result(self._run_window(session, chosen[0], limit, offset, parameters))
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
-        if self._partial is not None and chosen[0].keys is None:
-            table = self._run_partial(session, chosen[0], parameters, keep)
-        else:
-            table = execution.run(self.bound(parameters), {**self._read(session, chosen, keep), **self._given})
-        return _named(table, self.names)
-
-    def _run_partial(self, session: SqlSession, chosen: AccessPath, parameters: Parameters, keep: bool) -> pa.Table:
-        """An aggregate over one table, in parts where the table is too large to be taken at once."""
-        source, partial = self.sources[0], self._partial
-        assert partial is not None
-        columns = source.columns
-        if keep and chosen.kind == "full scan":
-            whole = session.columns.read(session, source.table, columns, source.at)
-            return execution.run(self.bound(parameters), {source.name: whole})
-        with closing(scans.read(session.keyspace, chosen, columns, source.at)) as batches:
-            groups = partials.groups(batches, scans.schema_of(columns))
-            first, second = next(groups), next(groups, None)
-            if second is not None:
-                inner = bound(partial.inner, parameters)
-                found = [execution.run(inner, {source.name: group}) for group in chain((first, second), groups)]
-        if second is None:
-            return execution.run(self.bound(parameters), {source.name: first})
-        table = pa.concat_tables(found)
-        return execution.run(bound(partial.outer(table.schema), parameters), {partials.NAME: table})
+        tables = {**self._read(session, chosen, keep), **self._given}
+        return _result(execution.run(self.bound(parameters), tables, self._keys))
 
     def _is_direct(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
         """Whether the rows that an access finds, or the first of them, are the answer in the order that it has."""
@@ -283,8 +265,8 @@ class QueryPlan:
             wishes = [each for each in self._requests if each.name == source.name]
             if wishes and way.kind == "full scan":
                 lines.append(f"  or a multi-get on {source.table.full_name}, if the join asks for few keys")
-        return [*lines, "the rest by DataFusion:",
-                *(f"  {line}" for line in execution.explained(self.bound(parameters), self._empty()))]  # fmt: skip
+        return [*lines, "the rest by DuckDB:",
+                *(f"  {line}" for line in execution.explained(self.bound(parameters), self._empty(), self._keys))]
 
     def _empty(self) -> dict[str, pa.Table]:
         """The tables of the query without rows."""
@@ -293,8 +275,7 @@ class QueryPlan:
 
     def schema(self, parameters: Parameters = ()) -> pa.Schema:
         """The names and types of the columns that the query gives. Raises `SqlError`."""
-        found = execution.run(self.bound(parameters), self._empty())
-        return _named(found, self.names).arrow().schema
+        return execution.run(self.bound(parameters), self._empty(), self._keys).schema
 
     def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
@@ -307,7 +288,7 @@ class QueryPlan:
         return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")
 
     def bound(self, parameters: Parameters) -> exp.Expr:
-        """The statement for DataFusion, with values for parameters."""
+        """The statement for DuckDB, with values for parameters."""
         return bound(self._tree, parameters)
 
     def _choose(self, session: SqlSession, source: TableSource, parameters: Parameters) -> AccessPath:
@@ -384,11 +365,8 @@ class QueryPlan:
 
 
 def run_over(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> Result:
-    """The rows of a query over tables that were read already; the query is changed on the way."""
-    adapt_clauses(tree)
-    names = output_names(tree)
-    _name_outputs(tree, names)
-    return _named(execution.run(tree, tables), names)
+    """The rows of a query over tables that were read already."""
+    return _result(execution.run(tree, tables))
 
 
 def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
@@ -404,7 +382,7 @@ def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[Colu
     """The columns that a query may look at; all, if in doubt."""
     names: set[str] = set()
     for star in scope.expression.find_all(exp.Star):
-        if not isinstance(star.parent, exp.Count | exp.Func) or isinstance(star.parent, exp.Column):
+        if not isinstance(star.parent, exp.Anonymous):
             names = {column.name for column in table.visible}
     for column in tree.find_all(exp.Column):
         qualifier, name = table_and_name(column)
@@ -449,12 +427,6 @@ def _rename(node: exp.Table, name: str, shown: str) -> None:
     node.replace(exp.Table(this=exp.to_identifier(name), alias=alias.copy(), joins=node.args.get("joins")))
 
 
-_HIDDEN = "c$"
-_TYPE_NAMES = {"SMALLINT": "int2", "INT": "int4", "BIGINT": "int8", "FLOAT": "float4", "DOUBLE": "float8",
-               "DECIMAL": "numeric", "BOOLEAN": "bool", "VARBINARY": "bytea", "TIMESTAMPNTZ": "timestamp"}
-"""What PostgreSQL calls types where a column has no other name."""
-
-
 def output_names(tree: exp.Expr) -> list[str] | None:
     """The names of the columns that a query gives, as PostgreSQL has them; None where a star stands for some."""
     query = tree
@@ -470,49 +442,7 @@ def output_names(tree: exp.Expr) -> list[str] | None:
     return names
 
 
-def output_name(node: exp.Expr) -> str:
-    """The name that PostgreSQL gives a column of an answer."""
-    if isinstance(node, exp.Alias):
-        return name_of(node.args["alias"])
-    if isinstance(node, exp.Column):
-        return table_and_name(node)[1]
-    if isinstance(node, exp.Cast):
-        value, kind = node.this, str(node.to.this.name)
-        while isinstance(value, exp.Cast | exp.Paren):
-            value = value.this
-        name = output_name(value)
-        return name if name not in ("?column?", "case") else _TYPE_NAMES.get(kind, kind.lower())
-    if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup):
-        return output_name(node.this)
-    if isinstance(node, exp.Subquery):
-        names = output_names(node)
-        return names[0] if names else "?column?"
-    if isinstance(node, exp.Case):
-        return "case"
-    if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
-    if isinstance(node, exp.Func | exp.Exists) and not isinstance(node, exp.Binary | exp.Connector):
-        written = re.match(r"\w+", node.sql(DIALECT))
-        return written[0].lower() if written else node.sql_name().lower()
-    return "?column?"
-
-
-def _name_outputs(tree: exp.Expr, names: list[str] | None) -> None:
-    """Give every output without a name one that no other has, since DataFusion wants them all to differ."""
-    if names is None or not isinstance(tree, exp.Select):
-        return
-    seen: set[str] = set()
-    for number, each in enumerate(tree.expressions):
-        name = names[number]
-        if isinstance(each, exp.Alias) or (isinstance(each, exp.Column) and name not in seen):
-            seen.add(name)
-        else:
-            each.replace(exp.alias_(each.copy(), f"{_HIDDEN}{number}", quoted=True))
-
-
-def _named(table: pa.Table, names: list[str] | None) -> Result:
-    if names is not None and len(names) == table.num_columns:
-        table = table.rename_columns(names)
+def _result(table: pa.Table) -> Result:
     return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
 
 

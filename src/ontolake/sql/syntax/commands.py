@@ -11,8 +11,8 @@ import sqlglot
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ontolake.sql.errors import SqlSyntaxError, UnsupportedError
+from ontolake.sql.syntax.dialect import DIALECT
 
-DIALECT = "postgres"
 _QUOTED = (TokenType.STRING, TokenType.BYTE_STRING)
 _WORD = re.compile(r"\s*([A-Za-z]+)")
 

@@ -16,8 +16,8 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from ontolake.sql.errors import SqlSyntaxError
+from ontolake.sql.syntax.dialect import DIALECT
 
-DIALECT = "postgres"
 OPTIONS, OVERRIDING, SET_COLUMNS = "identity options", "overriding", "set columns"
 """What `annotate` puts on a tree: options of identity columns, OVERRIDING, and the columns of SET NULL (…)."""
 

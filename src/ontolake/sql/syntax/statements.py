@@ -18,11 +18,11 @@ from sqlglot.tokenizer_core import TokenType
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
 from ontolake.sql.syntax import commands, definitions
+from ontolake.sql.syntax.dialect import DIALECT as DIALECT
 from ontolake.sql.types import INTERVAL, TIMESTAMPS, Kind, from_sql
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
 
-DIALECT = "postgres"
 DATES = tuple(day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
 """The days that Python has a date for."""
 Parameters = Sequence[Any] | Mapping[str, Any]

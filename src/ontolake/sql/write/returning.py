@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.errors import UnknownNameError, nearest
-from ontolake.sql.plan.queries import output_name
+from ontolake.sql.executor.names import output_name
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
 
 ROWS = "returned$"

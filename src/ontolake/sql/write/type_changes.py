@@ -20,6 +20,7 @@ from ontolake.sql.errors import DataError, DefinitionError, NotNullError, SqlErr
 from ontolake.sql.keyspace.vectors import stored_array
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
+from ontolake.sql.plan.limits import gives_one_value
 from ontolake.sql.syntax.statements import DIALECT, literal, name_of, position_of
 from ontolake.sql.types import Kind, Type
 from ontolake.sql.write import defaults, index_builds
@@ -67,7 +68,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
 def _check_using(definer: Definer, table: Table, using: exp.Expr) -> None:
     for each in using.find_all(exp.Column):
         table.column(name_of(each.this), position_of(each, definer.statement))
-    if using.find(exp.Query, exp.AggFunc, exp.Window):
+    if using.find(exp.Query, exp.Window) or not all(map(gives_one_value, using.find_all(exp.Anonymous))):
         raise UnsupportedError("USING makes a value of one row: it has no queries, aggregates or windows in it")
 
 

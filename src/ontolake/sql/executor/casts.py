@@ -1,0 +1,175 @@
+"""Conversions between types: which there are, and how DuckDB is asked for them so that the answer is PostgreSQL's."""
+
+from __future__ import annotations
+
+from ontolake.sql.errors import DataError, TypeMismatchError
+from ontolake.sql.executor import literals, python_functions
+from ontolake.sql.executor.pg_types import (
+    BYTEA,
+    DIGITS,
+    INTEGERS,
+    QUOTIENT_SCALE,
+    TEXT,
+    TIMESTAMP,
+    UNKNOWN,
+    PgType,
+    as_numeric,
+    is_implicit,
+    numeric,
+)
+from ontolake.sql.executor.typed import TypedSql, merged
+
+_EXPLICIT = {
+    ("int4", "bool"), ("bool", "int4"), ("timestamp", "date"), ("timestamptz", "date"), ("timestamptz", "timestamp"),
+    ("timestamp", "time"), ("timestamptz", "time"), ("interval", "time"), ("json", "jsonb"), ("jsonb", "json"),
+    ("jsonb", "bool"), *(("jsonb", name) for name in ("int2", "int4", "int8", "numeric", "float4", "float8")),
+}  # fmt: skip
+
+
+def converted(given: TypedSql, to: PgType, *, explicit: bool = False) -> TypedSql:
+    """An expression as one of another type. Raises `TypeMismatchError` (42846) if there is no such conversion."""
+    source = given.type
+    if source.name == "unknown":
+        return _from_unknown(given, to, explicit)
+    if source == to:
+        return given
+    if not explicit and not is_implicit(source, to):
+        raise TypeMismatchError(f"{source.shown} does not become {to.shown} by itself", hint="convert it with CAST")
+    sql, type = _sql(given.sql, source, to, explicit)
+    return merged(sql, type, [given])
+
+
+def _from_unknown(given: TypedSql, to: PgType, explicit: bool) -> TypedSql:
+    if to.name == "unknown":
+        return given
+    if given.text is None:
+        to = to._replace(scale=max(to.scale, 0))
+        return given._replace(sql=f"CAST({given.sql} AS {to.duck})", type=to)
+    sql, type = literals.read(given.text, to)
+    if to.length and to.family == "S":
+        sql = _cut(sql, to)
+    return TypedSql(sql, type)
+
+
+def _cut(sql: str, to: PgType) -> str:
+    """varchar(n) cuts what is longer; char(n) also fills up with spaces."""
+    cut = f"left({sql}, {to.length})"
+    return f"rpad({cut}, {to.length}, ' ')" if to.name == "bpchar" else cut
+
+
+def _sql(sql: str, source: PgType, to: PgType, explicit: bool) -> tuple[str, PgType]:
+    """The conversion in DuckDB's SQL, and the type with its digits."""
+    if to.family == "S":
+        text = as_text(sql, source)
+        return (_cut(text, to) if to.length else text), to
+    if source.family == "S":
+        return _from_text(sql, source, to)
+    if source.is_array and to.is_array:
+        return f"CAST({sql} AS {to.duck})", to
+    if to.name == "numeric":
+        return _numeric(sql, source, to)
+    if source.name == to.name:  # only nanoseconds differ
+        return (f"CAST({sql} AS {to.duck})", to) if source.fine != to.fine else (sql, to)
+    if (
+        not is_implicit(source, to)
+        and (source.name, to.name) not in _EXPLICIT
+        and not source.family == to.family == "N"
+    ):
+        raise TypeMismatchError(f"cannot cast type {source.shown} to {to.shown}", sqlstate="42846")
+    if source.name in ("json", "jsonb"):
+        if to.name in ("json", "jsonb"):
+            return (sql if to.name == "json" else python_functions.call("jsonb_text", sql)), to
+        return _from_json(sql, to)
+    if to.name in ("json", "jsonb"):
+        raise TypeMismatchError(f"cannot cast type {source.shown} to {to.shown}", sqlstate="42846")
+    if source.family == "D" and to.family == "D":
+        return _moment(sql, source, to)
+    return f"CAST({sql} AS {to.duck})", to
+
+
+def _moment(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
+    if source.name in ("timestamp", "timestamptz") and to.name in ("timestamp", "timestamptz"):
+        return sql, to._replace(fine=source.fine)  # both are what clocks show in UTC
+    if source.fine:
+        sql = f"CAST({sql} AS TIMESTAMP)"
+    return f"CAST({sql} AS {to._replace(fine=False).duck})", to._replace(fine=False)
+
+
+def _numeric(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
+    if source.family != "N" and source.name != "jsonb":
+        raise TypeMismatchError(f"cannot cast type {source.shown} to numeric", sqlstate="42846")
+    if source.name == "jsonb":
+        return _from_json(sql, to)
+    if source.name in ("float4", "float8"):  # the digits that a float is sure of, as text has them
+        digits = 15 if source.name == "float8" else 6
+        to = to if to.precision else numeric(15)
+        return f"CAST(printf('%.{digits}g', CAST({sql} AS DOUBLE)) AS {to.duck})", to
+    if not to.precision:
+        return sql if source.name == "numeric" else f"CAST({sql} AS {as_numeric(source).duck})", as_numeric(source)
+    return f"CAST({sql} AS {to.duck})", to
+
+
+def _from_json(sql: str, to: PgType) -> tuple[str, PgType]:
+    to = numeric(QUOTIENT_SCALE) if to.name == "numeric" and not to.precision else to
+    return f"CAST({sql} AS {to.duck})", to
+
+
+def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
+    sql = as_text(sql, source)
+    if to.name == "numeric" and not to.precision:
+        to = numeric(QUOTIENT_SCALE)
+    if to.name in INTEGERS:
+        return f"CAST({python_functions.call('integer_text', sql, literals.quoted(to.shown))} AS {to.duck})", to
+    if to.name in ("float4", "float8", "bool", "numeric", "date", "timestamp", "timestamptz", "time", "interval"):
+        to = to._replace(fine=False)
+        return f"CAST({python_functions.call('plain_text', sql, literals.quoted(to.name))} AS {to.duck})", to
+    if to.name == "bytea":
+        return f"unhex({python_functions.call('hex_text', sql)})", BYTEA
+    if to.name == "jsonb":
+        return python_functions.call("jsonb_text", sql), to
+    if to.name == "json":
+        return python_functions.call("json_checked", sql), to
+    if to.is_array:
+        return f"CAST({python_functions.call('list_text', sql, literals.quoted(to.name))} AS {to.duck})", to
+    return f"CAST({sql} AS {to.duck})", to
+
+
+def as_text(sql: str, source: PgType) -> str:
+    """A value as the text that PostgreSQL shows."""
+    name = source.name
+    if name in ("text", "varchar", "json", "jsonb", "name", "unknown"):
+        return sql
+    if name == "bpchar":
+        return f"rtrim({sql}, ' ')"
+    if name in ("float4", "float8"):
+        return python_functions.call(f"{name}_text", sql)
+    if name == "interval":
+        return python_functions.call("interval_text", sql)
+    if name == "bytea":
+        return f"('\\x' || lower(hex({sql})))"
+    if name in ("timestamp", "timestamptz"):
+        text = f"CAST({sql} AS VARCHAR)"
+        if source.fine:
+            text = f"regexp_replace({text}, '(\\.[0-9]*[1-9])0+$|\\.0+$', '\\1')"
+        return text if name == "timestamp" else f"({text} || '+00')"
+    if source.is_array:
+        texts = (
+            sql if source.element.family == "S" else f"list_transform({sql}, lambda e: {as_text('e', source.element)})"
+        )
+        return python_functions.call("array_text", texts)
+    return f"CAST({sql} AS VARCHAR)"
+
+
+def plain(given: TypedSql) -> TypedSql:
+    """An expression without what only columns have: nanoseconds, lengths, and text of no type."""
+    type = given.type
+    if type.name == "unknown":
+        return converted(given, TEXT)
+    if type.fine:
+        return merged(f"CAST({given.sql} AS TIMESTAMP)", type._replace(fine=False), [given])
+    if type.name == "bpchar":
+        return merged(f"rtrim({given.sql}, ' ')", TEXT, [given])
+    return given._replace(type=TEXT) if type.name in ("varchar", "name") else given
+
+
+__all__ = ["DIGITS", "TIMESTAMP", "UNKNOWN", "DataError", "as_text", "converted", "plain"]

@@ -1,0 +1,57 @@
+"""The names that PostgreSQL gives to outputs that have none."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from ontolake.sql.syntax.statements import name_of
+
+_TYPE_NAMES = {"SMALLINT": "int2", "INT": "int4", "BIGINT": "int8", "FLOAT": "float4", "DOUBLE": "float8",
+               "DECIMAL": "numeric", "BOOLEAN": "bool", "VARBINARY": "bytea", "TIMESTAMPNTZ": "timestamp",
+               "CHAR": "bpchar", "ARRAY": "array"}  # fmt: skip
+_NAMED: dict[type[exp.Expr], str] = {
+    exp.Case: "case", exp.Exists: "exists", exp.Array: "array", exp.Extract: "extract", exp.Substring: "substring",
+    exp.StrPosition: "position", exp.Overlay: "overlay", exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "current_timestamp", exp.Localtimestamp: "localtimestamp", exp.CurrentTime: "current_time",
+    exp.Localtime: "localtime", exp.CurrentUser: "current_user", exp.SessionUser: "session_user",
+    exp.CurrentSchema: "current_schema", exp.CurrentCatalog: "current_catalog", exp.CurrentRole: "current_role",
+    exp.Tuple: "row", exp.Interval: "interval", exp.AtTimeZone: "timezone",
+}  # fmt: skip
+NAMELESS = "?column?"
+
+
+def output_name(node: exp.Expr) -> str:
+    """The name that PostgreSQL gives a column of an answer."""
+    if isinstance(node, exp.Alias):
+        return name_of(node.args["alias"])
+    if isinstance(node, exp.Column):
+        return name_of(node.this)
+    if isinstance(node, exp.Dot):
+        return name_of(node.expression)
+    if isinstance(node, exp.Cast):
+        value, kind = node.this, str(getattr(node.to.this, "name", node.to.this))
+        if kind == "ARRAY" and node.to.expressions:
+            kind = str(node.to.expressions[0].this.name)
+        while isinstance(value, exp.Cast | exp.Paren):
+            value = value.this
+        name = output_name(value)
+        return name if name not in (NAMELESS, "case") else _TYPE_NAMES.get(kind, kind.lower())
+    if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup | exp.Bracket | exp.Collate):
+        return output_name(node.this)
+    if isinstance(node, exp.Subquery):
+        return _query_name(node)
+    if isinstance(node, exp.Trim):
+        position = str(node.args.get("position") or "").upper()
+        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "btrim")
+    if isinstance(node, exp.Anonymous):
+        return str(node.this if isinstance(node.this, str) else name_of(node.this)).lower()
+    if isinstance(node, exp.Boolean):
+        return "bool"
+    return _NAMED.get(type(node), NAMELESS)
+
+
+def _query_name(node: exp.Expr) -> str:
+    query = node
+    while isinstance(query, exp.SetOperation | exp.Subquery):
+        query = query.this
+    return output_name(query.expressions[0]) if isinstance(query, exp.Select) and query.expressions else NAMELESS

@@ -1,0 +1,227 @@
+"""Functions that DuckDB does not have, or has otherwise, written in Python over whole columns.
+
+A function is made known to DuckDB when a query first needs it. What it raises reaches the caller as the same error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ontolake.sql.errors import SqlError
+from ontolake.sql.executor import formats, json_functions, literals
+from ontolake.sql.executor.connections import define
+from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALE, PgType
+
+_CONTEXT = Context(prec=120, rounding=ROUND_HALF_UP)
+
+
+class _Function(NamedTuple):
+    apply: Callable[..., Any]
+    arguments: tuple[str, ...]
+    returns: str
+
+
+def call(name: str, *arguments: str) -> str:
+    """A call of one of these functions in DuckDB's SQL."""
+    function = _FUNCTIONS[name]
+    define(f"onto_{name}", lambda root: _create(root, f"onto_{name}", function))
+    return f"onto_{name}({', '.join(arguments)})"
+
+
+def _create(root: Any, name: str, function: _Function) -> None:
+    root.create_function(name, _over_columns(function.apply, _RETURNS[function.returns], len(function.arguments)), list(function.arguments), function.returns,  # noqa: E501
+                         type="arrow", null_handling="default", side_effects=False)  # fmt: skip
+
+
+_RETURNS = {
+    "VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "VARCHAR[]": pa.list_(pa.string()), "TIMESTAMP": pa.timestamp("us"),
+    "VARCHAR[][]": pa.list_(pa.list_(pa.string())), f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})": pa.decimal128(DIGITS, QUOTIENT_SCALE),  # noqa: E501
+}  # fmt: skip
+
+
+def _over_columns(apply: Callable[..., Any], type: pa.DataType, arity: int) -> Callable[..., pa.Array]:
+    def whole(*columns: pa.Array) -> pa.Array:
+        lists = [column.to_pylist() for column in columns]
+        try:
+            return pa.array([None if None in row else apply(*row) for row in zip(*lists, strict=True)], type)
+        except SqlError as error:
+            raise ValueError(f"{error.sqlstate}|{error}") from None
+
+    # DuckDB counts the parameters of what it is given
+    by_arity: dict[int, Callable[..., pa.Array]] = {
+        1: lambda a: whole(a), 2: lambda a, b: whole(a, b), 3: lambda a, b, c: whole(a, b, c),
+        4: lambda a, b, c, d: whole(a, b, c, d),
+    }  # fmt: skip
+    return by_arity[arity]
+
+
+# arithmetic
+
+
+def divided(a: str, scale_a: int, b: str, scale_b: int) -> str:
+    """The quotient of two numerics as PostgreSQL rounds it."""
+    name = f"onto_divide_{scale_a}_{scale_b}"
+    define(name, lambda root: root.create_function(
+        name, _decimals(quotient), [f"DECIMAL({DIGITS}, {scale_a})", f"DECIMAL({DIGITS}, {scale_b})"],
+        f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})", type="arrow", side_effects=False))  # fmt: skip
+    return f"{name}({a}, {b})"
+
+
+def multiplied(a: str, scale_a: int, b: str, scale_b: int) -> str:
+    """The product of two numerics with more digits behind the point than DuckDB can keep."""
+    name = f"onto_multiply_{scale_a}_{scale_b}"
+    define(name, lambda root: root.create_function(
+        name, _decimals(_CONTEXT.multiply), [f"DECIMAL({DIGITS}, {scale_a})", f"DECIMAL({DIGITS}, {scale_b})"],
+        f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})", type="arrow", side_effects=False))  # fmt: skip
+    return f"{name}({a}, {b})"
+
+
+_UNIT = Decimal(1).scaleb(-QUOTIENT_SCALE)
+_OUT = pa.decimal128(DIGITS, QUOTIENT_SCALE)
+
+
+def _decimals(apply: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., pa.Array]:
+    def whole(first: pa.Array, second: pa.Array) -> pa.Array:
+        try:
+            found = [None if a is None or b is None else apply(a, b).quantize(_UNIT, context=_CONTEXT)
+                     for a, b in zip(first.to_pylist(), second.to_pylist(), strict=True)]  # fmt: skip
+            return pa.array(found, _OUT)
+        except (pa.ArrowInvalid, ArithmeticError):
+            raise ValueError("22003|a numeric value is out of range: it has more than 38 digits") from None
+        except SqlError as error:
+            raise ValueError(f"{error.sqlstate}|{error}") from None
+
+    return whole
+
+
+def quotient(a: Decimal, b: Decimal) -> Decimal:
+    """A quotient with the digits that PostgreSQL chooses: 16 that matter at least."""
+    if not b:
+        raise SqlError("division by zero", sqlstate="22012")
+    weight_a, first_a = _weight(a)
+    weight_b, first_b = _weight(b)
+    weight = weight_a - weight_b - (1 if first_a <= first_b else 0)
+    scale = max(16 - weight * 4, -int(a.as_tuple().exponent), -int(b.as_tuple().exponent), 0)
+    return _CONTEXT.divide(a, b).quantize(Decimal(1).scaleb(-scale), context=_CONTEXT)
+
+
+def _weight(value: Decimal) -> tuple[int, int]:
+    """The place of the first digit to the base of 10000, and that digit."""
+    if not value:
+        return 0, 0
+    weight = value.adjusted() // 4
+    return weight, int(abs(value).scaleb(-4 * weight, _CONTEXT))
+
+
+# text
+
+
+def float_text(value: float, digits: int = 17) -> str:
+    """A floating point number as PostgreSQL shows it."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    shortest = repr(value) if digits == 17 else formats.shortest_float4(value)
+    number = Decimal(shortest)
+    exponent = number.adjusted() if number else 0
+    if -5 < exponent < (15 if digits == 17 else 6):
+        text = f"{number:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    sign, figures, _ = number.as_tuple()
+    written = "".join(map(str, figures)).rstrip("0") or "0"
+    mantissa = written[0] + ("." + written[1:] if len(written) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _integer_text(text: str, type: str) -> str:
+    if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        raise SqlError(f'invalid input syntax for type {type}: "{text}"', sqlstate="22P02")
+    return text.strip()
+
+
+def _plain_text(text: str, type: str) -> str:
+    """A text in the way that DuckDB reads the type."""
+    sql, _ = literals.read(text, PgType(type, scale=-1) if type == "numeric" else PgType(type))
+    if type == "interval":
+        months, days, micros = literals.interval(text)
+        return f"{months} months {days} days {micros} microseconds"
+    if type == "timestamptz" or "to_microseconds" in sql or "timezone" in sql:
+        return formats.evaluated_moment(text)
+    found = re.search(r"'(.*)'", sql)
+    return found[1] if found else sql.lower()
+
+
+def _hex_text(text: str) -> str:
+    found = re.search(r"'(.*)'", literals.read(text, PgType("bytea"))[0])
+    return found[1] if found else ""
+
+
+def _list_text(text: str, type: str) -> str:
+    items = literals.array_items(text, PgType(type))
+    return "[" + ", ".join("NULL" if item is None else literals.quoted(item) for item in items) + "]"
+
+
+def array_text(items: list[Any]) -> str:
+    """An array as PostgreSQL shows it."""
+
+    def shown(item: Any) -> str:
+        if item is None:
+            return "NULL"
+        if isinstance(item, list):
+            return array_text(item)
+        text = {True: "t", False: "f"}[item] if isinstance(item, bool) else str(item)
+        if text == "" or text.upper() == "NULL" or re.search(r'[\s,"\\{}]', text):
+            return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return text
+
+    return "{" + ",".join(map(shown, items)) + "}"
+
+
+def _initcap(text: str) -> str:
+    return re.sub(r"[^\W_]+", lambda found: found[0][0].upper() + found[0][1:].lower(), text)
+
+
+def _similar(text: str, pattern: str) -> bool:
+    return re.fullmatch(formats.similar_pattern(pattern), text, re.DOTALL) is not None
+
+
+_FUNCTIONS: dict[str, _Function] = {
+    "float8_text": _Function(float_text, ("DOUBLE",), "VARCHAR"),
+    "float4_text": _Function(lambda value: float_text(value, 8), ("FLOAT",), "VARCHAR"),
+    "integer_text": _Function(_integer_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "plain_text": _Function(_plain_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "hex_text": _Function(_hex_text, ("VARCHAR",), "VARCHAR"),
+    "list_text": _Function(_list_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "array_text": _Function(array_text, ("VARCHAR[]",), "VARCHAR"),
+    "interval_text": _Function(formats.interval_text, ("INTERVAL",), "VARCHAR"),
+    "jsonb_text": _Function(literals.canonical_json, ("VARCHAR",), "VARCHAR"),
+    "json_checked": _Function(lambda text: (literals.load_json(text), text)[1], ("VARCHAR",), "VARCHAR"),
+    "initcap": _Function(_initcap, ("VARCHAR",), "VARCHAR"),
+    "quote_literal": _Function(formats.quote_literal, ("VARCHAR",), "VARCHAR"),
+    "quote_ident": _Function(formats.quote_ident, ("VARCHAR",), "VARCHAR"),
+    "encode": _Function(formats.encoded, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "decode": _Function(formats.decoded, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "similar": _Function(_similar, ("VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "to_char_time": _Function(formats.time_text, ("TIMESTAMP", "VARCHAR"), "VARCHAR"),
+    "to_char_interval": _Function(formats.span_text, ("INTERVAL", "VARCHAR"), "VARCHAR"),
+    "to_char_number": _Function(formats.number_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "to_time": _Function(formats.read_time, ("VARCHAR", "VARCHAR"), "TIMESTAMP"),
+    "to_number": _Function(formats.read_number, ("VARCHAR", "VARCHAR"), f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})"),
+    "format": _Function(formats.formatted, ("VARCHAR", "VARCHAR[]"), "VARCHAR"),
+    "split_pattern": _Function(formats.split_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
+    "match_pattern": _Function(formats.match_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[][]"),
+    "replace_pattern": _Function(formats.replace_pattern, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
+    "json_get": _Function(json_functions.get, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "VARCHAR"),
+    "json_contains": _Function(json_functions.contains, ("VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "json_exists": _Function(json_functions.exists, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "BOOLEAN"),
+    "json_edit": _Function(json_functions.edit, ("VARCHAR", "VARCHAR", "VARCHAR[]", "VARCHAR"), "VARCHAR"),
+    "json_list": _Function(json_functions.listed, ("VARCHAR", "VARCHAR"), "VARCHAR[]"),
+    "json_kind": _Function(json_functions.kind_of, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "json_made": _Function(json_functions.made, ("VARCHAR[]", "VARCHAR"), "VARCHAR"),
+}  # fmt: skip
