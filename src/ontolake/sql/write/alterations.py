@@ -9,8 +9,8 @@ import msgspec
 from sqlglot import exp
 
 from ontolake.sql import types
-from ontolake.sql.catalog.objects import SequenceMeta
-from ontolake.sql.catalog.records import ColumnMeta, Table, entries_of
+from ontolake.sql.catalog.objects import CommentMeta, SequenceMeta
+from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table, entries_of
 from ontolake.sql.errors import DefinitionError, NotNullError, SqlError, UnknownNameError, UnsupportedError
 from ontolake.sql.keyspace.rows import encode_row
 from ontolake.sql.keyspace.vectors import decode_rows
@@ -138,7 +138,8 @@ def _alter_table(definer: Definer, table: Table, action: exp.Expr) -> None:
         _add_column(definer, table, action)
     elif isinstance(action, exp.Drop) and action.args["kind"] == "COLUMN":
         node = (action.args.get("tables") or [action.this])[0]
-        _drop_column(definer, table, name_of(node), bool(action.args.get("exists")), node)
+        _drop_column(definer, table, name_of(node), bool(action.args.get("exists")), node,
+                     bool(action.args.get("cascade")))
     elif isinstance(action, exp.Drop) and action.args["kind"] == "CONSTRAINT":
         node = action.args["tables"][0]
         constraints.drop(definer, table, name_of(node), bool(action.args.get("exists")), node,
@@ -203,19 +204,46 @@ def _fill(definer: Definer, table: Table, column: ColumnMeta) -> None:
         start = batch.keys.last() + b"\x00"
 
 
-def _drop_column(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr) -> None:
+def _drop_column(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr, cascade: bool) -> None:
     if exists and name not in table.by_name:
         return
     column = table.column(name, position_of(node, definer.statement))
     if column in table.primary_key:
         raise DefinitionError(f"{name} belongs to the primary key of {table.full_name}", sqlstate="2BP01",
                               hint="make another table with another key, and copy the rows")
+    needing = [each for each in table.generated if name in defaults.columns_of(each.generated)]
+    if needing and not cascade:
+        raise SqlError(f"{needing[0].name} of {table.full_name} is generated from {name}", sqlstate="2BP01",
+                       hint="add CASCADE to drop it too")
+    for each in needing:
+        _drop_column(definer, definer.catalog.by_id[table.id], each.name, False, node, cascade)
+    id = column.column_id
+    for foreign in table.referenced_by:
+        if id in foreign.parent_column_ids and not cascade:
+            raise SqlError(f"the foreign key {foreign.name} needs {table.full_name}.{name}", sqlstate="2BP01",
+                           hint="add CASCADE to drop the foreign key too")
+    table = definer.catalog.by_id[table.id]
+    for foreign in {each.key: each for each in (*table.referenced_by, *table.foreign_keys)}.values():
+        if (foreign.table_id == table.id and id in foreign.column_ids) or (
+                foreign.parent_id == table.id and id in foreign.parent_column_ids):
+            definer.remove(foreign)
+    for part in table.parts:
+        if isinstance(part, SequenceMeta) and part.column_id == id:
+            sequence_definitions.remove(definer, part, cascade, table.id)
+        elif isinstance(part, CommentMeta) and part.kind == "column" and part.part_id == id:
+            definer.remove(part)
     for index in table.indexes:
-        if column.column_id in (*index.column_ids, *index.include_ids):
-            definer.drop_index(index)
+        if id in (*index.column_ids, *index.include_ids) or name in index_columns(index):
+            definer.drop_index(index, cascade)
     kept = tuple(check for check in table.meta.checks if name not in defaults.columns_of(check.sql))
     definer.put(msgspec.structs.replace(table.meta, checks=kept))
     definer.put(msgspec.structs.replace(column, dropped=True))
+
+
+def index_columns(index: IndexMeta) -> set[str]:
+    """The columns that the expressions and the condition of an index name."""
+    texts = [*(each.sql for each in index.expressions), *([index.predicate] if index.predicate else [])]
+    return {name for text in texts for name in defaults.columns_of(text)}
 
 
 def _rename_column(definer: Definer, table: Table, old: str, new: str, node: exp.Expr) -> None:
@@ -225,6 +253,16 @@ def _rename_column(definer: Definer, table: Table, old: str, new: str, node: exp
     checks = tuple(msgspec.structs.replace(check, sql=defaults.renamed(check.sql, old, new))
                    for check in table.meta.checks)  # fmt: skip
     definer.put(msgspec.structs.replace(table.meta, checks=checks))
+    for each in table.generated:
+        if old in defaults.columns_of(each.generated):
+            definer.put(msgspec.structs.replace(each, generated=defaults.renamed(each.generated, old, new)))
+    for index in table.indexes:
+        if old in index_columns(index):
+            parts = tuple(msgspec.structs.replace(each, sql=defaults.renamed(each.sql, old, new))
+                          for each in index.expressions)
+            predicate = defaults.renamed(index.predicate, old, new) if index.predicate else ""
+            definer.put(msgspec.structs.replace(index, expressions=parts, predicate=predicate))
+    column = definer.catalog.by_id[table.id].by_id[column.column_id]
     definer.put(msgspec.structs.replace(column, name=new))
 
 
@@ -243,9 +281,13 @@ def _alter_column(definer: Definer, table: Table, node: exp.AlterColumn) -> None
                               node.args.get("using") or None)
         return
     changed = column
+    if node.args.get("default") is not None and (column.generated or column.counting):
+        raise SqlError(f"{table.full_name}.{column.name} has its own values", sqlstate="42601",
+                       hint="use DROP EXPRESSION or DROP IDENTITY first")
     if node.args.get("default") is not None:
-        changed = msgspec.structs.replace(column, default_expr=node.args["default"].sql(DIALECT))
-        defaults.value(changed)
+        changed = msgspec.structs.replace(column, default_expr=definer.default_of(node.args["default"]))
+        if not defaults.counts(changed.default_expr):
+            defaults.value(changed)
     elif node.args.get("allow_null") is False:
         if _has_nulls(definer, table, column):
             raise NotNullError(f"{table.full_name}.{column.name} has NULLs", table=table.full_name,

@@ -276,7 +276,7 @@ class Definer:
             if isinstance(rule, exp.NotNullColumnConstraint):
                 nullable = bool(rule.args.get("allow_null"))
             elif isinstance(rule, exp.DefaultColumnConstraint):
-                default = defaults.bound_to_ids(rule.this, self._sequence_id).sql(DIALECT)
+                default = self.default_of(rule.this)
             elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
                 if found.primary_key:
                     raise DefinitionError("there is more than one primary key",
@@ -326,6 +326,10 @@ class Definer:
                                                     node.args["reference"], node))  # fmt: skip
         else:
             raise UnsupportedError(f"{node.sql(DIALECT)} is not supported", position=position_of(node, self.statement))
+
+    def default_of(self, node: exp.Expr) -> str:
+        """A default as the catalog keeps it."""
+        return defaults.bound_to_ids(node, self._sequence_id).sql(DIALECT)
 
     def _sequence_id(self, name: str) -> int:
         return Numbers(self.session, self.transaction, self._database, self._schema).find(name).object_id

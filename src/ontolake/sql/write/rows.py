@@ -39,7 +39,8 @@ class Rows:
                  columns: Sequence[pa.Array] | None = None) -> None:  # fmt: skip
         self.table = table
         self._tuples = tuples
-        self._columns = None if columns is None else [_flat(column) for column in columns]
+        self._columns = None if columns is None else [_fitting(table, n, values)
+                                                            for n, values in enumerate(columns)]
         self.count = len(tuples) if tuples is not None else len(columns[0]) if columns else 0
         self.few = self.count <= FEW
         self._checked = self._completed = False
@@ -196,6 +197,15 @@ class Rows:
             value = self.tuples[number][self.table.place[column.column_id]]
             values.append(str(column.type.load(value)))
         return f"({', '.join(names)}) = ({', '.join(values)})"
+
+
+def _fitting(table: Table, place: int, values: Any) -> pa.Array:
+    """A column of a table in one piece. Executors give integers of any width."""
+    flat = _flat(values)
+    if place < len(table.columns) and pa.types.is_integer(flat.type):
+        wanted = table.columns[place].type.arrow
+        return flat if flat.type == wanted or not pa.types.is_integer(wanted) else flat.cast(wanted)
+    return flat
 
 
 def _flat(column: Any) -> pa.Array:

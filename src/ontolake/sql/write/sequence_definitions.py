@@ -144,6 +144,10 @@ def change(definer: Definer, meta: SequenceMeta, options: Mapping[str, Any]) -> 
     """Give a sequence other options, and let it RESTART."""
     changed = _owned(definer, _with_options(meta, options, fresh=False), options)
     numbers = sequences.Numbers(definer.session, definer.transaction)
+    if "restart" not in options:
+        last = sequences.stored(definer.session, meta).last
+        if not changed.least <= last <= changed.greatest:
+            raise _wrong(f"the sequence stands at {last}, beyond MINVALUE or MAXVALUE")
     if changed != meta:
         definer.put(changed)
     if "restart" in options:
