@@ -79,6 +79,7 @@ def test_errors(url: str) -> None:
         with pytest.raises(kind) as raised:
             cursor.execute(sql)
         assert raised.value.sqlstate == state
+        connection.rollback()
     with pytest.raises(dbapi.ProgrammingError):
         cursor.fetchall()
     connection.close()

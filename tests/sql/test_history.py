@@ -384,10 +384,11 @@ def test_two_writers_never_both_win(native_place: str, open_here: Any) -> None:
     second.execute("BEGIN")
     assert first.execute("SELECT n FROM t").fetchall() == second.execute("SELECT n FROM t").fetchall() == [(0,)]
     first.execute("UPDATE t SET n = n + 1; COMMIT")
+    second.execute("UPDATE t SET n = n + 1")
     with pytest.raises(SqlError) as raised:
-        second.execute("UPDATE t SET n = n + 1")
+        second.execute("COMMIT")
     assert raised.value.sqlstate == "40001"
-    second.execute("ROLLBACK; UPDATE t SET n = n + 1")
+    second.execute("UPDATE t SET n = n + 1")
     assert first.execute("SELECT n FROM t").fetchall() == [(2,)]
 
 

@@ -168,7 +168,7 @@ def test_a_merge_under_way_is_there_for_every_handle_on_its_branch(place: str) -
     with open_database(place, branch="try") as other:
         assert other.execute("SELECT * FROM onto_conflicts").fetchall() == [], "that is another branch"
     with open_database(place) as second:
-        with second.transaction(), pytest.raises(TransactionError):
+        with pytest.raises(TransactionError), second.transaction():
             second.execute("UPDATE onto_conflicts SET take = 'ours'")
         second.execute("UPDATE onto_conflicts SET take = 'theirs' WHERE key = '1'")
         second.execute("UPDATE onto_conflicts SET value = 7 WHERE key = '2'")
@@ -229,6 +229,6 @@ def test_what_cannot_be_called_is_a_typed_error(db: Database) -> None:
             db.execute(statement)
     with pytest.raises(UnknownBranchError):
         db.execute("CALL onto_checkout('nothing')")
-    with db.transaction(), pytest.raises(TransactionError):
+    with pytest.raises(TransactionError), db.transaction():
         db.execute("CALL onto_branch('x')")
     assert [one.name for one in db.branches.list()] == ["main"]

@@ -302,10 +302,10 @@ def test_statements_of_a_transaction_are_kept_or_forgotten_together(everywhere: 
     assert everywhere.version() == version
     assert list(everywhere.catalog().by_full_name) == ["main.public.t"]
     with everywhere.transaction():
-        everywhere.execute("INSERT INTO t VALUES (1)")
+        everywhere.execute("INSERT INTO t VALUES (1); SAVEPOINT s")
         with pytest.raises(UniqueError):
             everywhere.execute("INSERT INTO t VALUES (2), (1)")
-        everywhere.execute("INSERT INTO t VALUES (3)")
+        everywhere.execute("ROLLBACK TO s; INSERT INTO t VALUES (3)")
     assert everywhere.version() == version + 1
     assert rows(everywhere, "SELECT id FROM t ORDER BY id") == [(1,), (3,)]
 
@@ -365,9 +365,10 @@ def test_an_insert_that_comes_again_follows_the_table_and_its_rules(everywhere: 
         assert raised.value.sqlstate == state
     with everywhere.transaction():
         everywhere.execute(sql, ("b3", 3))
+        everywhere.execute("SAVEPOINT s")
         with pytest.raises(UniqueError):
             everywhere.execute(sql, ("b4", 3))
-        everywhere.execute("DELETE FROM t WHERE id IN (2, 3)")
+        everywhere.execute("ROLLBACK TO s; DELETE FROM t WHERE id IN (2, 3)")
         everywhere.execute(sql, ("b3", 3))
     everywhere.execute(sql, ("b2", 2))
     everywhere.execute("ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN c TEXT DEFAULT 'new'")
@@ -470,11 +471,12 @@ def test_changes_in_the_forms_that_postgresql_has(db: Database) -> None:
 def test_a_transaction_that_only_reads_changes_nothing(everywhere: Database) -> None:
     everywhere.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
     for begin in ("BEGIN READ ONLY", "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY"):
-        everywhere.execute(begin)
+        everywhere.execute(f"{begin}; SAVEPOINT s")
         for sql in ("INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE INDEX i ON t (id)"):
             with pytest.raises(SqlError) as raised:
                 everywhere.execute(sql)
             assert raised.value.sqlstate == "25006"
+            everywhere.execute("ROLLBACK TO s")
         assert everywhere.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
         everywhere.execute("COMMIT")
     everywhere.execute("BEGIN READ WRITE; INSERT INTO t VALUES (1); COMMIT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
@@ -28,6 +30,7 @@ from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.plan.queries import BY_KEYS, QueryPlan, find_in
 from ontolake.sql.results import Result
+from ontolake.sql.sessions import Sessions
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, constant, name_of, parse, parse_one
 from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write import bulk, index_builds, sequences
@@ -37,13 +40,20 @@ from ontolake.sql.write.dml import Changer
 from ontolake.sql.write.rows import RowWriter, Writer
 from ontolake.sql.write.sequences import Numbers, calls_in, has_calls
 
+ON_ERROR = ("fail", "continue")
+"""What an error does to the transaction that it happens in."""
+_CHANGES = ("insert", "update", "delete", "truncate", "merge", "chain")
+"""Statements that may be committed together with those of other threads."""
+_ENDS = ("commit", "rollback", "rollback to")
+_CONTROLS = (*_ENDS, "use", "begin", "begin read only", "savepoint", "release")
+
 Version = int | str | datetime
 """A moment: the number of a commit, or a time, as text or `datetime`; a time without a zone is UTC."""
 
 
 def open_database(
     url: str, *, branch: str = MAIN, database: str | None = None, schema: str = DEFAULT_SCHEMA, readonly: bool = False,
-    takeover: bool = False, synchronous: str = "FULL", cache: int | None = None,
+    takeover: bool = False, synchronous: str = "FULL", cache: int | None = None, on_error: str = "fail",
 ) -> Database:  # fmt: skip
     """The SQL tables at `url`, which are started where there are none (unless read-only).
 
@@ -53,35 +63,61 @@ def open_database(
     last ones.
     `cache` is how many bytes of decoded columns are kept in memory for queries that read the same tables again; by
     default a quarter of the machine's memory, and 0 keeps none. More is mapped from files.
+    A statement that fails within a transaction fails the transaction, as in PostgreSQL; with `on_error="continue"` the
+    transaction goes on without that statement.
 
     Raises `Invalid` for a URL or a cache that cannot be, `NotFound` for a database or branch that is not there,
     `LayoutError` for a database that holds something else or is newer, `Contended` if another process is writing to it
     over the seam.
     """
     return Database(url, branch=branch, database=database, schema=schema, readonly=readonly, takeover=takeover,
-                    synchronous=synchronous, cache=default_room() if cache is None else cache)  # fmt: skip
+                    synchronous=synchronous, cache=default_room() if cache is None else cache,
+                    on_error=on_error)  # fmt: skip
+
+
+class _Commands(threading.local):
+    """What belongs to the session of a thread."""
+
+    commands: SessionCommands | None = None
 
 
 class Database(VersionedTables):
-    """Open SQL tables. Threads may share them; they take turns. Close it, or use it in a `with` block."""
+    """Open SQL tables. Threads may share them, each with a transaction of its own. Close it, or use it in a `with`
+    block."""
 
     def __init__(
         self, url: str, *, branch: str, database: str | None, schema: str, readonly: bool, takeover: bool,
-        synchronous: str, cache: int,
+        synchronous: str, cache: int, on_error: str,
     ) -> None:  # fmt: skip
         if not isinstance(cache, int) or cache < 0:
             raise Invalid(f"a cache has a size in bytes, 0 or more, not {cache!r}")
         self._options: dict[str, Any] = {"readonly": readonly, "takeover": False, "synchronous": synchronous,
                                          "cache": cache}  # fmt: skip
-        super().__init__(url, branch, SqlSession(url, branch=branch, **{**self._options, "takeover": takeover}))
+        if on_error not in ON_ERROR:
+            raise Invalid(f"on_error cannot be {on_error!r}", hint=f"use {' or '.join(ON_ERROR)}")
+        self._on_error = on_error
+        super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
         self.database = database
-        self.ranges = KeyRanges(self._session)
         self._path: tuple[str, ...] = (schema,)
-        self._commands = SessionCommands(self)
+        self._kept = _Commands()
         self.conflicts = ConflictTable(self)
         """What a `CALL onto_merge` on the branch left open: the table `onto_conflicts`."""
         if not readonly:
             index_builds.clean_up(self._session)
+
+    def _opened(self, url: str, branch: str, *, takeover: bool = False) -> Sessions:
+        """Sessions on a branch."""
+        options = {**self._options, "takeover": takeover}
+        first = SqlSession(url, branch=branch, **options)
+        first.fails_on_error = self._on_error == ON_ERROR[0]
+        alone = urls.parse(url).path == ":memory:"
+        return Sessions(first, None if alone else lambda: SqlSession(url, branch=branch, **self._options,
+                                                                     like=first))  # fmt: skip
+
+    @property
+    def ranges(self) -> KeyRanges:
+        """Which database holds which part of the keyspace."""
+        return KeyRanges(self._session)
 
     def __enter__(self) -> Database:
         return self
@@ -93,9 +129,10 @@ class Database(VersionedTables):
 
     def close(self) -> None:
         """Give the database up; an open transaction is rolled back. Closing twice does no harm."""
-        if not self._session.closed and self._session.transaction is None:
-            self._session.columns.save(self._session)
-        self._session.close()
+        first = self._sessions.first
+        if not first.closed:
+            first.columns.save(first)
+        self._sessions.close()
 
     @property
     def session(self) -> SqlSession:
@@ -115,9 +152,9 @@ class Database(VersionedTables):
         with self._references() as references:
             references.line(branch)
         if branch != self.branch:
-            before, self._session = self._session, SqlSession(self.url, branch=branch, **self._options)
+            before, self._sessions = self._sessions, self._opened(self.url, branch)
             before.close()
-            self.branch, self.ranges = branch, KeyRanges(self._session)
+            self.branch = branch
 
     # statements
 
@@ -130,11 +167,15 @@ class Database(VersionedTables):
         Outside a transaction each statement is one of its own. A statement that fails changes nothing. Raises
         `SqlError`, whose `sqlstate` says what is wrong.
         """
-        statements = parse(sql)
-        if not statements:
-            raise SqlSyntaxError("there is no statement")
-        if len(statements) > 1 and params:
-            raise SqlSyntaxError("several statements cannot share parameters", hint="run one at a time")
+        try:
+            statements = parse(sql)
+            if not statements:
+                raise SqlSyntaxError("there is no statement")
+            if len(statements) > 1 and params:
+                raise SqlSyntaxError("several statements cannot share parameters", hint="run one at a time")
+        except SqlError:
+            self._session.fail()
+            raise
         if message is not None or author is not None:
             with self._session.noted(message, author):
                 return self._execute_all(statements, params)
@@ -173,27 +214,42 @@ class Database(VersionedTables):
                 self._end(commit=False)
             raise
         if self._session.transaction is not None:
+            try:
+                self._session.check_failed()
+            except BaseException:
+                self._end(commit=False)
+                raise
             with self._session.noted(message, author):
                 self._end(commit=True)
 
+    @property
+    def _commands(self) -> SessionCommands:
+        """What statements of this thread have set, prepared and declared."""
+        if self._kept.commands is None:
+            self._kept.commands = SessionCommands(self)
+        return self._kept.commands
+
     def _begin(self, *, reads: bool = False) -> None:
-        """Open a transaction."""
+        """Open a transaction of this thread."""
         default = self._commands.settings.get("default_transaction_read_only") == "on"
-        self._session.begin(reads=reads or default)
+        self._sessions.begin(reads=reads or default)
         self._commands.began()
 
-    def _end(self, *, commit: bool) -> None:
-        """End the transaction, and what lives as long as it."""
+    def _end(self, *, commit: bool) -> bool:
+        """End the transaction, and what lives as long as it. Returns whether it was committed: not if it had failed."""
         committed = False
+        transaction = self._session.transaction
+        kept = commit and not (transaction is not None and transaction.failed)
         try:
             if commit:
-                self._session.commit()
+                self._sessions.commit()
             else:
-                self._session.rollback()
-            committed = commit
+                self._sessions.rollback()
+            committed = kept
         finally:
-            if self._session.transaction is None:
+            if transaction is not None and self._session.transaction is None:
                 self._commands.ended(committed=committed)
+        return committed
 
     @property
     def in_transaction(self) -> bool:
@@ -201,6 +257,36 @@ class Database(VersionedTables):
 
     def run(self, statement: ParsedStatement, params: Parameters, as_of: Version | None = None) -> Result:
         """Run one statement that was read already. Raises `SqlError`."""
+        sessions = self._sessions
+        if statement.prepared is not None and statement.kind == "select" and as_of is None and \
+                sessions.held.session is None and not sessions.is_alone:  # fmt: skip
+            statement.check_parameters(params)
+            found = self._point(sessions.first, statement.prepared, params)
+            if found is not None:
+                return found
+        if sessions.is_alone:
+            with self._session.lock:  # else the transaction that is open may be that of another thread
+                return self._executed(statement, params, as_of)
+        return self._executed(statement, params, as_of)
+
+    def _executed(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
+        kind, transaction = statement.kind, self._session.transaction
+        if transaction is None:
+            if kind in _CONTROLS:
+                return self._control(statement)
+            with self._sessions.turn() if kind in _CHANGES and not _is_conflicts(statement) else \
+                    self._sessions.leased():  # fmt: skip
+                return self._dispatched(statement, params, as_of)
+        if kind not in _ENDS:
+            self._session.check_failed()
+        try:
+            return self._control(statement) if kind in _CONTROLS else self._dispatched(statement, params, as_of)
+        except BaseException:
+            if kind not in ("begin", "begin read only"):  # which changes nothing where PostgreSQL merely warns
+                self._session.fail()
+            raise
+
+    def _dispatched(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
         statement.check_parameters(params)
         kind = statement.kind
         if kind == "select":
@@ -211,7 +297,7 @@ class Database(VersionedTables):
             return Result("EXPLAIN", len(lines), table=pa.table({"QUERY PLAN": pa.array(lines, pa.string())}))
         if kind == "update" and isinstance(statement.tree, exp.Update) and is_target(statement.tree):
             return self.conflicts.update(statement.tree, params)
-        if kind in ("insert", "update", "delete", "truncate", "merge", "chain"):
+        if kind in _CHANGES:
             return self._change(statement, params)
         if kind in ("create", "drop", "alter"):
             return self._define(statement)
@@ -226,7 +312,7 @@ class Database(VersionedTables):
 
     def _select(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
         if as_of is None and statement.prepared is not None:
-            found = self._point(statement.prepared, params)
+            found = self._point(self._session, statement.prepared, params)
             if found is not None:
                 return found
         if has_calls(statement.sql) and statement.tree is not None and calls_in(statement.tree):
@@ -262,12 +348,12 @@ class Database(VersionedTables):
                 return run_chain(statement.tree, changer, writer)
             return changer({}, writer).run(statement.tree)
 
-    def _point(self, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
+    def _point(self, session: SqlSession, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
         (catalog, database, path), plan = prepared
         if database != self.database or path != self._path or (key := plan.point(params)) is None:
             return None
-        found = self._session.get(key, catalog)
+        found = session.get(key, catalog)
         return None if found is None else plan.found(found[0])
 
     def _plan(self, statement: ParsedStatement, at: int | None) -> QueryPlan:
@@ -399,8 +485,10 @@ class Database(VersionedTables):
             self.follow(statement.names[1:] or [DEFAULT_SCHEMA])
         elif statement.kind in ("begin", "begin read only"):
             self._begin(reads=statement.kind != "begin")
-        elif statement.kind in ("commit", "rollback"):
-            self._end(commit=statement.kind == "commit")
+        elif statement.kind == "commit":
+            return Result("COMMIT" if self._end(commit=True) else "ROLLBACK", 0)
+        elif statement.kind == "rollback":
+            self._end(commit=False)
         elif statement.kind == "savepoint":
             session.savepoint(name)
         elif statement.kind == "rollback to":
@@ -420,7 +508,7 @@ class Database(VersionedTables):
         Columns go by name; those that are not given get their defaults. Raises what INSERT raises; then nothing was
         loaded.
         """
-        with (self._session.noted(message, author),
+        with (self._session.noted(message, author), self._sessions.leased(),
               self._session.writing(f"-- bulk load into {table}") as transaction):
             found = self.find_table(table, self._session.fresh_catalog(transaction))
             return bulk.load(self._session, transaction, found, data)
@@ -471,3 +559,8 @@ class Database(VersionedTables):
             with self._lines() as lines:
                 self.branches.purge(lines.merged())
         return found
+
+
+def _is_conflicts(statement: ParsedStatement) -> bool:
+    """Whether a statement changes the table of conflicts, which makes no commit."""
+    return isinstance(statement.tree, exp.Update) and is_target(statement.tree)

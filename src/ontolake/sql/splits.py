@@ -18,12 +18,13 @@ from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.errors import DataError
 from ontolake.sql.keyspace import vectors
 from ontolake.sql.keyspace.columns import storage_of, validity
+from ontolake.sql.keyspace.commit_log import unpacked
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import KeyPlace, Keyspace, KeySpan
 from ontolake.sql.plan import scans
 from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, ColumnCondition
-from ontolake.sql.transactions import SqlSession, unpacked
+from ontolake.sql.transactions import SqlSession
 from ontolake.sql.types import TIMESTAMPS, Kind, Type
 
 MOMENT = pa.timestamp("us", tz="UTC")

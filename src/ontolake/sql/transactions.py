@@ -1,248 +1,106 @@
-"""Transactions: one SQLite transaction each, which writes all its keys at one version.
+"""Sessions: a connection, and the transaction that is open on it.
 
-Threads may share a session; they take turns, and a transaction has the session to itself until it ends. A statement
-that fails changes nothing; a transaction around it goes on.
+A statement on its own writes to the keyspace directly, within one SQLite transaction. A transaction that BEGIN opens is
+private: it reads one state and writes to a level of its own (`keyspace.overlay`); when it commits, `validation` tells
+whether what it has read still holds, and its writes move into the keyspace at a new version. A session belongs to one
+thread at a time; `sessions` gives them out.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import numpy as np
 
-from ontolake import faults, urls
-from ontolake.engine.failures import translate
-from ontolake.errors import Corruption, Invalid, LayoutError, NotFound, OntolakeError
-from ontolake.history import ProtectedBranchError, UnknownBranchError
+from ontolake import faults
+from ontolake.history import ProtectedBranchError
 from ontolake.history.operations import check_texts
+from ontolake.sql import validation
 from ontolake.sql.catalog.column_cache import ColumnCache
 from ontolake.sql.catalog.column_files import SavedColumns
-from ontolake.sql.catalog.records import SqlCatalog, Table
-from ontolake.sql.errors import SerializationError, SqlError, TransactionError, UnknownNameError
-from ontolake.sql.keyspace import homes, levels, ranges
-from ontolake.sql.keyspace.commit_log import BranchLog
-from ontolake.sql.keyspace.layout import LAYOUT, MAPPED, extend, upgrade
-from ontolake.sql.keyspace.pages import open_pages
-from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
-from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.write.pending import Position, Reference, SequenceMemory, TransactionMark
+from ontolake.sql.catalog.records import SqlCatalog
+from ontolake.sql.connections import WRITE, SessionConnections
+from ontolake.sql.errors import TransactionError, UnknownNameError
+from ontolake.sql.keyspace import levels, overlay
+from ontolake.sql.keyspace.commit_log import packed
+from ontolake.sql.keyspace.layout import extend, upgrade
+from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed
+from ontolake.sql.transaction_state import SqlTransaction
+from ontolake.sql.write.pending import SequenceMemory, TransactionMark
+from ontolake.sql.writer_queue import CommitBatch, WriterQueue, queue_of
 
 if TYPE_CHECKING:
-    from ontolake.sql.write.rows import Rows
+    from ontolake.sql.sessions import Sessions
+
+__all__ = ["SqlSession", "SqlTransaction"]
 
 _POINT = "SELECT s.ddl, l.value, (SELECT count(*) FROM range) FROM state s LEFT JOIN latest l ON l.key = ?"
 _CATALOGS = 32
-_WRITE = "BEGIN IMMEDIATE"
 _LINE_BITS = 40
+_NO_COLUMNS = ColumnCache(0)
+_notes = threading.local()
+"""The message and author of what a thread is writing."""
 
 
-class SqlTransaction:
-    """What a transaction has written so far."""
-
-    def __init__(self, version: int, began_with: int) -> None:
-        self.version = version
-        self.began_with = began_with
-        """The version of the catalog before it."""
-        self.touched: list[Sequence[bytes] | Strings] = []
-        """The keys of rows and catalog records."""
-        self.statements: list[str] = []
-        self.metadata: dict[str, Any] = {}
-        """What its commit says of itself."""
-        self.message: str | None = None
-        self.author: str | None = None
-        self.merged: tuple[int, int] | None = None
-        """The second parent of a merge: its line and version."""
-        self.is_exempt = False
-        """Whether it may change a protected branch."""
-        self.reads = False
-        """Whether it may only read."""
-        self.ddl = False
-        self.is_extended = False
-        """Whether it has written what older versions cannot read."""
-        self.dirty = False
-        """Whether it has written anything."""
-        self.catalog: SqlCatalog | None = None
-        self.sequences: dict[int, Position] = {}
-        """Where the sequences stand that it has used."""
-        self.references: list[Reference] = []
-        """What it has done to rows that foreign keys are about."""
-        self.deferred: dict[str, bool] = {}
-        """What SET CONSTRAINTS has said, by name; '' stands for all."""
-
-    def touch(self, keys: Sequence[bytes] | Strings) -> None:
-        self.dirty = True
-        if len(keys):
-            self.touched.append(keys)
-
-    def refer(self, table: Table, old: Rows | None, new: Rows | None) -> None:
-        """Note rows that were written, if foreign keys are about them."""
-        if (table.foreign_keys and new is not None) or (table.referenced_by and old is not None):
-            self.references.append(Reference(old, new))
-
-
-class SqlSession:
+class SqlSession(SessionConnections):
     """One connection and the transaction that is open on it."""
 
     def __init__(
-        self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str, cache: int = 0
-    ) -> None:
-        self.url, self.branch, self.readonly = url, branch, readonly
-        self.is_native = urls.parse(url).place is urls.Place.SQLITE
-        """Whether branches are levels of one file, not branches of the storage."""
-        self.columns = ColumnCache(cache, SavedColumns.beside(url))
-        self._ours = ours(url)
-        self._takeover, self._synchronous = takeover, synchronous
-        with self._ours:
-            self.connection = self.connect(url)
-        try:
-            self.line = self._find_line()
-            """The id of the branch, which outlives its name."""
-            self.levels = levels.levels(self.connection, self.line) if self.is_native else levels.MAIN_LEVELS
-        except BaseException:
-            self.connection.close(True)
-            raise
-        own = self.levels[0].line
-        self._state = f"SELECT ddl, floor, {levels.newest(own)}"
-        self._begun = f"SELECT ddl, (SELECT count(*) FROM range), {levels.newest(own)}"
-        self.keyspace = Routed(self.connection, self.levels)
-        self.log = BranchLog(self.connection, self.levels)
-        self.parts: dict[str, RangeKeyspace] = {}
-        """The databases that hold ranges of their own, by URL."""
-        self.lock = threading.RLock()
-        self.closed = False
+        self, url: str, *, branch: str, readonly: bool, takeover: bool, synchronous: str, cache: int = 0,
+        like: SqlSession | None = None,
+    ) -> None:  # fmt: skip
+        """With `like`, what that session keeps for later is shared with it."""
+        super().__init__(url, branch=branch, readonly=readonly, takeover=takeover, synchronous=synchronous)
+        self.keyspace = self._plain
+        """What statements read and write: the keyspace, or with a private transaction's own writes above it."""
+        self._columns: ColumnCache = ColumnCache(cache, SavedColumns.beside(url)) if like is None else like._columns
+        self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {} if like is None else like._catalogs
+        self.queue: WriterQueue = queue_of(url, branch)
+        """Where threads of this process wait for their turn to write."""
+        self.fails_on_error: bool = like is None or like.fails_on_error
+        """Whether a statement that fails fails the transaction around it."""
+        self.lock_timeout: float | None = None
+        """How many seconds to wait for that, and for other processes; None for the default."""
+        self.group: Sessions | None = None
+        """The sessions that this one is among."""
+        self.batch: CommitBatch | None = None
+        """Statements of several threads, written here one after the other, that are committed together."""
+        self.has_turn: bool = False
+        """Whether the thread that has the lock writes for the batch."""
+        self.sequences: SequenceMemory = SequenceMemory() if like is None else like.sequences
         self.transaction: SqlTransaction | None = None
         """The one that a BEGIN has opened."""
         self._marks: list[tuple[str, TransactionMark]] = []
-        self._routing: list[RoutedRange] = []
-        self._catalogs: dict[tuple[int, int | None], SqlCatalog] = {}
-        self._note: tuple[str | None, str | None] = (None, None)
-        """The message and author of what is being written."""
-        self._is_current = False
-        """Whether the database is known to have the newest layout."""
-        self.sequences = SequenceMemory()
-        try:
-            self.reroute()
-        except BaseException:
-            self.close()
-            raise
-
-    def connect(self, url: str, *, create: bool = True) -> apsw.Connection:
-        """A connection to this database, or to one that holds a range, on the branch of that name."""
-        branch = "main" if self.is_native else self.branch
-        found = LAYOUT.open(url, branch=branch, readonly=self.readonly, takeover=self._takeover,
-                            synchronous=self._synchronous, create=create)  # fmt: skip
-        found.pragma("mmap_size", MAPPED)
-        return found
-
-    def _find_line(self) -> int:
-        if self.branch == "main":
-            return 0
-        if self.is_native:
-            found = levels.find(self.connection, self.branch)
-            if found is None:
-                raise UnknownBranchError(self.branch)
-            return found.id
-        with open_pages(self.url) as storage:
-            return int(storage.resolve_branch(self.branch).id)
+        self._has_room = False
+        """Whether the connection has tables for the writes of a private transaction."""
 
     @contextmanager
     def noted(self, message: str | None, author: str | None) -> Iterator[None]:
         """What is written in the block has this message and author. Raises `Invalid` for what is not text."""
         check_texts(message=message, author=author)
-        with self.lock:
-            before, self._note = self._note, (message, author)
-            try:
-                yield
-            finally:
-                self._note = before
-
-    def reroute(self) -> None:
-        """Go by the routing table as it is now."""
-        with self.lock:
-            found = ranges.read(self.connection)
-            wanted = {each.url for each in found if each.url != ranges.MAIN}
-            for url in [url for url in self.parts if url not in wanted]:
-                self.parts.pop(url).connection.close(True)
-            for url in sorted(wanted - self.parts.keys()):
-                self.parts[url] = RangeKeyspace(
-                    self._connect_home(next(each for each in found if each.url == url)), self.levels)
-            self.keyspace.route(found, self.parts)
-            self._routing = found
-
-    def _connect_home(self, held: RoutedRange) -> apsw.Connection:
-        """A connection to the database that a range was moved to. Raises `NotFound` if that is not there."""
+        before = getattr(_notes, "note", (None, None))
+        _notes.note = (message, author)
         try:
-            connection = self.connect(homes.resolved(self.url, held.url), create=False)
-        except (NotFound, LayoutError) as error:
-            raise homes.missing(self.url, held.start, held.url, error) from error
-        if not ranges.is_home(connection):
-            connection.close(True)
-            raise homes.missing(self.url, held.start, held.url, NotFound("another database is there"))
-        return connection
-
-    def _begin(self, sql: str) -> SqlTransaction:
-        """Begin on all databases, with the ranges as they are now."""
-        self.connection.execute(sql)
-        try:
-            found: Any = self.connection.execute(self._begun).fetchone()
-            if found is None:
-                raise UnknownBranchError(self.branch, hint="it was deleted; its commits are given up")
-            ddl, count, published = found
-            if sql == _WRITE:
-                self._check_alive()
-            if count == len(self._routing) == 1:  # the first range is always here
-                return SqlTransaction(published + 1, ddl)
-            if ranges.read(self.connection) != self._routing:
-                self.reroute()
-            for part in self.parts.values():
-                part.connection.execute(sql)
-                newest = part.begin(write=sql == _WRITE)
-                part.limit = published if newest > published else None
-                if part.limit is not None and sql == _WRITE:
-                    ranges.undo(part.connection, published, part.line)
-                    part.limit = None
-                part.changes_before = part.connection.total_changes()
-        except BaseException:
-            self._roll_back()
-            raise
-        return SqlTransaction(published + 1, ddl)
-
-    def _check_alive(self) -> None:
-        """Raise `UnknownBranchError` if the branch was deleted since it was opened."""
-        if self.keyspace.is_branch and (found := levels.by_id(self.connection, self.line)) is not None \
-                and found.name.startswith(levels.DELETED):  # fmt: skip
-            raise UnknownBranchError(self.branch, hint="it was deleted since it was opened")
-
-    def _each(self, sql: str) -> None:
-        """Run a statement on all databases, the main one last."""
-        for part in self.parts.values():
-            if part.connection.in_transaction:
-                part.connection.execute(sql)
-        if self.connection.in_transaction:
-            self.connection.execute(sql)
+            yield
+        finally:
+            _notes.note = before
 
     def close(self) -> None:
         with self.lock:
-            if not self.closed:
-                self.closed = True
-                self._each("ROLLBACK")
-                self.transaction = None
-                for part in self.parts.values():
-                    part.connection.close(True)
-                self.connection.close(True)
+            self._await_batch()
+            super().close()
+            self.transaction, self.keyspace = None, self._plain
 
-    def check_open(self) -> None:
-        """Raise `Invalid` if the session was closed."""
-        if self.closed:
-            raise Invalid(f"the database {self.url} is closed", hint="open it again")
+    @property
+    def columns(self) -> ColumnCache:
+        """The columns that are kept for queries. None are for those whose reads or writes are to be committed."""
+        is_shared = self.transaction is None or self.transaction.is_readonly
+        return self._columns if is_shared and not self.has_turn else _NO_COLUMNS
 
     # statements
 
@@ -251,6 +109,7 @@ class SqlSession:
         """One state of the keyspace for as long as the block takes."""
         with self.lock, self._ours:
             self.check_open()
+            self._await_batch()
             if self.transaction is not None or self.connection.in_transaction:
                 yield self.transaction
                 return
@@ -272,19 +131,78 @@ class SqlSession:
             if self.readonly:
                 raise TransactionError(f"{self.url} was opened to be read only", sqlstate="25006",
                                        hint="open it without readonly=True")
+            self._await_batch()
             if self.transaction is not None:
-                if self.transaction.reads:
+                self.check_failed()
+                if self.transaction.is_readonly:
                     raise TransactionError("this transaction only reads", sqlstate="25006",
                                            hint="begin one without READ ONLY")
                 yield from self._nested(self.transaction, statement, noted)
                 return
-            transaction = self._begin(_WRITE)
+            if self.has_turn:
+                assert self.batch is not None
+                yield from self._in_batch(self.batch, statement, noted)
+                return
+            self.queue.enter(None, self.lock_timeout)
             try:
-                faults.reach("sql: transaction begun")
-                yield transaction
-                self._settle(transaction, 0)
-                self._describe(transaction, statement, noted)
-                self._commit(transaction)
+                transaction = self._begin(WRITE)
+                try:
+                    faults.reach("sql: transaction begun")
+                    yield transaction
+                    self._settle(transaction, 0)
+                    self._describe(transaction, statement, noted)
+                    self._commit(transaction)
+                except BaseException:
+                    self._roll_back()
+                    raise
+            finally:
+                self.queue.leave()
+
+    def _await_batch(self) -> None:
+        """Let a batch of other threads end: what it has written is not committed yet. Holding the lock, once."""
+        while (batch := self.batch) is not None and not self.has_turn:
+            self.lock.release()
+            try:
+                batch.done.wait()
+            finally:
+                self.lock.acquire()
+
+    def _in_batch(
+        self, batch: CommitBatch, statement: str, metadata: Mapping[str, Any]
+    ) -> Iterator[SqlTransaction]:
+        """One more transaction of a batch, with a version of its own. `publish` commits all of them."""
+        is_first = not batch.count
+        if is_first:
+            transaction = self._begin(WRITE)
+        else:
+            self._each("SAVEPOINT turn")
+            version, ddl, _ = self.state()
+            transaction = SqlTransaction(version + 1, ddl)
+        try:
+            faults.reach("sql: transaction begun")
+            yield transaction
+            self._settle(transaction, 0)
+            self._describe(transaction, statement, metadata)
+            if transaction.dirty:
+                self._seal(transaction)
+        except BaseException:
+            if is_first:
+                self._roll_back()
+            else:
+                self._each("ROLLBACK TO turn; RELEASE turn")
+            raise
+        if not is_first:
+            self._each("RELEASE turn")
+        elif not transaction.dirty:
+            self._roll_back()
+        batch.count += transaction.dirty
+        batch.is_full = batch.is_full or transaction.ddl  # nobody else may see a catalog that is not committed yet
+
+    def publish(self) -> None:
+        """Commit the batch. Raises what that raises; then nothing of it is there."""
+        with self._ours:
+            try:
+                self._publish()
             except BaseException:
                 self._roll_back()
                 raise
@@ -293,6 +211,8 @@ class SqlSession:
         self, transaction: SqlTransaction, statement: str, metadata: Mapping[str, Any]
     ) -> Iterator[SqlTransaction]:
         mark = TransactionMark(transaction)
+        if transaction.is_private:
+            self._write_above(transaction)
         self._each("SAVEPOINT statement")
         try:
             yield transaction
@@ -300,6 +220,7 @@ class SqlSession:
         except BaseException:
             self._each("ROLLBACK TO statement; RELEASE statement")
             mark.restore(transaction)
+            self.fail()
             raise
         self._each("RELEASE statement")
         self._describe(transaction, statement, metadata)
@@ -308,7 +229,7 @@ class SqlSession:
         if statement:
             transaction.statements.append(statement)
         transaction.metadata.update(metadata)
-        message, author = self._note
+        message, author = getattr(_notes, "note", (None, None))
         transaction.message = transaction.message if message is None else message
         transaction.author = transaction.author if author is None else author
 
@@ -328,32 +249,23 @@ class SqlSession:
                 part.connection.execute("COMMIT")
         self.connection.execute("COMMIT")
 
-    def _roll_back(self) -> None:
-        for keyspace in (self.keyspace, *self.parts.values()):
-            keyspace.open_nodes = {}
-        self._each("ROLLBACK")
-
     def _commit(self, transaction: SqlTransaction) -> None:
         if not transaction.dirty:
             self._each("ROLLBACK")
             return
+        self._seal(transaction)
+        self._publish()
+
+    def _seal(self, transaction: SqlTransaction) -> None:
+        """Write the record of a commit, and what is left to do before it."""
+        version = transaction.version
         self._settle(transaction, 0, all=True)
         if transaction.sequences:
             from ontolake.sql.write import sequences
 
             sequences.keep(self, transaction)
-        version = transaction.version
         if transaction.merged is None and not transaction.is_exempt and self.is_protected():
             raise ProtectedBranchError(self.branch)
-        for part in self.parts.values():
-            if part.connection.total_changes() == part.changes_before:
-                part.connection.execute("ROLLBACK")
-                continue
-            part.close_nodes()
-            levels.set_state(part.connection, part.line, "version", version)
-            part.connection.execute("COMMIT")
-            faults.reach("sql: range committed")
-        self.keyspace.close_nodes()
         if not self._is_current:
             upgrade(self.connection)
         if transaction.is_extended:
@@ -366,9 +278,6 @@ class SqlSession:
         if transaction.ddl:
             levels.set_state(self.connection, self.levels[0].line, "ddl", version)
         faults.reach("sql: commit written")
-        self.connection.execute("COMMIT")
-        self._is_current = True
-        faults.reach("sql: committed")
 
     def is_protected(self) -> bool:
         """Whether the branch changes by merges alone. Inside a transaction."""
@@ -392,28 +301,65 @@ class SqlSession:
 
     # BEGIN, COMMIT, SAVEPOINT
 
-    def begin(self, *, reads: bool = False) -> None:
-        """Open a transaction, with `reads` one that only reads. Raises `TransactionError` if one is open."""
+    def begin(self, *, reads: bool = False, private: bool = False) -> None:
+        """Open a transaction, with `reads` one that only reads. Raises `TransactionError` if one is open.
+
+        Unless it is private, it has the session to itself until it ends, and the database once it has written.
+        """
         self.lock.acquire()
         try:
             self.check_open()
+            self._await_batch()
             if self.transaction is not None:
                 raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
             with self._ours:
-                self.transaction = self._begin(_WRITE if self.parts and not self.readonly and not reads else "BEGIN")
-                self.transaction.reads = reads
+                if private and not self._has_room:
+                    overlay.prepare(self.connection)
+                    self._has_room = True
+                exclusive = self.parts and not (self.readonly or reads or private)
+                self.transaction = self._begin(WRITE if exclusive else "BEGIN")
+            self.transaction.is_readonly, self.transaction.is_private = reads, private
+            if private and not reads:
+                self.keyspace.reads = self.transaction.reads
         except BaseException:
             self.lock.release()
             raise
+        if private:
+            self.lock.release()
+
+    def _write_above(self, transaction: SqlTransaction) -> None:
+        """Let a private transaction read its own writes, from the first one on."""
+        if self.keyspace is not self._plain:
+            return
+        for connection in (self.connection, *(part.connection for part in self.parts.values())):
+            overlay.clear(connection)
+        snapshot = transaction.snapshot
+        parts = {url: RangeKeyspace(part.connection, overlay.above(part.levels, snapshot, part.limit))
+                 for url, part in self.parts.items()}  # fmt: skip
+        self.keyspace = Routed(self.connection, overlay.above(self.levels, snapshot))
+        self.keyspace.route(self._routing, parts)
+        self.keyspace.reads, self._plain.reads = self._plain.reads, None
+
+    def _end(self) -> SqlTransaction:
+        """Forget which transaction is open. What it has done to the databases is left to the caller."""
+        transaction = self._open()
+        self.transaction, self._marks = None, []
+        self.keyspace, self._plain.reads = self._plain, None
+        return transaction
 
     def read_only(self) -> None:
         """Let the open transaction only read from now on. Raises `TransactionError`."""
-        self._open().reads = True
+        self._open().is_readonly = True
 
     def commit(self) -> int | None:
-        """End the transaction and keep what it did. Returns its version, or None if it wrote nothing."""
-        transaction = self._open()
-        self.transaction, self._marks = None, []
+        """End the transaction and keep what it did. Returns its version, or None if it wrote nothing, or has failed
+        and was rolled back. Raises `SerializationError` if others have changed what it went by."""
+        if self._open().failed:
+            self.rollback()
+            return None
+        if self._open().is_private:
+            return self._commit_private()
+        transaction = self._end()
         self._describe(transaction, "", {})
         try:
             with self._ours:
@@ -426,14 +372,56 @@ class SqlSession:
             self.lock.release()
         return transaction.version if transaction.dirty else None
 
+    def _commit_private(self) -> int | None:
+        transaction, catalog = self._open(), None
+        with self.lock, self._ours:
+            try:
+                if transaction.dirty:
+                    self._settle(transaction, 0, all=True)
+                    transaction.references.clear()
+                    catalog = self.fresh_catalog(transaction)
+                    self._each("COMMIT")  # of the writes to its own level; the snapshot ends with it
+            finally:
+                self._end()
+                self._roll_back()
+        if catalog is None:
+            return None
+        self._describe(transaction, "", {})
+        faults.reach("sql: snapshot ended")
+        assert self.group is not None
+        with self.group.turn(self) as writer, writer.writing("") as commit:
+            commit.take_over(transaction)
+            validation.check(writer, transaction, catalog)
+            for connection in (self.connection, *(part.connection for part in self.parts.values())):
+                overlay.move(connection, writer.keyspace, commit.version)
+            faults.reach("sql: writes moved")
+        return commit.version
+
+    def forget_writes(self) -> None:
+        """Remove what private transactions have left behind on the connections. Outside a transaction."""
+        if self._has_room:
+            for connection in (self.connection, *(part.connection for part in self.parts.values())):
+                overlay.clear(connection)
+
     def rollback(self) -> None:
         """End the transaction and forget what it did."""
-        self._open()
-        self.transaction, self._marks = None, []
+        is_private = self._end().is_private
         try:
             self._roll_back()
         finally:
-            self.lock.release()
+            if not is_private:
+                self.lock.release()
+
+    def fail(self) -> None:
+        """A statement has failed: let the transaction that is open do nothing but end, unless errors are to pass."""
+        if self.transaction is not None and self.fails_on_error:
+            self.transaction.failed = True
+
+    def check_failed(self) -> None:
+        """Raise `TransactionError` if the transaction that is open has failed."""
+        if self.transaction is not None and self.transaction.failed:
+            raise TransactionError("the transaction has failed, and does nothing any more until it ends",
+                                   sqlstate="25P02", hint="ROLLBACK it, or ROLLBACK TO a savepoint")
 
     def savepoint(self, name: str) -> None:
         transaction = self._open()
@@ -444,6 +432,7 @@ class SqlSession:
         transaction, number = self._open(), self._mark(name)
         self._each(f"ROLLBACK TO mark{number}")
         self._marks[number - 1][1].restore(transaction)
+        transaction.failed = False
         del self._marks[number:]
 
     def release(self, name: str) -> None:
@@ -465,19 +454,18 @@ class SqlSession:
 
     # what there is
 
-    def state(self) -> tuple[int, int, int]:
-        """The version of the newest commit, that of the newest that changed the catalog, and the floor."""
-        found: Any = self.connection.execute(self._state).fetchone()
-        if found is None:
-            raise UnknownBranchError(self.branch, hint="it was deleted; its commits are given up")
-        ddl, floor, version = found
-        return version, ddl, floor
-
     def get(self, key: bytes, catalog: SqlCatalog) -> tuple[bytes | None] | None:
-        """The newest value of a key, if there is one; None if the catalog is not this one any more."""
-        with self.lock:
-            if self.closed or self.parts or (self.transaction is not None and self.transaction.ddl):
+        """The newest value of a key, if there is one; None if the catalog is not this one any more, or others use the
+        session."""
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            transaction = self.transaction
+            if self.closed or self.parts or self.batch is not None or (transaction is not None and transaction.ddl):
                 return None
+            if transaction is not None and transaction.is_private:
+                known = catalog is self._catalogs.get((transaction.began_with, None))
+                return (self.keyspace.get(key),) if known else None
             try:
                 row: Any = self._point(key) if self.keyspace.is_branch else \
                     self.connection.execute(_POINT, (key,)).fetchone()
@@ -487,6 +475,8 @@ class SqlSession:
                 return None
             known = row[2] == 1 and row[0] == catalog.version and catalog is self._catalogs.get((row[0], None))
             return (row[1],) if known else None
+        finally:
+            self.lock.release()
 
     def _point(self, key: bytes) -> tuple[int, bytes | None, int] | None:
         """What `get` needs to know on a branch, in one state of the file."""
@@ -511,9 +501,9 @@ class SqlSession:
         where = (ddl, at)
         found = self._catalogs.get(where)
         if found is None:
-            if len(self._catalogs) >= _CATALOGS:
-                self._catalogs.pop(next(iter(self._catalogs)))
-            found = self._catalogs[where] = SqlCatalog.read(self.keyspace, ddl if at is None else at, at)
+            for oldest in list(self._catalogs)[: len(self._catalogs) - _CATALOGS + 1]:
+                self._catalogs.pop(oldest, None)
+            found = self._catalogs.setdefault(where, SqlCatalog.read(self.keyspace, ddl if at is None else at, at))
         return found
 
     def fresh_catalog(self, transaction: SqlTransaction) -> SqlCatalog:
@@ -540,51 +530,9 @@ class SqlSession:
 
     def next_id(self, counter: str) -> int:
         """A number that no other object of this kind ever had or will have. Inside a transaction that writes."""
+        if self.transaction is not None and self.transaction.is_private:
+            assert self.group is not None
+            return self.group.next_id(counter)
         found: Any = self.connection.execute(
             "UPDATE counter SET next = next + 1 WHERE name = ? RETURNING next - 1", (counter,)).fetchall()
         return int(found[0][0]) + (self.line << _LINE_BITS)  # no two branches give one id to different things
-
-
-def packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
-    """Keys as one blob: how many, their lengths, and all of them one behind the other."""
-    if len(touched) == 1 and isinstance(touched[0], list) and len(touched[0]) == 1:  # most commits are of one row
-        key: bytes = touched[0][0]
-        return struct.pack(">II", 1, len(key)) + key
-    groups = [keys if isinstance(keys, Strings) else Strings.of(keys) for keys in touched]
-    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)]).astype(">u4")
-    return struct.pack(">I", len(lengths)) + lengths.tobytes() + b"".join(group.data.tobytes() for group in groups)
-
-
-def unpacked(blob: bytes) -> list[bytes]:
-    """The keys that a commit wrote, each once, in order. Raises `Corruption`."""
-    count = int.from_bytes(blob[:4], "big")
-    body = 4 + 4 * count
-    lengths = np.frombuffer(blob, ">u4", count, 4) if len(blob) >= body else None
-    if lengths is None or int(lengths.sum()) != len(blob) - body:
-        raise Corruption("the keys of a commit cannot be read")
-    ends = np.cumsum(lengths).tolist()
-    return sorted({blob[body + end - size : body + end] for end, size in zip(ends, lengths.tolist(), strict=True)})
-
-
-class ours:
-    """Raises our errors for those of SQLite, inside a `with` block."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not isinstance(error, apsw.Error) or isinstance(error, OntolakeError):
-            return
-        url = self._url
-        if isinstance(error, apsw.BusyError | apsw.LockedError):
-            raise SerializationError(f"somebody else is writing to {url}, or has written since this transaction began",
-                                     hint="roll back and try again") from error
-        if isinstance(error, apsw.ReadOnlyError):
-            raise TransactionError(f"{url} cannot be written to: {error}", sqlstate="25006") from error
-        if isinstance(error, apsw.TooBigError):
-            raise SqlError(f"a value is too long to be stored: {error}", sqlstate="54000") from error
-        raise translate(error, url) from error

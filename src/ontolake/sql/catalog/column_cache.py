@@ -22,6 +22,7 @@ from ontolake.sql.catalog import column_files
 from ontolake.sql.catalog.column_files import ERASE, SavedChunk, SavedColumns, SavedTable, TableToSave
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.keyspace import vectors
+from ontolake.sql.keyspace.commit_log import unpacked
 from ontolake.sql.keyspace.vectors import Strings, Wanted
 from ontolake.sql.keyspace.versions import KeySpan
 
@@ -269,8 +270,6 @@ def _is_sparse(chunks: Sequence[_Chunk]) -> bool:
 
 def _keys_in(blob: bytes, span: KeySpan) -> list[bytes]:
     """The keys of a commit that are in a span."""
-    from ontolake.sql.transactions import unpacked
-
     return [key for key in unpacked(blob) if span.start <= key < span.end]
 
 

@@ -13,8 +13,8 @@ from ontolake.history.metadata import STATEMENT
 from ontolake.sql.catalog.records import Table
 from ontolake.sql.history.definitions import defined, redefined
 from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.commit_log import unpacked
 from ontolake.sql.keyspace.rows import decode_row
-from ontolake.sql.transactions import unpacked
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession

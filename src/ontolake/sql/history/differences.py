@@ -12,7 +12,8 @@ from ontolake.sql.history.commits import key_of, row_of
 from ontolake.sql.history.definitions import defined, redefined
 from ontolake.sql.history.snapshots import SqlSnapshot
 from ontolake.sql.keyspace import keys
-from ontolake.sql.transactions import SqlSession, unpacked
+from ontolake.sql.keyspace.commit_log import unpacked
+from ontolake.sql.transactions import SqlSession
 
 _PAGE = 10_000
 

@@ -32,10 +32,11 @@ from ontolake.sql.history.lines import FIRST, BranchLines, base_counter
 from ontolake.sql.history.row_history import encoded
 from ontolake.sql.history.table_names import full_name
 from ontolake.sql.keyspace import homes, keys, levels, ranges
+from ontolake.sql.keyspace.commit_log import packed, unpacked
 from ontolake.sql.keyspace.layout import LAYOUT, is_described
 from ontolake.sql.keyspace.pages import open_pages
 from ontolake.sql.keyspace.versions import KeySpan
-from ontolake.sql.transactions import SqlSession, packed, unpacked
+from ontolake.sql.transactions import SqlSession
 from ontolake.sql.types import Type
 
 OpenWriter = Callable[[str], AbstractContextManager[SqlSession]]

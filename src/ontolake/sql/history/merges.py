@@ -22,7 +22,8 @@ from ontolake.sql.history.references import References
 from ontolake.sql.history.row_merges import RulesRefused, SidesOfTable, TableChanges, becomes, merged_table
 from ontolake.sql.history.table_changes import TablePlan, written
 from ontolake.sql.keyspace import keys
-from ontolake.sql.transactions import SqlSession, unpacked
+from ontolake.sql.keyspace.commit_log import unpacked
+from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write import sequences
 from ontolake.sql.write.pending import Position
 

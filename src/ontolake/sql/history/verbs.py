@@ -39,6 +39,7 @@ from ontolake.sql.history.row_history import RowHistory
 from ontolake.sql.history.snapshots import SqlSnapshot
 from ontolake.sql.history.table_names import full_name, full_resolutions, full_strategy
 from ontolake.sql.history.tags import SqlTags
+from ontolake.sql.sessions import Sessions
 from ontolake.sql.transactions import SqlSession
 
 
@@ -48,17 +49,22 @@ class VersionedTables:
     Where no branch is named, the one that the database was opened on is meant.
     """
 
-    def __init__(self, url: str, branch: str, session: SqlSession) -> None:
+    def __init__(self, url: str, branch: str, sessions: Sessions) -> None:
         self.url = url
         self.branch = branch
-        self._session = session
+        self._sessions = sessions
         self._bases: dict[int, int] = {}
         self._keeper: BranchKeeper = PageBranches(url)
-        if session.is_native:
+        if sessions.first.is_native:
             self._keeper = FileBranches(url, lambda: self._session, lambda: self._first(True))
         self.tags = SqlTags(self._keeper, self._first, self._resolved, self._check_writable)
         self.branches = SqlBranches(self._keeper, self._is_tagged, self._protect, self._check_writable,
                                     self._resolved)
+
+    @property
+    def _session(self) -> SqlSession:
+        """The session that this thread uses."""
+        return self._sessions.current
 
     # reading
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
+import numpy as np
 
+from ontolake.errors import Corruption
 from ontolake.sql.keyspace.layout import MERGED_INDEX, index_merges, is_described
 from ontolake.sql.keyspace.levels import LINE_MERGED_INDEX, MAIN_LEVELS, Level
+from ontolake.sql.keyspace.vectors import Strings
 
 _COLUMNS = "version, time, statement, author, message, metadata, merged_branch, merged_version, keys"
 
@@ -46,6 +50,14 @@ class BranchLog:
             if row is not None:
                 return bytes(row[0])
         return None
+
+    def is_erasure(self, version: int) -> bool:
+        """Whether a commit erased a row, which it does not name."""
+        for where, bindings, _ in self._spans(version - 1, version):
+            row: Any = self._connection.execute(f"SELECT statement FROM {where}", bindings).fetchone()
+            if row is not None:
+                return str(row[0]).startswith("-- erase")
+        return False
 
     def written(self, low: int, high: int) -> Iterator[tuple[int, bytes]]:
         """The commits in `(low, high]` with the keys that they wrote, packed, oldest first."""
@@ -87,3 +99,26 @@ class BranchLog:
 
     def _rows(self, sql: str, bindings: Sequence[Any]) -> list[Any]:
         return self._connection.execute(sql, bindings).fetchall()
+
+
+def packed(touched: Sequence[Sequence[bytes] | Strings]) -> bytes:
+    """Keys as one blob: how many, their lengths, and all of them one behind the other."""
+    if len(touched) == 1 and isinstance(touched[0], list) and len(touched[0]) == 1:  # most commits are of one row
+        key: bytes = touched[0][0]
+        return struct.pack(">II", 1, len(key)) + key
+    groups = [keys if isinstance(keys, Strings) else Strings.of(keys) for keys in touched]
+    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(group.offsets) for group in groups)]).astype(">u4")
+    return struct.pack(">I", len(lengths)) + lengths.tobytes() + b"".join(group.data.tobytes() for group in groups)
+
+
+def unpacked(blob: bytes) -> list[bytes]:
+    """The keys that a commit wrote, each once, in order. Raises `Corruption`."""
+    count = int.from_bytes(blob[:4], "big")
+    if count == 1 and len(blob) == 8 + int.from_bytes(blob[4:8], "big"):
+        return [blob[8:]]
+    body = 4 + 4 * count
+    lengths = np.frombuffer(blob, ">u4", count, 4) if len(blob) >= body else None
+    if lengths is None or int(lengths.sum()) != len(blob) - body:
+        raise Corruption("the keys of a commit cannot be read")
+    ends = np.cumsum(lengths).tolist()
+    return sorted({blob[body + end - size : body + end] for end, size in zip(ends, lengths.tolist(), strict=True)})

@@ -19,6 +19,9 @@ from ontolake.sql.keyspace.layout import BRANCHED, NEWEST, upgrade
 FIRST = 0
 """The line of the first branch."""
 
+OWN = -1
+"""The level of what an open transaction has written itself: temporary tables of its connection, see `overlay`."""
+
 DELETED = "deleted:"
 """How the names of lines begin that are deleted, and that others have history from."""
 
@@ -229,6 +232,8 @@ def remove(connection: apsw.Connection, line: int) -> None:
 
 def table_of(name: str, line: int) -> tuple[str, str]:
     """The table in which a line keeps something, and the condition that makes it that of the line."""
+    if line == OWN:
+        return f"own_{name}", ""
     return (name, "") if line == FIRST else (f"line_{name}", f"line = {line} AND ")
 
 

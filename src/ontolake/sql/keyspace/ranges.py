@@ -20,11 +20,13 @@ from ontolake import faults
 from ontolake.errors import Invalid, NotFound
 from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
 from ontolake.sql.keyspace import homes, keys, levels
+from ontolake.sql.keyspace.batches import Batch
 from ontolake.sql.keyspace.layout import NEWEST
 from ontolake.sql.keyspace.levels import FIRST, MAIN_LEVELS, Level, newest, set_state, table_of
+from ontolake.sql.keyspace.read_set import ReadSet
 from ontolake.sql.keyspace.rows import LIVE
 from ontolake.sql.keyspace.vectors import Strings
-from ontolake.sql.keyspace.versions import Batch, Keyspace, KeySpan
+from ontolake.sql.keyspace.versions import Keyspace, KeySpan
 
 if TYPE_CHECKING:
     from ontolake.sql.catalog.records import SqlCatalog
@@ -89,6 +91,8 @@ class Routed(Keyspace):
         self._starts: list[bytes] = [b""]
         self._homes: list[RangeKeyspace | None] = [None]
         self.parts: list[RangeKeyspace] = []
+        self.reads: ReadSet | None = None
+        """Where to note what is read of now: keys, and spans as far as they were looked at."""
 
     def route(self, ranges: Sequence[RoutedRange], parts: dict[str, RangeKeyspace]) -> None:
         """Go by these ranges from now on."""
@@ -123,12 +127,16 @@ class Routed(Keyspace):
                 yield self._homes[number], KeySpan(low, high)
 
     def get(self, key: bytes) -> bytes | None:
+        if self.reads is not None:
+            self.reads.keys.add(key)
         home = self._home(key) if self.parts else None
         if home is None:
             return super().get(key)
         return home.get(key) if home.limit is None else home.get_many([key], home.limit).get(key)
 
     def get_many(self, wanted: Sequence[bytes], at: int | None = None) -> dict[bytes, bytes]:
+        if self.reads is not None and at is None:
+            self.reads.add_keys(wanted)
         if not self.parts:
             return super().get_many(wanted, at)
         found: dict[bytes, bytes] = {}
@@ -139,6 +147,27 @@ class Routed(Keyspace):
     def scan(
         self, span: KeySpan, at: int | None = None, *, keys: bool = False, limit: int | None = None, ahead: bool = False
     ) -> Iterator[Batch]:
+        if self.reads is None or at is not None:
+            return self._scan_all(span, at, keys, limit, ahead)
+        if limit is None or not self.is_ordered(limited=True):
+            self.reads.add_span(span)
+            return self._scan_all(span, at, keys, limit, ahead)
+        return self._scan_noted(span, limit)
+
+    def _scan_noted(self, span: KeySpan, limit: int) -> Iterator[Batch]:
+        """A scan in the order of keys that notes how far it came: what lies behind is not read."""
+        assert self.reads is not None
+        left = limit
+        for batch in self._scan_all(span, None, True, limit, False):
+            assert batch.keys is not None
+            left -= len(batch.values)
+            if len(batch.values):
+                self.reads.add_span(KeySpan(span.start, batch.keys.last() + b"\x00"))
+            yield batch
+        if left > 0:
+            self.reads.add_span(span)
+
+    def _scan_all(self, span: KeySpan, at: int | None, keys: bool, limit: int | None, ahead: bool) -> Iterator[Batch]:
         if not self.parts:
             yield from super().scan(span, at, keys=keys, limit=limit, ahead=ahead)
             return
@@ -153,6 +182,8 @@ class Routed(Keyspace):
                     return
 
     def values_of(self, wanted: Sequence[bytes], at: int | None = None) -> Strings:
+        if self.reads is not None and at is None:
+            self.reads.add_keys(wanted)
         if not self.parts:
             return super().values_of(wanted, at)
         return Strings.joined([
@@ -160,10 +191,14 @@ class Routed(Keyspace):
             for home, some in self._sorted(wanted).items()])  # fmt: skip
 
     def versions_of(self, key: bytes) -> dict[int, bytes | None]:
+        if self.reads is not None:
+            self.reads.keys.add(key)
         home = self.home(key)
         return super().versions_of(key) if home is None else home.versions_of(key)
 
     def versions_in(self, span: KeySpan) -> list[tuple[int, int | None, bytes]]:
+        if self.reads is not None:
+            self.reads.add_span(span)
         return [version for home, piece in self.pieces(span)
                 for version in (super(Routed, self).versions_in if home is None else home.versions_in)(piece)]
 
@@ -179,6 +214,15 @@ class Routed(Keyspace):
                 yield from home.steps(piece, home.moment(at), size, descending=descending)
 
     def count(self, span: KeySpan, limit: int) -> int:
+        if self.reads is not None:
+            self.reads.add_span(span)
+        return self.estimate(span, limit)
+
+    def has_changed(self, span: KeySpan, since: int) -> bool:
+        return any((super(Routed, self).has_changed if home is None else home.has_changed)(piece, since)
+                   for home, piece in self.pieces(span))
+
+    def estimate(self, span: KeySpan, limit: int) -> int:
         if not self.parts:
             return super().count(span, limit)
         found = 0

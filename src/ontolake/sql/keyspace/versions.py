@@ -8,17 +8,16 @@ Only this module and `BranchLog` know that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apsw
-import numpy as np
 
 from ontolake.sql.keyspace import nodes, packing
+from ontolake.sql.keyspace.batches import Batch, fetched_ahead, living, strings
 from ontolake.sql.keyspace.keys import after
-from ontolake.sql.keyspace.levels import MAIN_LEVELS, Level, newest, table_of
+from ontolake.sql.keyspace.levels import MAIN_LEVELS, OWN, Level, newest, table_of
 from ontolake.sql.keyspace.rows import LIVE, TOMBSTONE
-from ontolake.sql.keyspace.vectors import Strings, offsets_of
+from ontolake.sql.keyspace.vectors import Strings
 
 BATCH = 65536
 _MANY = 512
@@ -41,13 +40,6 @@ class KeySpan(NamedTuple):
 
     start: bytes
     end: bytes
-
-
-class Batch(NamedTuple):
-    """Values of a scan, and their keys if they were asked for."""
-
-    values: Strings
-    keys: Strings | None
 
 
 class KeyPlace(NamedTuple):
@@ -74,9 +66,10 @@ class _Source(NamedTuple):
         if not self.masks:
             return self.where + self.filter
         table = self.where.partition(" ")[0]
+        masks = [table_of("mask", line) for line, _ in self.masks]
         return self.where + self.filter + "".join(
-            f" AND NOT EXISTS (SELECT 1 FROM line_mask WHERE line_mask.line = {line} "
-            f"AND line_mask.key = {table}.key AND line_mask.first <= ?)" for line, _ in self.masks)  # fmt: skip
+            f" AND NOT EXISTS (SELECT 1 FROM {mask} m WHERE {own}m.key = {table}.key AND m.first <= ?)"
+            for mask, own in masks)  # fmt: skip
 
     @property
     def bindings(self) -> tuple[int, ...]:
@@ -105,13 +98,14 @@ class Keyspace:
         self.all_newer: dict[tuple[int, bytes], int] = {}
         """A version since which all rows of a table have changed. It stays so: what is there only gets newer."""
         latest, own = table_of("latest", self.line)
-        line, mark = ("", "") if not self.line else ("line, ", f"{self.line}, ")
+        line, mark = ("line, ", f"{self.line}, ") if self.line > 0 else ("", "")
         self._get = f"SELECT value FROM {latest} WHERE {own}key = ?"
         self._insert_one = f"INSERT INTO {latest} ({line}key, version, value) VALUES ({mark}?, ?, ?)"
         self._insert_at = f"INSERT INTO {latest} ({line}key, version, value) VALUES ({mark}?, {{}}, {{}})"
         self._replace = f"INSERT OR REPLACE INTO {latest} ({line}key, version, value) VALUES ({mark}?, ?, ?)"
         self._count = f"SELECT count(*) FROM (SELECT 1 FROM {latest} WHERE {own}key >= ? AND key < ? LIMIT ?)"
-        connection.create_scalar_function("node_of", self._node_of, 3, deterministic=True)  # type: ignore[arg-type]
+        if self.line != OWN:
+            connection.create_scalar_function("node_of", self._node_of, 3, deterministic=True)  # type: ignore[arg-type]
 
     def _node_of(self, key: bytes, version: int, until: int) -> int:
         found = nodes.node(version, until)
@@ -156,7 +150,7 @@ class Keyspace:
             return dict(self._rows(f"SELECT key, value FROM {latest} WHERE {own}key IN ({marks})", padded))
         sql = f"SELECT key, value FROM {latest} WHERE {own}version <= ? AND key IN ({marks})"
         found: dict[bytes, bytes] = dict(self._rows(sql, [at, *padded]))
-        if len(found) == len(chunk):
+        if len(found) == len(chunk) or line == OWN:
             return found
         past, own = table_of("past", line)
         parts = {nodes.part(key) for key in chunk}
@@ -169,7 +163,8 @@ class Keyspace:
     def _hidden(self, line: int, chunk: Sequence[bytes], moment: int) -> set[bytes]:
         """Those of some keys that a line had changed by a version, so that lower levels do not count."""
         marks, padded = _padded(chunk)
-        sql = f"SELECT key FROM line_mask WHERE line = {line} AND first <= ? AND key IN ({marks})"
+        mask, own = table_of("mask", line)
+        sql = f"SELECT key FROM {mask} WHERE {own}first <= ? AND key IN ({marks})"
         return {key for (key,) in self._rows(sql, [moment, *padded])}
 
     def _moments(self, at: int | None) -> Iterator[tuple[Level, int | None]]:
@@ -191,7 +186,7 @@ class Keyspace:
         if self.is_branch and at is None and limit is not None:
             return self._scan_by_key(span, limit)
         batches = self._scan(span, at, keys, limit)
-        return _ahead(batches) if ahead else batches
+        return fetched_ahead(batches, BATCH) if ahead else batches
 
     def _scan(self, span: KeySpan, at: int | None, keys: bool, limit: int | None) -> Iterator[Batch]:
         for source in self._sources(span, at):
@@ -233,7 +228,7 @@ class Keyspace:
     ) -> list[_Source]:  # fmt: skip
         """Where the versions that one line has now, or had at a version, come from."""
         latest, past = _where("latest", _LATEST, line), _where("past", _PAST, line)
-        if at is None:
+        if at is None or line == OWN:
             return [_Source(latest, line=line, masks=masks)]
         found = sorted(self._nodes(part, at, line), key=lambda node: node != at)
         return [*(_Source(past, "", (node,), (), line, masks) if node == at  # all that stands there lived then
@@ -297,7 +292,7 @@ class Keyspace:
                 raise
             middle = len(wanted) // 2
             return Strings.joined([self._values_of(wanted[:middle]), self._values_of(wanted[middle:])])
-        return _strings(row[0], row[1])
+        return strings(row[0], row[1])
 
     def count(self, span: KeySpan, limit: int) -> int:
         """How many keys a span has now, but no more than `limit`."""
@@ -311,6 +306,16 @@ class Keyspace:
                 number = self.connection.execute(sql, (*source.node, *span, *source.bindings, limit - found)).get
                 found += int(number)
         return found
+
+    def estimate(self, span: KeySpan, limit: int) -> int:
+        """The same as `count`, for a choice that no answer depends on: it does not count as a read."""
+        return self.count(span, limit)
+
+    def has_changed(self, span: KeySpan, since: int) -> bool:
+        """Whether the line has written or removed a key of a span after a version."""
+        found = [table_of(name, self.line) for name in ("latest", "gone")]
+        return any(self.connection.execute(f"SELECT 1 FROM {table} WHERE {own}key >= ? AND key < ? AND version > ? "
+                                           "LIMIT 1", (*span, since)).fetchone() for table, own in found)  # fmt: skip
 
     def places(self, span: KeySpan) -> list[KeyPlace]:
         """Where keys of a span can be that are there now, and others besides: good for estimates."""
@@ -327,6 +332,9 @@ class Keyspace:
         found: dict[int, bytes | None] = {}
         for level, moment in self._moments(None):
             until = _EVER if moment is None else moment
+            if level.line == OWN:  # it has no past, and what it removed is no version yet
+                found |= dict(self._rows("SELECT version, value FROM own_latest WHERE key = ?", (key,)))
+                continue
             (latest, own), (gone, _), (past, _) = (table_of(name, level.line) for name in ("latest", "gone", "past"))
             sql = (f"SELECT p.version, p.value FROM ({self._all_nodes(level.line)}) n "
                    f"CROSS JOIN {past} p ON {own}p.node = n.node AND p.key = ? WHERE p.version <= ?")  # fmt: skip
@@ -343,6 +351,10 @@ class Keyspace:
         masked: dict[bytes, int] = {}
         for level, moment in self._moments(None):
             last = _EVER if moment is None else moment
+            if level.line == OWN:
+                found += self._rows("SELECT version, NULL, value FROM own_latest WHERE key >= ? AND key < ?", span)
+                masked |= dict(self._rows("SELECT key, first FROM own_mask WHERE key >= ? AND key < ?", span))
+                continue
             (latest, own), (past, _) = (table_of(name, level.line) for name in ("latest", "past"))
             rows = self._rows(f"SELECT key, version, NULL, value FROM {latest} WHERE {own}key >= ? AND key < ? "
                               "AND version <= ?", (*span, last))  # fmt: skip
@@ -388,8 +400,8 @@ class Keyspace:
                 size = max(1, size // 16)
                 continue
             if row[0] is not None:
-                batch = Batch(_strings(row[0], row[1]), _strings(row[2], row[3]) if keys else None)
-                batch = _living(batch) if source.node else batch
+                batch = Batch(strings(row[0], row[1]), strings(row[2], row[3]) if keys else None)
+                batch = living(batch) if source.node else batch
                 left = None if left is None else left - len(batch.values)
                 yield batch
             if ends is None:
@@ -398,8 +410,9 @@ class Keyspace:
 
     def _hides(self, masks: Sequence[tuple[int, int]], span: KeySpan) -> bool:
         """Whether nearer levels have changed any key of a span."""
-        sql = "SELECT 1 FROM line_mask WHERE line = ? AND key >= ? AND key < ? LIMIT 1"
-        return any(self.connection.execute(sql, (line, *span)).fetchone() for line, _ in masks)
+        found = [table_of("mask", line) for line, _ in masks]
+        return any(self.connection.execute(f"SELECT 1 FROM {mask} WHERE {own}key >= ? AND key < ? LIMIT 1",
+                                           span).fetchone() for mask, own in found)  # fmt: skip
 
     def _nodes(self, part: bytes, at: int, line: int = 0) -> list[int]:
         """The nodes of a part of the keyspace that hold something of a line that may have lived at a version."""
@@ -469,8 +482,10 @@ class Keyspace:
         self._supersede(version, wanted)
         latest, own = table_of("latest", self.line)
         self.connection.executemany(f"DELETE FROM {latest} WHERE {own}key = ?", ((key,) for key in wanted))
-        gone = "gone (key, version) VALUES (?, ?)" if not self.line else f"line_gone VALUES ({self.line}, ?, ?)"
-        self.connection.executemany(f"INSERT OR REPLACE INTO {gone}", ((key, version) for key in wanted))
+        gone = table_of("gone", self.line)[0]
+        mark = f"{self.line}, " if self.line > 0 else ""
+        self.connection.executemany(f"INSERT OR REPLACE INTO {gone} VALUES ({mark}?, ?)",
+                                    ((key, version) for key in wanted))
 
     def revive(self, version: int, wanted: Sequence[bytes] | Strings) -> None:
         """Move the tombstones of keys that are to be put again to the past; those of this very transaction vanish.
@@ -490,7 +505,9 @@ class Keyspace:
         for begin in range(0, len(wanted), _MANY):
             marks, padded = _padded(wanted[begin : begin + _MANY])
             dead += self._rows(f"SELECT key FROM {gone} WHERE {own}key IN ({marks})", padded)
-        if dead:
+        if dead and self.line == OWN:
+            self.connection.executemany("DELETE FROM own_gone WHERE key = ?", dead)
+        elif dead:
             self.connection.executemany(
                 f"INSERT INTO {self._past} key, version, ?2, x'{TOMBSTONE.hex()}' FROM {gone} "
                 f"WHERE {own}key = ?1 AND version < ?2", [(key, version) for (key,) in dead])
@@ -516,9 +533,12 @@ class Keyspace:
     def _supersede(self, version: int, wanted: Sequence[bytes]) -> None:
         latest, own = table_of("latest", self.line)
         if self.is_branch:  # what the line has not written itself is changed for the first time
+            mask, mark = table_of("mask", self.line)[0], f"{self.line}, " if self.line > 0 else ""
             self.connection.executemany(
-                f"INSERT OR IGNORE INTO line_mask SELECT {self.line}, ?1, ?2 "
+                f"INSERT OR IGNORE INTO {mask} SELECT {mark}?1, ?2 "
                 f"WHERE NOT EXISTS (SELECT 1 FROM {latest} WHERE {own}key = ?1)", [(key, version) for key in wanted])
+        if self.line == OWN:
+            return
         self.connection.executemany(
             f"INSERT INTO {self._past} key, version, ?2, value FROM {latest} "
             f"WHERE {own}key = ?1 AND version < ?2", ((key, version) for key in wanted))
@@ -526,7 +546,8 @@ class Keyspace:
 
 def _where(table: str, condition: str, line: int) -> str:
     """A condition on a table, for the rows of a line."""
-    return condition if not line else condition.replace(f"{table} WHERE ", f"line_{table} WHERE line = {line} AND ")
+    named, own = table_of(table, line)
+    return condition if not line else condition.replace(f"{table} WHERE ", f"{named} WHERE {own}")
 
 
 def _padded(chunk: Sequence[bytes]) -> tuple[str, list[bytes | None]]:
@@ -535,43 +556,9 @@ def _padded(chunk: Sequence[bytes]) -> tuple[str, list[bytes | None]]:
     return marks, [*chunk, *([None] * (marks.count("?") - len(chunk)))]
 
 
-def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches; while the caller works on one that is full, the next one is fetched."""
-    for first in batches:
-        if len(first.values) >= BATCH:
-            break
-        yield first
-    else:
-        return
-    with ThreadPoolExecutor(1, "sql-ahead") as pool:
-        waiting = pool.submit(next, batches, None)
-        yield first
-        while (batch := waiting.result()) is not None:
-            waiting = pool.submit(next, batches, None)
-            yield batch
-
-
-def _living(batch: Batch) -> Batch:
-    """A batch without its tombstones."""
-    values, keys = batch
-    short = np.flatnonzero(np.diff(values.offsets) == len(TOMBSTONE))
-    dead = short[values.data[values.offsets[short] + 1] == TOMBSTONE[1]]
-    if not len(dead):
-        return batch
-    kept = np.ones(len(values), np.bool_)
-    kept[dead] = False
-    return Batch(values.filtered(kept), None if keys is None else keys.filtered(kept))
-
-
 def _marks(count: int) -> str:
     """Placeholders for so many values or a few more, so that few different statements are made."""
     size = 1
     while size < count:
         size *= 2
     return ", ".join("?" * size)
-
-
-def _strings(data: bytes | None, lengths: str | None) -> Strings:
-    sizes = np.fromstring(lengths or "", np.int64, sep=",")
-    data = data or b""
-    return Strings(np.frombuffer(data, np.uint8), offsets_of(sizes))

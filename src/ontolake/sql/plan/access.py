@@ -76,12 +76,12 @@ def choose(
         room = INDEX_LIMIT if not only else 1 << 40
         if cost >= 0:
             room = min(room, cost + 1)
-        entries = sum(keyspace.count(span, room) for span in found.spans)
+        entries = sum(keyspace.estimate(span, room) for span in found.spans)
         if entries >= room:
             continue
         weight = entries if only else entries * LOOKUP
         if cost < 0:
-            scanned = sum(keyspace.count(span, weight + 2) for span in primary.spans)
+            scanned = sum(keyspace.estimate(span, weight + 2) for span in primary.spans)
             if scanned <= weight:
                 continue
         best, cost = found._replace(kind="index-only range" if only else "index range"), weight

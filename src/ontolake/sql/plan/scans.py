@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.keyspace import keys, vectors
-from ontolake.sql.keyspace.versions import Batch, Keyspace
+from ontolake.sql.keyspace.batches import Batch
+from ontolake.sql.keyspace.versions import Keyspace
 from ontolake.sql.plan.access import AccessPath
 
 

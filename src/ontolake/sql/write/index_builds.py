@@ -23,10 +23,10 @@ from ontolake.sql.catalog.column_files import is_erased
 from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, now
 from ontolake.sql.errors import SerializationError, SqlError, UnsupportedError
 from ontolake.sql.keyspace import keys
+from ontolake.sql.keyspace.commit_log import unpacked
 from ontolake.sql.keyspace.vectors import Strings, as_arrow, decode_keys
 from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
-from ontolake.sql.transactions import unpacked
 from ontolake.sql.write import sorted_runs
 from ontolake.sql.write.ddl import Definer
 from ontolake.sql.write.rows import RowWriter, decoded, unique_violation

@@ -42,12 +42,13 @@ class TransactionMark:
     def __init__(self, transaction: SqlTransaction) -> None:
         self.touched, self.statements = len(transaction.touched), len(transaction.statements)
         self.ddl, self.catalog = transaction.ddl, transaction.catalog
-        self.metadata = dict(transaction.metadata)
+        self.metadata, self.dirty = dict(transaction.metadata), transaction.dirty
         self.references, self.deferred = len(transaction.references), dict(transaction.deferred)
 
     def restore(self, transaction: SqlTransaction) -> None:
         del transaction.touched[self.touched :], transaction.statements[self.statements :]
         transaction.ddl, transaction.catalog = self.ddl, self.catalog
         transaction.metadata = dict(self.metadata)
+        transaction.dirty = self.dirty or bool(transaction.sequences)
         del transaction.references[self.references :]
         transaction.deferred = dict(self.deferred)
