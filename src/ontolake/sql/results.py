@@ -97,7 +97,7 @@ def python_values(column: pa.Array) -> list[Any]:
         found: list[Any] = column.cast(pa.duration("us"), safe=False).to_pylist()
         return found
     type = from_arrow(column.type)
-    if type is not None and type.kind in _LOADED:
+    if type is not None and (type.kind in _LOADED or type.padded):
         return list(map(type.load, stored_list(type, column)))
     if type is not None and type.kind == Kind.TIMESTAMP_NS:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)

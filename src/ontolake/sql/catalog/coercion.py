@@ -103,8 +103,10 @@ def _fitted(type: Type, found: Type, given: pa.Array) -> pa.Array:
         return _time(type, given)
     if kind == Kind.INTERVAL:
         return _interval(type, found, given)
-    if kind == Kind.ENUM or (kind == Kind.UTF8 and found.kind != Kind.UTF8):
-        return _each(type, given) if kind == Kind.ENUM else as_text(found, given)
+    if kind == Kind.ENUM:
+        return given if given.type == type.arrow else _each(type, as_text(found, given))
+    if kind == Kind.UTF8:
+        return storage_of(given).cast(pa.string()) if found.kind == Kind.UTF8 else as_text(found, given)
     return given.cast(type.arrow)
 
 
@@ -222,16 +224,17 @@ def as_text(found: Type, given: pa.Array) -> pa.Array:
         return given.cast(pa.string())
     if found.kind == Kind.BOOLEAN:
         return pc.if_else(given, "true", "false")
-    if found.kind == Kind.ENUM:
-        return given.cast(pa.string())
+    if found.kind == Kind.UTF8:
+        return storage_of(given).cast(pa.string())
     return pa.array([None if one is None else found.text(one) for one in stored_list(found, given)], pa.string())
 
 
 def _checked(column: ColumnMeta, type: Type, fitted: pa.Array) -> pa.Array:
-    if type.kind != Kind.UTF8 or not type.length or not len(fitted):
+    if type.kind != Kind.UTF8 or not type.length:
         return fitted
     if type.padded:
-        fitted = pc.utf8_rtrim(fitted, " ")
+        plain = msgspec.structs.replace(type, padded=False)
+        return of_storage(type, _checked(column, plain, pc.utf8_rtrim(fitted, " ")))
     longest = pc.max(pc.utf8_length(fitted)).as_py() or 0
     if longest <= type.length:
         return fitted

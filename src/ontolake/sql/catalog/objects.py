@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from ontolake.sql.keyspace import keys
+from ontolake.sql.types import Kind, Type
 
 ColumnIds = Callable[[int, int], int]
 """The id that a column, by the ids of its table and its own, has on another branch. Raises `KeyError`."""
@@ -170,8 +171,22 @@ class ForeignKeyMeta(CatalogObject, frozen=True, kw_only=True):
             parent_column_ids=tuple(ids(self.parent_id, id) for id in self.parent_column_ids))
 
 
+class EnumMeta(SchemaObject, frozen=True, kw_only=True):
+    """An enum: its values in their order, each with the number that stands for it in keys and rows."""
+
+    family = keys.USER_TYPE
+    what = "type"
+
+    labels: tuple[tuple[str, float], ...]
+
+    @property
+    def type(self) -> Type:
+        """The type of columns."""
+        return Type(Kind.ENUM, type_id=self.object_id, name=self.name, labels=self.labels)
+
+
 KINDS: Mapping[int, type[CatalogObject]] = {
-    kind.family: kind for kind in (SequenceMeta, CommentMeta, ForeignKeyMeta)
+    kind.family: kind for kind in (SequenceMeta, CommentMeta, ForeignKeyMeta, EnumMeta)
 }  # fmt: skip
 """The kinds of records, by the first byte of their keys."""
 

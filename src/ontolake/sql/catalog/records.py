@@ -5,7 +5,7 @@ Records are ordinary keys, so the catalog has the same history as the rows, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -14,13 +14,21 @@ import msgspec
 
 from ontolake.decoders import learn
 from ontolake.errors import Corruption
-from ontolake.sql.catalog.objects import KINDS, CatalogObject, CommentMeta, ForeignKeyMeta, SchemaObject, entries
-from ontolake.sql.errors import LISTING, UnknownNameError, nearest
+from ontolake.sql.catalog.objects import (
+    KINDS,
+    CatalogObject,
+    CommentMeta,
+    EnumMeta,
+    ForeignKeyMeta,
+    SchemaObject,
+    entries,
+)
+from ontolake.sql.errors import LISTING, DefinitionError, UnknownNameError, nearest
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import LIVE, decode_row
 from ontolake.sql.keyspace.vectors import Wanted
 from ontolake.sql.keyspace.versions import Keyspace, KeySpan
-from ontolake.sql.types import Stored, Type
+from ontolake.sql.types import Stored, Type, array_of
 
 
 class DatabaseMeta(msgspec.Struct, frozen=True):
@@ -96,6 +104,14 @@ class ColumnMeta(msgspec.Struct, frozen=True, dict=True):
         return Wanted(self.column_id - 1, self.logical_type, self.absent_value)
 
 
+def in_order(column: ColumnMeta) -> ColumnMeta:
+    """The column, if its values can be in a key or index. Raises `DefinitionError`."""
+    if not column.type.has_order:
+        raise DefinitionError(f"{column.name} is {column.type}, which has no order for a key or index",
+                              sqlstate="42704", hint="use JSONB")
+    return column
+
+
 PUBLIC, WRITE_ONLY, DROPPED = "public", "write-only", "dropped"
 
 
@@ -155,6 +171,8 @@ def is_added(record: Record) -> bool:
 
 
 def _encoded(record: Record) -> bytes:
+    if isinstance(record, ColumnMeta) and record.type != record.type.plain:
+        record = msgspec.structs.replace(record, logical_type=record.type.plain)
     added = _ADDED.get(type(record))
     if not added:
         return LIVE + msgspec.json.encode(record)
@@ -338,6 +356,9 @@ class SqlCatalog:
         for part in self.records.values():
             if part.owner_id:
                 parts.setdefault(part.owner_id, []).append(part)
+        enums = {each.object_id: each.type for each in self.records.values() if isinstance(each, EnumMeta)}
+        for id, found in columns.items() if enums else ():
+            columns[id] = [_resolved(column, enums) for column in found]
         for meta in tables:
             schema = schemas[meta.schema_id]
             table = Table(meta, databases[meta.db_id].db_name, schema.schema_name, columns.get(meta.table_id, ()),
@@ -428,6 +449,16 @@ class SqlCatalog:
             if holds(table) and (index := table.index(name)) is not None:
                 return table, index
         return None
+
+
+def _resolved(column: ColumnMeta, enums: Mapping[int, Type]) -> ColumnMeta:
+    """A column whose type has the values of its enum."""
+    type = column.type
+    if type.type_id in enums:
+        return msgspec.structs.replace(column, logical_type=enums[type.type_id])
+    if type.item is not None and type.item.type_id in enums:
+        return msgspec.structs.replace(column, logical_type=array_of(enums[type.item.type_id]))
+    return column
 
 
 def _decoded(kind: type[Record], key: bytes, value: bytes) -> Record:

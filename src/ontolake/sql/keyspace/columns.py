@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.sql.keyspace.keys import SIGN
-from ontolake.sql.types import TEXTS, TIMESTAMPS, WIDTHS, IntervalParts, Items, Kind, Stored, Type
+from ontolake.sql.types import TEXTS, TIMESTAMPS, WIDTHS, IntervalParts, Items, Kind, Stored, Type, from_arrow
 from ontolake.sql.types.moments import DAY, span_of
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
@@ -74,11 +74,12 @@ def numbers(type: Type, column: pa.Array) -> Numbers:
 
 
 def _orders(type: Type, column: pa.Array) -> Numbers:
-    """The places in an enum's order that the labels of a column have."""
-    if not len(column.dictionary):
+    """The places in an enum's order that the values of a column have."""
+    known = type if column.type == type.arrow else from_arrow(column.type)
+    if known is None or not known.labels:
         return np.zeros(len(column))
-    orders = np.array([type.order_of.get(label, 0.0) for label in column.dictionary.to_pylist()])
-    found: Numbers = orders[np.asarray(pc.fill_null(column.indices, 0))]
+    orders = np.array([type.order_of.get(label, 0.0) for label, _ in known.labels])
+    found: Numbers = orders[np.asarray(pc.fill_null(column.storage, 0))]
     return found
 
 
@@ -115,9 +116,7 @@ def _labelled(type: Type, values: Numbers, missing: Mask) -> pa.Array:
     places = np.searchsorted(type.orders, values)
     within = np.minimum(places, max(len(type.orders) - 1, 0))
     wrong = type.orders[within] != values if len(type.orders) else np.ones(len(values), np.bool_)
-    indices = pa.array(within.astype(np.int32), mask=wrong if missing is None else wrong | missing)
-    labels = pa.array([label for label, _ in type.labels], pa.string())
-    return pa.DictionaryArray.from_arrays(indices, labels, ordered=True)
+    return of_storage(type, pa.array(within.astype(np.int32), mask=wrong if missing is None else wrong | missing))
 
 
 def _block(values: Numbers, dtype: str) -> Octets:
@@ -213,7 +212,7 @@ def stored_array(type: Type, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, pa.int32()).view(type.arrow)
     if kind in TIMESTAMPS or kind == Kind.TIME:
         return pa.array(values, pa.int64()).view(type.arrow)
-    if kind in TEXTS:
+    if kind in TEXTS or type.padded:
         return of_storage(type, pa.array(values, pa.string()))
     if kind == Kind.UUID:
         return of_storage(type, pa.array(values, pa.binary(16)))
@@ -250,7 +249,10 @@ def stored_list(type: Type, column: pa.Array) -> list[Stored]:
         return [None if value is None else IntervalParts(value[0], value[1], value[2] // 1000)
                 for value in column.to_pylist()]  # fmt: skip
     elif kind == Kind.ENUM:
-        return [None if value is None else type.order_of[value] for value in column.to_pylist()]
+        known = from_arrow(column.type)
+        assert known is not None
+        labels = [label for label, _ in known.labels]
+        return [None if value is None else type.order_of[labels[value]] for value in column.storage.to_pylist()]
     elif type.item is not None:
         if isinstance(column, pa.LargeListArray | pa.FixedSizeListArray):
             column = column.cast(type.arrow)

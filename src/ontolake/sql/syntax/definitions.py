@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ontolake.sql.errors import SqlSyntaxError
+from ontolake.sql.errors import SqlSyntaxError, UnsupportedError
 from ontolake.sql.syntax.dialect import DIALECT
 
 OPTIONS, OVERRIDING, SET_COLUMNS = "identity options", "overriding", "set columns"
@@ -23,6 +23,7 @@ OPTIONS, OVERRIDING, SET_COLUMNS = "identity options", "overriding", "set column
 
 _MASKED = re.compile(r"\b(?:IDENTITY|OVERRIDING|DEFERRABLE|SET\s+(?:NULL|DEFAULT)\s*\()", re.IGNORECASE)
 _FIRST = re.compile(r"\s*(CREATE\s+(?:TEMP\w*\s+|UNLOGGED\s+)?SEQUENCE|ALTER\s+SEQUENCE|COMMENT\s+ON|SET\s+CONSTRAINTS"
+                    r"|(?:CREATE|ALTER|DROP)\s+TYPE"
                     r"|ALTER\s+TABLE)\b", re.IGNORECASE)
 _ALTERED = re.compile(
     r"\bSET\s+SCHEMA\b|\bSET\s+GENERATED\b|\bADD\s+GENERATED\b|\bDROP\s+IDENTITY\b|\bDROP\s+EXPRESSION\b"
@@ -178,6 +179,8 @@ def read(sql: str) -> Defining | None:
     if word == "ALTER TABLE" and not _ALTERED.search(sql):
         return None
     reader = Reader(sql)
+    if word.endswith(" TYPE"):
+        return _type(reader)
     if word.startswith("CREATE"):
         return _create_sequence(reader)
     if word == "ALTER SEQUENCE":
@@ -198,6 +201,57 @@ def _create_sequence(reader: Reader) -> Defining:
     found = Defining("create sequence", reader.name(), exists, {"temporary": temporary})
     found.details["options"] = sequence_options(reader)
     reader.end()
+    return found
+
+
+def _type(reader: Reader) -> Defining:
+    """CREATE, ALTER and DROP TYPE."""
+    verb = reader.identifier()
+    reader.need("TYPE")
+    if verb == "create":
+        found = Defining("create type", reader.name())
+        if not reader.take("AS") or not reader.take("ENUM"):
+            raise UnsupportedError("types other than enums are not supported", hint="use CREATE TYPE … AS ENUM")
+        reader.need("(")
+        labels: list[str] = []
+        while not reader.take(")"):
+            if labels:
+                reader.need(",")
+            labels.append(_label(reader))
+        found.details["labels"] = labels
+    elif verb == "drop":
+        exists = reader.take("IF", "EXISTS")
+        names = [reader.name()]
+        while reader.take(","):
+            names.append(reader.name())
+        found = Defining("drop type", names[0], exists, {"names": names, "cascade": reader.take("CASCADE")})
+        reader.take("RESTRICT")
+    else:
+        found = Defining("alter type", reader.name())
+        if reader.take("ADD", "VALUE"):
+            found.exists = reader.take("IF", "NOT", "EXISTS")
+            found.details["add"] = _label(reader)
+            if reader.take("BEFORE"):
+                found.details["before"] = _label(reader)
+            elif reader.take("AFTER"):
+                found.details["after"] = _label(reader)
+        elif reader.take("RENAME", "VALUE"):
+            old = _label(reader)
+            reader.need("TO")
+            found.details["relabel"] = (old, _label(reader))
+        elif reader.take("RENAME", "TO"):
+            found.details["rename"] = reader.identifier()
+        else:
+            raise UnsupportedError("ALTER TYPE adds and renames values, and renames the type",
+                                   hint="make another type, and convert the columns with ALTER COLUMN … TYPE")
+    reader.end()
+    return found
+
+
+def _label(reader: Reader) -> str:
+    found = reader.text()
+    if found is None:
+        raise reader.error()
     return found
 
 

@@ -432,7 +432,8 @@ def constant(node: exp.Expr) -> Any:
         return bytes.fromhex(node.this)
     if isinstance(node, exp.Cast):
         value = constant(node.this)
-        if node.to.is_type(exp.DType.USERDEFINED) and isinstance(value, str):
+        kinds = [each.this for each in (node.to, *node.to.expressions) if isinstance(each, exp.DataType)]
+        if kinds[-1] == exp.DType.USERDEFINED and isinstance(value, str):
             return value  # a label of an enum
         try:
             type = from_sql(node.to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cached_property
@@ -65,8 +66,9 @@ TEXTS = frozenset({Kind.NUMERIC, Kind.JSON, Kind.JSONB})
 ORIGINAL = frozenset(range(Kind.BOOLEAN, Kind.BYTES + 1))
 """Kinds that every version knows."""
 
-NUMERIC_ARROW = pa.opaque(pa.string(), "numeric", "PostgreSQL")
-JSONB_ARROW = pa.opaque(pa.string(), "jsonb", "PostgreSQL")
+VENDOR, ENUM = "PostgreSQL", "enum"
+NUMERIC_ARROW = pa.opaque(pa.string(), "numeric", VENDOR)
+JSONB_ARROW = pa.opaque(pa.string(), "jsonb", VENDOR)
 
 
 class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
@@ -101,6 +103,10 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             return pa.timestamp("us" if self.kind == Kind.TIMESTAMP_US else "ns", "UTC" if self.zoned else None)
         if self.item is not None:
             return pa.list_(self.item.arrow)
+        if self.padded:
+            return pa.opaque(pa.string(), f"bpchar({self.length})", VENDOR)
+        if self.kind == Kind.ENUM:
+            return pa.opaque(pa.int32(), json.dumps([ENUM, self.name, self.labels]), VENDOR)
         return _ARROW[Kind(self.kind)]
 
     @cached_property
@@ -202,7 +208,7 @@ _ARROW = {
     Kind.BOOLEAN: pa.bool_(), Kind.UTF8: pa.string(), Kind.DOUBLE: pa.float64(), Kind.REAL: pa.float32(),
     Kind.DATE: pa.date32(), Kind.BYTES: pa.binary(), Kind.NUMERIC: NUMERIC_ARROW, Kind.UUID: pa.uuid(),
     Kind.TIME: pa.time64("us"), Kind.INTERVAL: pa.month_day_nano_interval(), Kind.JSON: pa.json_(pa.string()),
-    Kind.JSONB: JSONB_ARROW, Kind.ENUM: pa.dictionary(pa.int32(), pa.string(), ordered=True),
+    Kind.JSONB: JSONB_ARROW,
 }  # fmt: skip
 
 

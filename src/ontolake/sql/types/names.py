@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from ontolake.sql.errors import DefinitionError, UnsupportedError
 from ontolake.sql.types import kinds
-from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW, TIMESTAMPS, Kind, Type
+from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW, TIMESTAMPS, VENDOR, Kind, Type
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -98,6 +99,11 @@ def from_arrow(arrow: pa.DataType) -> Type | None:
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
         item = from_arrow(arrow.value_type)
         return None if item is None else array_of(item)
+    if isinstance(arrow, pa.OpaqueType) and arrow.vendor_name == VENDOR and arrow.type_name[:1] in "[b":
+        if arrow.type_name.startswith("bpchar("):
+            return Type(Kind.UTF8, length=int(arrow.type_name[7:-1]), padded=True)
+        _, name, labels = json.loads(arrow.type_name)
+        return Type(Kind.ENUM, name=name, labels=tuple((label, order) for label, order in labels))
     if isinstance(arrow, pa.BaseExtensionType):
         return next((type for known, type in _EXTENSIONS if known.equals(arrow)),
                     kinds.JSON if isinstance(arrow, pa.JsonType) else None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlglot import exp
 
-from ontolake.sql import types
 from ontolake.sql.catalog.objects import CommentMeta, SequenceMeta
 from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table, entries_of
 from ontolake.sql.errors import DefinitionError, NotNullError, SqlError, UnknownNameError, UnsupportedError
@@ -21,6 +20,7 @@ from ontolake.sql.write import (
     comments,
     constraints,
     defaults,
+    enums,
     reference_definitions,
     sequence_definitions,
     type_changes,
@@ -39,6 +39,9 @@ def define(definer: Definer, defining: Defining) -> bool:
         return sequence_definitions.create(definer, defining)
     if defining.kind == "alter sequence":
         return sequence_definitions.alter(definer, defining)
+    if defining.kind in ("create type", "alter type", "drop type"):
+        run = {"create type": enums.create, "alter type": enums.alter, "drop type": enums.drop}[defining.kind]
+        return run(definer, defining)
     if defining.kind == "comment":
         return comments.comment(definer, defining)
     if defining.kind == "set constraints":
@@ -138,8 +141,8 @@ def _alter_table(definer: Definer, table: Table, action: exp.Expr) -> None:
         _add_column(definer, table, action)
     elif isinstance(action, exp.Drop) and action.args["kind"] == "COLUMN":
         node = (action.args.get("tables") or [action.this])[0]
-        _drop_column(definer, table, name_of(node), bool(action.args.get("exists")), node,
-                     bool(action.args.get("cascade")))
+        drop_column(definer, table, name_of(node), bool(action.args.get("exists")), node,
+                    bool(action.args.get("cascade")))
     elif isinstance(action, exp.Drop) and action.args["kind"] == "CONSTRAINT":
         node = action.args["tables"][0]
         constraints.drop(definer, table, name_of(node), bool(action.args.get("exists")), node,
@@ -204,7 +207,8 @@ def _fill(definer: Definer, table: Table, column: ColumnMeta) -> None:
         start = batch.keys.last() + b"\x00"
 
 
-def _drop_column(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr, cascade: bool) -> None:
+def drop_column(definer: Definer, table: Table, name: str, exists: bool, node: exp.Expr, cascade: bool) -> None:
+    """Run DROP COLUMN. Raises `UnknownNameError`, and `DefinitionError` for a column of the primary key."""
     if exists and name not in table.by_name:
         return
     column = table.column(name, position_of(node, definer.statement))
@@ -277,7 +281,7 @@ def _alter_column(definer: Definer, table: Table, node: exp.AlterColumn) -> None
     if node.args.get("dtype") is not None:
         if node.args.get("collate"):
             raise UnsupportedError("COLLATE is not supported", position=position_of(node, definer.statement))
-        type_changes.change_type(definer, table, column, types.from_sql(node.args["dtype"]),
+        type_changes.change_type(definer, table, column, definer.type(node.args["dtype"]),
                               node.args.get("using") or None)
         return
     changed = column

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from sqlglot import exp
 
-from ontolake.sql.catalog.records import IndexMeta, Table, now
+from ontolake.sql.catalog.records import IndexMeta, Table, in_order, now
 from ontolake.sql.errors import DefinitionError, UnknownNameError, nearest
 from ontolake.sql.syntax.statements import position_of
 from ontolake.sql.write import defaults, index_builds
@@ -44,7 +44,7 @@ def add_all(definer: Definer, table: Table, found: Definition, node: exp.Expr) -
 
 
 def _add_unique(definer: Definer, table: Table, given: str | None, names: list[str], node: exp.Expr) -> None:
-    ids = tuple(table.column(name, position_of(node, definer.statement)).column_id for name in names)
+    ids = tuple(in_order(table.column(name, position_of(node, definer.statement))).column_id for name in names)
     if len(set(ids)) != len(ids):
         raise DefinitionError("a UNIQUE rule names a column twice", sqlstate="42701")
     name = given or definer.free_name(table.meta.schema_id, f"{table.name}_{'_'.join(names)}_key")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from ontolake.sql.catalog.records import (
     Table,
     TableMeta,
     entries_of,
+    in_order,
     now,
 )  # fmt: skip
 from ontolake.sql.errors import (
@@ -47,7 +49,8 @@ from ontolake.sql.syntax.statements import (
     parse_expression,
     position_of,
 )  # fmt: skip
-from ontolake.sql.write import defaults, sequence_definitions
+from ontolake.sql.types import Type
+from ontolake.sql.write import defaults, enums, sequence_definitions
 from ontolake.sql.write.rows import RowWriter
 from ontolake.sql.write.sequences import Numbers
 
@@ -129,6 +132,10 @@ class Definer:
             self._allocate(database, None if len(parts) > 1 else schema)
         return self.catalog.schema(database, schema), name
 
+    def type(self, node: exp.DataType) -> Type:
+        """The type that a definition names. Raises `UnsupportedError`, `DefinitionError`, `UnknownNameError`."""
+        return types.from_sql(node, partial(enums.found, self))
+
     def new_name(self, name: str, node: exp.Expr) -> str:
         """A name that something may be given. Raises `DefinitionError`."""
         if not name or len(name.encode()) > MAX_NAME:
@@ -207,7 +214,7 @@ class Definer:
             definition.primary_key = [HIDDEN]
         id = self.session.next_id("table")
         by_name = {column.name: column for column in definition.columns}
-        key = [self._defined(by_name, each, node) for each in definition.primary_key]
+        key = [in_order(self._defined(by_name, each, node)) for each in definition.primary_key]
         columns = [msgspec.structs.replace(column, table_id=id, nullable=column.nullable and column not in key)
                    for column in definition.columns]  # fmt: skip
         checks = self.named_checks(name, definition.checks, by_name, [])
@@ -219,7 +226,7 @@ class Definer:
         key_name = definition.key_name or self.free_name(schema.schema_id, f"{name}_pkey", names)
         names.append(key_name)
         for number, (given, parts) in enumerate(definition.unique, 1):
-            ids = tuple(self._defined(by_name, each, node).column_id for each in parts)
+            ids = tuple(in_order(self._defined(by_name, each, node)).column_id for each in parts)
             chosen = given or self.free_name(schema.schema_id, f"{name}_{'_'.join(parts)}_key", names)
             names.append(chosen)
             self.put(IndexMeta(number, id, chosen, ids, True, now(), (False,) * len(ids), constraint=True))
@@ -302,7 +309,7 @@ class Definer:
                                   sqlstate="42601", position=position_of(node, self.statement))
         ordinal = id or len(found.columns) + 1
         column = ColumnMeta(id or len(found.columns) + 1, 0, name,
-                            types.from_sql(kind) if bits is None else sequence_definitions.serial_type(bits), nullable,
+                            self.type(kind) if bits is None else sequence_definitions.serial_type(bits), nullable,
                             default, ordinal, counting=counting, generated=generated)  # fmt: skip
         if default is not None and not defaults.counts(default):
             defaults.value(column)  # raises if the default does not fit

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from ontolake import faults
 from ontolake.sql.catalog.column_files import is_erased
-from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, now
+from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, in_order, now
 from ontolake.sql.errors import SerializationError, SqlError, UnsupportedError
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.commit_log import unpacked
@@ -91,7 +91,7 @@ def _declared(
             raise UnsupportedError("an index on an expression is not supported", position=position_of(each, statement),
                                    hint="index a column")  # fmt: skip
         name = name_of(inner.this if isinstance(inner, exp.Column) else inner)
-        ids.append(table.column(name, position_of(each, statement)).column_id)
+        ids.append(in_order(table.column(name, position_of(each, statement))).column_id)
         desc.append(bool(isinstance(each, exp.Ordered) and each.args.get("desc")))
     if not ids or len(set(ids)) != len(ids):
         raise SqlError("an index needs columns, each once", sqlstate="42701")

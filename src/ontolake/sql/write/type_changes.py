@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from ontolake import faults
 from ontolake.sql.catalog import coercion
-from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Table, now
+from ontolake.sql.catalog.records import DROPPED, PUBLIC, ColumnMeta, IndexMeta, Table, in_order, now
 from ontolake.sql.errors import DataError, DefinitionError, NotNullError, SqlError, TypeMismatchError, UnsupportedError
 from ontolake.sql.keyspace.vectors import stored_array
 from ontolake.sql.keyspace.versions import KeySpan
@@ -37,6 +37,8 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
     `NotNullError` for a value that cannot, which name its row, and what INSERT raises for rows that break a rule.
     """
     where = f"{table.full_name}.{column.name}"
+    if column in table.primary_key or any(column.column_id in index.column_ids for index in table.indexes):
+        in_order(msgspec.structs.replace(column, logical_type=to))
     if using is not None:
         _check_using(definer, table, using)
     elif to == column.type:
