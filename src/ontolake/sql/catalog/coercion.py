@@ -53,12 +53,12 @@ def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: b
         return stored_array(type, [None] * len(given))
     found = from_arrow(given.type)
     if pa.types.is_decimal256(given.type) and type.kind in _NUMBERS:
-        return _each(type, given)
+        return read_texts(type, given)
     if type.item is not None and pa.types.is_list(given.type) and pa.types.is_null(given.type.value_type):
         return stored_array(type, [type.store(value) for value in given.to_pylist()])
     if found is None or not is_assignable(type, found):
         if lenient and found is not None and found.kind == Kind.UTF8:
-            return _each(type, given)
+            return read_texts(type, given)
         if lenient and type.item is not None and found is not None and found.item is not None:
             return _fitted_items(column, type, given, lenient)
         raise TypeMismatchError(f"the column {column.name} is {type}, and a value is {found or given.type}",
@@ -91,7 +91,7 @@ def _fitted(type: Type, found: Type, given: pa.Array) -> pa.Array:
         return given.cast(type.arrow) if kind in (Kind.BOOLEAN, Kind.BYTES) else given
     if kind in _DOCUMENTS:
         if kind == Kind.JSONB and found.kind == Kind.JSON:
-            return _each(type, storage_of(given))
+            return read_texts(type, storage_of(given))
         return of_storage(type, storage_of(given).cast(pa.string()))
     if kind in _NUMBERS:
         return _number(type, found, given)
@@ -104,14 +104,14 @@ def _fitted(type: Type, found: Type, given: pa.Array) -> pa.Array:
     if kind == Kind.INTERVAL:
         return _interval(type, found, given)
     if kind == Kind.ENUM:
-        return given if given.type == type.arrow else _each(type, as_text(found, given))
+        return given if given.type == type.arrow else read_texts(type, as_text(found, given))
     if kind == Kind.UTF8:
         return storage_of(given).cast(pa.string()) if found.kind == Kind.UTF8 else as_text(found, given)
     return given.cast(type.arrow)
 
 
-def _each(type: Type, given: pa.Array) -> pa.Array:
-    """Values that are read one by one, each different one once."""
+def read_texts(type: Type, given: pa.Array) -> pa.Array:
+    """Text, or values that Arrow gives to Python, as values of a type. Each different text is read once."""
     if pa.types.is_string(given.type) or pa.types.is_large_string(given.type):
         coded = given.dictionary_encode()
         known = stored_array(type, [type.store(value) for value in coded.dictionary.to_pylist()])

@@ -76,7 +76,8 @@ def is_same(one: Table | None, other: Table | None) -> bool:
     if one is None or other is None:
         return one is other
     return definition(one) == definition(other) and (
-        {column.identity for column in one.columns} == {column.identity for column in other.columns})
+        {column.identity: column.type for column in one.columns}
+        == {column.identity: column.type for column in other.columns})
 
 
 def combined(base: Table, ours: Table, theirs: Table) -> Combined:

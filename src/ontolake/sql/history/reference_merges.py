@@ -12,6 +12,7 @@ from ontolake.history.operations import Sides
 from ontolake.history.rows import RowChanges, overridden
 from ontolake.sql.catalog.objects import ForeignKeyMeta
 from ontolake.sql.catalog.records import SqlCatalog, Table
+from ontolake.sql.history.comparable_rows import compared, restored
 from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.object_merges import ObjectChanges
 from ontolake.sql.history.row_merges import SidesOfTable, TableChanges
@@ -175,14 +176,13 @@ class ReferenceMerge:
         plan = self._tables.setdefault(table.id, TablePlan(table))
         names = list(read.names)
         empty = read.keys.slice(0, 0)
-        puts = plan.changes.puts if plan.changes.puts is not None else read.schema.empty_table()
+        puts = compared(table, plan.changes.puts) if plan.changes.puts is not None else read.schema.empty_table()
         columns, _ = vectors.decode_keys(table.key_types, Strings.of(list(plan.changes.deletes)), len(table.prefix)) \
             if plan.changes.deletes else ([], None)
-        deletes = pa.table(dict(zip(names, columns, strict=True))) if columns else empty
+        deletes = compared(table, pa.table(dict(zip(names, columns, strict=True)))) if columns else empty
         rows = None if side == "ours" else read.rows(self._sides.theirs)
         changes = overridden(RowChanges(puts, deletes), read.names, read.keys, rows, read.rows(self._sides.ours))
-        gone = vectors.encode_keys(table.prefix, table.key_types, [
-            changes.deletes.column(name).combine_chunks() for name in names]).to_list()
-        plan.changes = TableChanges(changes.puts, gone)
+        gone = read.encoded(changes.deletes)
+        plan.changes = TableChanges(restored(table, changes.puts), gone)
         if not any(plan.counts):
             plan.counts = Counts(0, changes.puts.num_rows, len(gone))

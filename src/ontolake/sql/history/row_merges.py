@@ -20,9 +20,10 @@ from ontolake.history.rows import RowChanges, RowSides, count, merge_rows, overr
 from ontolake.history.threeway import Disputed
 from ontolake.sql.catalog import coercion
 from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table
+from ontolake.sql.history.comparable_rows import comparable, compared, loaded, restored, schema_of
 from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.keyspace import keys, vectors
-from ontolake.sql.keyspace.vectors import Strings, stored_array, stored_list
+from ontolake.sql.keyspace.vectors import Strings, stored_array
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
 from ontolake.sql.syntax.statements import parse_expression
@@ -64,10 +65,10 @@ class SidesOfTable:
         self.lines, self.sides, self.table, self.force, self.strict = lines, sides, table, force, strict
         self.wanted = wanted
         self.names = tuple(column.name for column in table.primary_key)
-        self.schema = pa.schema([pa.field(column.name, column.type.arrow) for column in table.columns])
+        self.schema = schema_of(table)
         columns, _ = vectors.decode_keys(table.key_types, Strings.of(list(wanted)), len(table.prefix)) if wanted else (
             [pa.array([], type.arrow) for type in table.key_types], None)
-        self.keys = pa.table(dict(zip(self.names, columns, strict=True)))
+        self.keys = compared(table, pa.table(dict(zip(self.names, columns, strict=True))))
 
     def rows(self, node: Node, wanted: Sequence[bytes] | None = None) -> pa.Table:
         """The rows at a commit."""
@@ -81,14 +82,16 @@ class SidesOfTable:
         columns = []
         for column in self.table.columns:
             if column.generated and column.name not in self.names:  # it follows from the others, which are merged
-                columns.append(pa.nulls(len(found), column.type.arrow))
+                columns.append(pa.nulls(len(found), self.schema.field(column.name).type))
                 continue
             held = self.held(table, column)
             if held is None:
-                columns.append(stored_array(column.type, [column.absent_value] * len(found)))
+                absent = stored_array(column.type, [column.absent_value] * len(found))
+                columns.append(comparable(column.type, absent))
                 continue
             values = found.columns[table.place[held.column_id]] if len(found) else pa.array([], held.type.arrow)
-            columns.append(values if held.type == column.type else coercion.coerced(column, values))
+            values = values if held.type == column.type else coercion.coerced(column, values)
+            columns.append(comparable(column.type, values, is_key=column.name in self.names))
         return pa.table(columns, schema=self.schema)
 
     def held(self, table: Table, column: ColumnMeta) -> ColumnMeta | None:
@@ -107,18 +110,17 @@ class SidesOfTable:
                                          if self.held(table, column) is None]  # fmt: skip
 
     def key_of(self, row: Mapping[str, Any]) -> Any:
-        found = tuple(self.loaded(self.table.by_name[name], row[name]) for name in self.names)
+        found = tuple(loaded(self.table.by_name[name], row[name]) for name in self.names)
         return found[0] if len(found) == 1 else found
 
     def plain(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.loaded(self.table.by_name[name], value) for name, value in row.items()}
+        return {name: loaded(self.table.by_name[name], value) for name, value in row.items()}
 
-    @staticmethod
-    def loaded(column: ColumnMeta, value: Any) -> Any:
-        """A value of Arrow as users see it."""
-        if value is None:
-            return None
-        return column.type.load(stored_list(column.type, pa.array([value], column.type.arrow))[0])
+    def encoded(self, places: pa.Table) -> list[bytes]:
+        """The keys of rows."""
+        columns = restored(self.table, places.select(list(self.names)))
+        return vectors.encode_keys(self.table.prefix, self.table.key_types, [
+            column.combine_chunks() for column in columns.columns]).to_list()
 
     def base(self) -> tuple[pa.Table, Any, dict[str, Any]]:
         """The rows of the base, or of what merging several bases gives, and what these do not agree on."""
@@ -172,15 +174,17 @@ def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexM
     if not read.force and read.strict:
         changes = _without_same(read, changes, ours)
     counts = count(read.names, ours, changes.puts, changes.deletes)
-    deletes = vectors.encode_keys(read.table.prefix, read.table.key_types,
-                                  [changes.deletes.column(name).combine_chunks() for name in read.names]).to_list()
-    return MergedTable(TableChanges(changes.puts, deletes), counts, [*found.conflicts, *conflicts])
+    puts, deletes = restored(read.table, changes.puts), read.encoded(changes.deletes)
+    return MergedTable(TableChanges(puts, deletes), counts, [*found.conflicts, *conflicts])
 
 
 def _generated(table: Table, puts: pa.Table) -> pa.Table:
     """Rows with their generated columns."""
-    for column, values in defaults.generated(table, puts) if table.generated and puts.num_rows else ():
-        puts = puts.set_column(puts.column_names.index(column.name), puts.schema.field(column.name), values)
+    if not table.generated or not puts.num_rows:
+        return puts
+    for column, values in defaults.generated(table, restored(table, puts)):
+        place = puts.column_names.index(column.name)
+        puts = puts.set_column(place, puts.schema.field(column.name), comparable(column.type, values))
     return puts
 
 
@@ -248,10 +252,7 @@ class _Rules:
 
     def _at(self, node: Node, places: pa.Table) -> pa.Table:
         """The rows of some keys at a commit, whether the merge looks at them or not."""
-        table = self._read.table
-        wanted = vectors.encode_keys(table.prefix, table.key_types,
-                                     [places.column(name).combine_chunks() for name in self._read.names]).to_list()
-        return self._read.rows(node, wanted)
+        return self._read.rows(node, self._read.encoded(places))
 
     def _rows_of(self, side: pa.Table, places: pa.Table) -> pa.Table:
         at = positions(self._read.names, places, side)
@@ -278,7 +279,7 @@ class _Rules:
         if table.meta.checks and puts.num_rows:
             wanted = [exp.alias_(exp.paren(parse_expression(check.sql)), f"k{n}")
                       for n, check in enumerate(table.meta.checks)]  # fmt: skip
-            answers = execution.run(exp.select(*wanted).from_("t0"), {"t0": puts})
+            answers = execution.run(exp.select(*wanted).from_("t0"), {"t0": restored(table, puts)})
             for number, check in enumerate(table.meta.checks):
                 broken = pc.fill_null(pc.equal(answers.column(number), False), False)
                 for row in np.flatnonzero(numbers(broken)):
@@ -305,7 +306,8 @@ class _Rules:
         if not puts.num_rows:
             return []
         prefix = keys.entry_prefix(table.id, index.index_id)
-        begins = vectors.encode_keys(prefix, types, [puts.column(name).combine_chunks() for name in names],
+        values = restored(table, puts.select(names))
+        begins = vectors.encode_keys(prefix, types, [column.combine_chunks() for column in values.columns],
                                      index.desc).to_list()
         own = puts.select(list(read.names))
         changed = {read.key_of(row) for row in pa.concat_tables(
@@ -335,7 +337,7 @@ class _Rules:
                 for batch in session.keyspace.scan(KeySpan(begin, keys.after(begin)), node[1], keys=True):
                     for entry in batch.keys.to_list() if batch.keys is not None else ():
                         stored, _ = keys.decode_tuple(table.key_types, entry, len(begin))
-                        row = {name: stored_array(type, [value])[0].as_py() for name, type, value in zip(
-                            read.names, table.key_types, stored, strict=True)}
+                        row = {name: comparable(type, stored_array(type, [value]))[0].as_py()
+                               for name, type, value in zip(read.names, table.key_types, stored, strict=True)}
                         if read.key_of(row) not in changed:
                             holders.append(row)

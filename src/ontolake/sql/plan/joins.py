@@ -45,6 +45,8 @@ def key_requests(query: exp.Expr, sources: Sequence[TableSource]) -> list[KeyReq
         left, right = _resolved(part.this, by_alias), _resolved(part.expression, by_alias)
         if left is None or right is None or left[0] is right[0] or left[1].type.arrow != right[1].type.arrow:
             continue
+        if isinstance(left[1].type.arrow, pa.BaseExtensionType) or pa.types.is_nested(left[1].type.arrow):
+            continue  # which have no order and no hash in Arrow
         for (source, key), (other, column) in ((left, right), (right, left)):
             if source.table.primary_key == [key]:
                 found.append(KeyRequest(source.name, key, other.name, column.name))
@@ -89,7 +91,7 @@ def reduced(wishes: Iterable[KeyRequest], tables: dict[str, pa.Table]) -> dict[s
 
 def _among(keys: pa.ChunkedArray, wanted: pa.ChunkedArray) -> pa.Array | None:
     """Which keys are wanted; None if that is not cheap to tell."""
-    if not pa.types.is_int64(keys.type):
+    if not pa.types.is_integer(keys.type) or not pa.types.is_integer(wanted.type):
         return None
     wanted = wanted.drop_null()
     if not len(wanted):

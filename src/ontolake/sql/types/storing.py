@@ -330,10 +330,11 @@ def _bytes(type: Type, value: Any) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if isinstance(value, str):
+        is_hex = value.startswith("\\x")
         try:
-            return bytes.fromhex(value[2:]) if value.startswith("\\x") else _unescaped(value)
+            return bytes.fromhex(value[2:]) if is_hex else _unescaped(value)
         except ValueError:
-            raise _unreadable(type, value) from None
+            raise DataError(f"{value!r} cannot be read as {type}", sqlstate="22023" if is_hex else "22P02") from None
     raise _wrong(type, value)
 
 
