@@ -220,7 +220,7 @@ def drop_column(definer: Definer, table: Table, name: str, exists: bool, node: e
         raise SqlError(f"{needing[0].name} of {table.full_name} is generated from {name}", sqlstate="2BP01",
                        hint="add CASCADE to drop it too")
     for each in needing:
-        _drop_column(definer, definer.catalog.by_id[table.id], each.name, False, node, cascade)
+        drop_column(definer, definer.catalog.by_id[table.id], each.name, False, node, cascade)
     id = column.column_id
     for foreign in table.referenced_by:
         if id in foreign.parent_column_ids and not cascade:
