@@ -49,6 +49,11 @@ class Result:
         return self._stored
 
     @property
+    def types(self) -> Sequence[Type]:
+        """The types of the columns, if the rows came straight from keys."""
+        return self._types
+
+    @property
     def description(self) -> list[tuple[str, pa.DataType]]:
         """The names and Arrow types of the columns."""
         if self._table is None:

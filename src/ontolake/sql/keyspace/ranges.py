@@ -213,22 +213,26 @@ class Routed(Keyspace):
             else:
                 yield from home.steps(piece, home.moment(at), size, descending=descending)
 
-    def count(self, span: KeySpan, limit: int) -> int:
-        if self.reads is not None:
+    def count(self, span: KeySpan, limit: int, at: int | None = None) -> int:
+        if self.reads is not None and at is None:
             self.reads.add_span(span)
-        return self.estimate(span, limit)
+        return self._counted(span, limit, at)
 
     def has_changed(self, span: KeySpan, since: int) -> bool:
         return any((super(Routed, self).has_changed if home is None else home.has_changed)(piece, since)
                    for home, piece in self.pieces(span))
 
     def estimate(self, span: KeySpan, limit: int) -> int:
+        return self._counted(span, limit, None)
+
+    def _counted(self, span: KeySpan, limit: int, at: int | None) -> int:
         if not self.parts:
-            return super().count(span, limit)
+            return super().count(span, limit, at)
         found = 0
         for home, piece in self.pieces(span):
             if found < limit:
-                found += (super().count if home is None else home.count)(piece, limit - found)
+                found += super().count(piece, limit - found, at) if home is None else \
+                    home.count(piece, limit - found, home.moment(at))
         return found
 
     def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]]) -> None:

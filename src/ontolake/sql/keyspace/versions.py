@@ -294,13 +294,13 @@ class Keyspace:
             return Strings.joined([self._values_of(wanted[:middle]), self._values_of(wanted[middle:])])
         return strings(row[0], row[1])
 
-    def count(self, span: KeySpan, limit: int) -> int:
-        """How many keys a span has now, but no more than `limit`."""
-        if not self.is_branch:
+    def count(self, span: KeySpan, limit: int, at: int | None = None) -> int:
+        """How many keys a span has now, or had at a version, but no more than `limit`."""
+        if not self.is_branch and at is None:
             number: Any = self.connection.execute(self._count, (*span, limit)).get
             return int(number)
         found = 0
-        for source in self._sources(span, None):
+        for source in self._sources(span, at):
             if found < limit:
                 sql = f"SELECT count(*) FROM (SELECT 1 FROM {source.living} LIMIT ?)"
                 number = self.connection.execute(sql, (*source.node, *span, *source.bindings, limit - found)).get

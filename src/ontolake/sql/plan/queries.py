@@ -34,6 +34,7 @@ from ontolake.sql.plan.conditions import (
 )
 from ontolake.sql.plan.joins import key_requests
 from ontolake.sql.plan.limits import window_of
+from ontolake.sql.plan.small_queries import row_count, small_query
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, name_of, position_of
 from ontolake.sql.write.rows import FEW, decoded
@@ -101,6 +102,9 @@ class QueryPlan:
                 _conditions(scope, alias, table, found)))  # fmt: skip
         self._requests = [each for scope in scopes for each in key_requests(scope.expression, [
             source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
+        whole = len(scopes) == 1 and len(known) == len(tables) == len(scopes[0].sources)
+        self._small = small_query(copy, self.sources) if whole else None
+        self._counted = row_count(copy) if alone else None
         for source, (_, _, node) in zip(self.sources, known, strict=True):
             _rename(node, source.name, source.alias)
         for number, (_, alias, node) in enumerate(each for each in tables if _is_given(each[2], given)):
@@ -110,8 +114,8 @@ class QueryPlan:
         columns = [] if self._direct is None else self._direct.columns
         self._types = [column.type for column in columns]
         order = [column.column_id - 1 for column in columns]
-        whole = bool(order) and order == list(range(len(self.sources[0].table.kinds)))
-        self._order = None if whole else order
+        is_whole = bool(order) and order == list(range(len(self.sources[0].table.kinds)))
+        self._order = None if is_whole else order
         """Where the columns of the answer stand in a row; None if they are the row."""
 
     def _pointed(self) -> ColumnCondition | None:
@@ -140,6 +144,10 @@ class QueryPlan:
                 return self._run_direct(session, chosen[0], limit, offset)
             if limit is not None:
                 return _result(self._run_window(session, chosen[0], limit, offset, parameters))
+        if self._counted is not None and chosen[0].answered >= self._parts:
+            return self._counted.run(session, self.sources[0], chosen[0])
+        if self._small is not None and (few := self._small.run(session, chosen, parameters)) is not None:
+            return few
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
         tables = {**self._read(session, chosen, keep), **self._given}
         return _result(execution.run(self.bound(parameters), tables, self._keys))

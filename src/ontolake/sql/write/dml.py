@@ -39,10 +39,10 @@ from ontolake.sql.syntax.statements import (
     position_of,
 )  # fmt: skip
 from ontolake.sql.types import Stored
-from ontolake.sql.write import defaults, merge_statement, sequences
+from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
 from ontolake.sql.write.assignments import is_default, is_given, singly
 from ontolake.sql.write.returning import ROWS, Returning, alias_of
-from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded
+from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, together
 from ontolake.sql.write.sequences import Numbers
 from ontolake.sql.write.trees import aliased, ctes_of, joined, qualified, with_ctes
 
@@ -241,7 +241,7 @@ class Changer:
         if nothing or not pairs:
             return added
         changed = self._update_conflicting(table, decoded(table, there), new.take(pairs), conflict, target)
-        return _together(table, added, changed)
+        return together(table, added, changed)
 
     def _arbiters(self, table: Table, conflict: exp.OnConflict) -> list[IndexMeta | None]:
         """What a conflict is looked for in: the primary key (None) or unique indexes."""
@@ -311,9 +311,15 @@ class Changer:
         self, table: Table, old: Rows, given: Rows, conflict: exp.OnConflict, target: exp.Table
     ) -> Rows:
         alias = alias_of(target)
+        where = conflict.args.get("where")
+        assigned = self._assignments(table, conflict.expressions)
+        few = small_changes.conflicting_rows(table, {alias: 0, "": 0, EXCLUDED: 1}, assigned,
+                                             None if where is None else where.this, old, given, self._parameters)
+        if few is not None:
+            self._writer.update(*few)
+            return few[1]
         numbers = pa.array(range(len(old)), pa.int64())
         rows = {"old$": old.arrow().append_column("n$", numbers), "new$": given.arrow().append_column("n$", numbers)}
-        assigned = self._assignments(table, conflict.expressions)
         outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
         outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}")
                     for n, (_, node) in enumerate(assigned)]  # fmt: skip
@@ -321,7 +327,7 @@ class Changer:
                  .join(aliased("new$", EXCLUDED), join_type="inner",
                        on=exp.EQ(this=qualified(alias, "n$"), expression=qualified(EXCLUDED, "n$")))
                  .order_by(qualified(alias, "n$")))  # fmt: skip
-        if (where := conflict.args.get("where")) is not None:
+        if where is not None:
             query = query.where(where.this.copy())
         found = self._query(query, rows).arrow()
         before = Rows(table, columns=[found.column(n).combine_chunks() for n in range(len(table.columns))])
@@ -341,9 +347,13 @@ class Changer:
         if same and found.stored() is not None:
             done = self._write_given(table, self._old(table, found), assigned)
             return self._returned("UPDATE", table, done, returning, ())
+        if not same and not others and returning is None \
+                and (few := small_changes.changed_rows(table, assigned, found)) is not None:  # fmt: skip
+            self._writer.update(*few)
+            return self._returned("UPDATE", table, few[1], None, ())
         arrow, width = found.arrow(), len(table.columns)
         if others:
-            arrow = _first_of_each(table, arrow)
+            arrow = first_of_each(table, arrow)
         old = Rows(table, columns=arrow.columns[:width])
         done = self._write_given(table, old, assigned) if same else \
             self._write_changed(table, old, assigned, arrow, width)
@@ -357,7 +367,7 @@ class Changer:
         found = self._matching(tree, table, returning.extra if returning else (), others)
         extra: list[pa.ChunkedArray] = []
         if others:
-            arrow, width = _first_of_each(table, found.arrow()), len(table.columns)
+            arrow, width = first_of_each(table, found.arrow()), len(table.columns)
             old, extra = Rows(table, columns=arrow.columns[:width]), arrow.columns[width:]
         else:
             old = self._old(table, found)
@@ -394,6 +404,10 @@ class Changer:
         self, tree: exp.Expr, table: Table, extra: Sequence[exp.Expr | None], others: Sequence[exp.Expr]
     ) -> Result:
         """The rows that a statement is about, with more outputs behind them. With `others` a row may come twice."""
+        prepared = self._statement.prepared if tree is self._statement.tree and not self._given else None
+        if prepared is not None and prepared[0] == self._where:
+            plan: QueryPlan = prepared[1]
+            return plan.run(self._session, self._parameters)
         alias = alias_of(tree.this)
         outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
         outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}") for n, node in enumerate(extra)]
@@ -402,7 +416,13 @@ class Changer:
             query = query.join(other.copy(), join_type="cross")
         if tree.args.get("where") is not None:
             query = query.where(tree.args["where"].this.copy())
-        return self._query(with_ctes(query, tree))
+        whole = with_ctes(query, tree)
+        if tree is not self._statement.tree or self._given or sequences.calls_in(whole):
+            return self._query(whole)
+        plan = QueryPlan(self._statement, whole, self._find)
+        if all(source.at is None for source in plan.sources):
+            self._statement.prepared = (self._where, plan)
+        return plan.run(self._session, self._parameters)
 
     def _old(self, table: Table, found: Result) -> Rows:
         stored = found.stored()
@@ -573,21 +593,3 @@ def _unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:
         return None
     types = [table.by_id[id].type for id in index.column_ids]
     return keys.entry_prefix(table.id, index.index_id) + keys.encode_tuple(types, values, index.desc)
-
-
-def _together(table: Table, first: Rows, second: Rows) -> Rows:
-    if not len(first) or not len(second):
-        return first if len(first) else second
-    return Rows(table, columns=[pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)])
-
-
-def _first_of_each(table: Table, found: pa.Table) -> pa.Table:
-    """One row for each primary key."""
-    width = len(table.columns)
-    seen: set[bytes] = set()
-    kept = []
-    for n, key in enumerate(Rows(table, columns=[found.column(n) for n in range(width)]).keys()):
-        if key not in seen:
-            seen.add(key)
-            kept.append(n)
-    return found.take(pa.array(kept, pa.int64()))

@@ -223,6 +223,25 @@ def decoded(table: Table, values: Sequence[bytes] | Strings, *, whole: bool = Fa
     return Rows(table, columns=vectors.decode_rows(strings, [column.wanted for column in table.columns], whole=whole))
 
 
+def together(table: Table, first: Rows, second: Rows) -> Rows:
+    """The rows of both."""
+    if not len(first) or not len(second):
+        return first if len(first) else second
+    return Rows(table, columns=[pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)])
+
+
+def first_of_each(table: Table, found: pa.Table) -> pa.Table:
+    """One row for each primary key."""
+    width = len(table.columns)
+    seen: set[bytes] = set()
+    kept = []
+    for n, key in enumerate(Rows(table, columns=[found.column(n) for n in range(width)]).keys()):
+        if key not in seen:
+            seen.add(key)
+            kept.append(n)
+    return found.take(pa.array(kept, pa.int64()))
+
+
 def checked_keys(table: Table, found: list[bytes]) -> list[bytes]:
     """The same keys. Raises `DataError` for one that is too long."""
     _check_key_size(table, max(map(len, found), default=0))
