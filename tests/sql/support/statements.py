@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 INTEGER, TEXT, BOOLEAN, DOUBLE, DECIMAL, DATE, TIMESTAMP = (
     "BIGINT", "TEXT", "BOOLEAN", "DOUBLE PRECISION", "NUMERIC(12, 2)", "DATE", "TIMESTAMP")  # fmt: skip
-TYPES = [INTEGER, INTEGER, TEXT, TEXT, BOOLEAN, DOUBLE, DECIMAL, DATE, TIMESTAMP]
+SHORT, SMALL, INTERVAL = "INTEGER", "SMALLINT", "INTERVAL"
+TYPES = [INTEGER, INTEGER, TEXT, TEXT, BOOLEAN, DOUBLE, DECIMAL, DATE, TIMESTAMP, SHORT, SHORT, SMALL, INTERVAL]
 _WORDS = ["''", "'a'", "'b'", "'aa'", "'ab'", "'zebra'", "'x''y'", "'10'", "'A b'", "'%_'"]
 _VALUES = {
     INTEGER: ["0", "1", "2", "3", "-1", "7", "40"], TEXT: _WORDS, BOOLEAN: ["TRUE", "FALSE"],
@@ -18,6 +19,9 @@ _VALUES = {
     DECIMAL: ["CAST(1.25 AS NUMERIC(12, 2))", "CAST(-3 AS NUMERIC(12, 2))", "CAST(100.1 AS NUMERIC(12, 2))"],
     DATE: ["DATE '2026-01-31'", "DATE '1999-12-31'"],
     TIMESTAMP: ["TIMESTAMP '2026-01-31 10:00:00'", "TIMESTAMP '1999-12-31 23:59:59.5'"],
+    SHORT: ["0", "1", "-7", "100", "30000"], SMALL: ["CAST(0 AS SMALLINT)", "CAST(5 AS SMALLINT)",
+                                                          "CAST(-3 AS SMALLINT)"],
+    INTERVAL: ["INTERVAL '1 day'", "INTERVAL '02:30:00'", "INTERVAL '3 days ago'"],
 }  # fmt: skip
 _COMPARISONS = ["=", "<>", "<", "<=", ">", ">="]
 
@@ -163,8 +167,24 @@ class Statements:
         if type == TEXT:
             shapes += [f"({one} || {other})", f"upper({one})", f"lower({one})", f"trim({one})",
                        f"replace({one}, 'a', 'o')"]  # fmt: skip
+        shapes.append(f"nullif({one}, {other})")
+        if type in (SHORT, SMALL):
+            shapes += [f"({one} + {other})", f"({one} * {other})", f"(- {one})", f"({one} / 3)"]
+            shapes += [f"({one} / {column or 7})", f"CAST({self._expression(DECIMAL, sources, 0)} AS {type})"]
         if type in (DOUBLE, DECIMAL):
             shapes += [f"({one} + {other})", f"({one} - {other})"] if type == DOUBLE else [f"abs({one})"]
+        if type == DOUBLE:
+            shapes += [f"({one} * {other})", f"({one} / 4)", f"({one} + {self._expression(SHORT, sources, 0)})"]
+        if type == TIMESTAMP:
+            shapes += [f"({one} + {self._expression(INTERVAL, sources, 0)})", f"date_trunc('day', {one})"]
+        if type == INTERVAL:
+            shapes += [f"({one} + {other})", f"({one} * 2)",
+                       f"({self._expression(TIMESTAMP, sources, 0)} - {self._expression(TIMESTAMP, sources, 0)})"]
+        if type == TEXT:
+            shapes += [f"left({one}, 2)", f"substr({one}, {self.rng.randint(-1, 2)}, 2)", f"lpad({one}, 4, 'xy')",
+                       f"CAST({self._expression(SHORT, sources, 0)} AS TEXT)", f"concat({one}, NULL, {other})",
+                       f"CAST({self._expression(INTERVAL, sources, 0)} AS TEXT)",
+                       f"to_char({self._expression(TIMESTAMP, sources, 0)}, 'YYYY-MM-DD')"]  # fmt: skip
         if type == BOOLEAN:
             shapes = [f"({self._condition(sources, depth - 1)})"]
         return rng.choice(shapes)
@@ -199,6 +219,12 @@ class Statements:
 
     # queries
 
+    def partition(self) -> tuple[str, str]:
+        """A query without a WHERE, and a condition for one."""
+        text, sources = self._from()
+        outputs = ", ".join(f"{source.text} AS o{n}" for n, source in enumerate(sources[:4]))
+        return f"SELECT {outputs} FROM {text}", self._condition(sources, 2)
+
     def _plain_query(self, types: list[str]) -> str:
         table = self.rng.choice(self.tables)
         sources = [Source(f"{table.name}.{column.name}", column.type) for column in table.columns]
@@ -223,7 +249,16 @@ class Statements:
         rng = self.rng
         text, sources = self._from()
         where = f" WHERE {self._condition(sources, 2)}" if rng.random() < 0.7 else ""
-        shape = rng.choice(["rows", "rows", "rows", "group", "total", "distinct", "set"])
+        shape = rng.choice(["rows", "rows", "rows", "group", "total", "distinct", "set", "window", "correlated",
+                            "with"])  # fmt: skip
+        if shape == "window":
+            return self._windowed(text, sources, where)
+        if shape == "correlated":
+            return self._correlated()
+        if shape == "with":
+            columns = ", ".join(f"{source.text} AS c{n}" for n, source in enumerate(sources[:3]))
+            return (f"WITH q AS (SELECT {columns} FROM {text}"
+                    f"{where}) SELECT x.*, (SELECT count(*) FROM q) AS n FROM q AS x LEFT JOIN q AS y ON x.c0 = y.c0")
         if shape in ("rows", "distinct"):
             count = rng.randint(1, 4)
             outputs = [f"{self._expression(rng.choice(TYPES), sources, 2)} AS o{n}" for n in range(count)]
@@ -233,12 +268,13 @@ class Statements:
             return f"SELECT {'DISTINCT ' * (shape == 'distinct')}{', '.join(outputs)} FROM {text}{where}{tail}"
         if shape == "set":
             types = [rng.choice(TYPES) for _ in range(rng.randint(1, 2))]
-            verb = rng.choice(["UNION", "UNION ALL", "INTERSECT", "EXCEPT"])
+            verb = rng.choice(["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
             return f"{self._plain_query(types)} {verb} {self._plain_query(types)}"
         numbers = [source for source in sources if source.type == INTEGER]
         any_of, number = rng.choice(sources), rng.choice(numbers).text
         totals = rng.sample(["count(*)", f"count({any_of.text})", f"sum({number})", f"min({number})", f"max({number})",
-                             f"count(DISTINCT {any_of.text})",
+                             f"count(DISTINCT {any_of.text})", f"avg({number})",
+                             f"sum({number}) FILTER (WHERE {self._condition(sources, 0)})",
                              f"max({rng.choice([s for s in sources if s.type != BOOLEAN]).text})"], 3)  # fmt: skip
         outputs = [f"{total} AS o{n}" for n, total in enumerate(totals)]
         if shape == "total":
@@ -246,3 +282,31 @@ class Statements:
         by = rng.choice(sources).text
         having = rng.choice(["", " HAVING count(*) > 1", f" HAVING max({number}) > 3"])
         return f"SELECT {by} AS g, {', '.join(outputs)} FROM {text}{where} GROUP BY {by}{having}"
+
+    def _windowed(self, text: str, sources: list[Source], where: str) -> str:
+        """Window functions over an order that leaves no choice."""
+        rng = self.rng
+        whole = ", ".join(source.text for source in sources)
+        over = f"(PARTITION BY {rng.choice(sources).text} ORDER BY {whole})" if rng.random() < 0.5 else (
+            f"(ORDER BY {whole})")  # fmt: skip
+        number = rng.choice([source for source in sources if source.type in (INTEGER, SHORT)]).text
+        calls = rng.sample(["row_number()", "rank()", f"sum({number})", f"lag({number})", f"first_value({number})",
+                            "count(*)", f"max({number})", f"avg({number})"], 2)  # fmt: skip
+        outputs = ", ".join(f"{call} OVER {over} AS o{n}" for n, call in enumerate(calls))
+        return f"SELECT {sources[0].text} AS k, {outputs} FROM {text}{where}"
+
+    def _correlated(self) -> str:
+        """A query within another that looks at its rows."""
+        rng = self.rng
+        outer, inner = rng.choice(self.tables), rng.choice(self.tables)
+        column = rng.choice(inner.columns).name
+        key = ", ".join(f"i.{name}" for name in inner.key)
+        one = rng.choice([f"SELECT i.{column} FROM {inner.name} AS i WHERE i.id = o.n ORDER BY {key} LIMIT 1",
+                          f"SELECT max(i.n) + o.id FROM {inner.name} AS i WHERE i.id < o.id",
+                          f"SELECT count(*) FROM {inner.name} AS i WHERE i.n = o.n OR i.id = o.id",
+                          f"SELECT i.n FROM {inner.name} AS i WHERE i.id = o.id"])  # fmt: skip
+        test = rng.choice(["", f" WHERE o.n >= ALL (SELECT i.n FROM {inner.name} AS i WHERE i.id <> o.id)",
+                           f" WHERE (o.id, o.n) IN (SELECT i.id, i.n FROM {inner.name} AS i)",
+                           f" WHERE NOT (o.id, o.n) IN (SELECT i.n, i.id FROM {inner.name} AS i WHERE i.n > o.n)",
+                           f" WHERE o.n < ANY (SELECT i.id FROM {inner.name} AS i)"])  # fmt: skip
+        return f"SELECT o.id, ({one}) AS v FROM {outer.name} AS o{test}"

@@ -160,7 +160,13 @@ class ColumnCache:
         return None if self._folder is None else self._folder.load(session, table.id)
 
     def _catch_up(self, session: SqlSession, table: Table, kept: _Kept, version: int) -> None:
-        """Drop the chunks that the commits since have changed."""
+        """Drop the chunks that the commits since have changed; all, if gc may have removed such commits."""
+        if kept.version < session.state()[2]:
+            self._release(kept.chunks)
+            for chunk in kept.chunks:
+                chunk.forget()
+            kept.version = version
+            return
         for _, blob in session.log.written(kept.version, version):
             for chunk in kept.changed(_keys_in(blob, table.span)):
                 self._release([chunk])

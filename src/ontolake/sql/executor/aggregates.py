@@ -132,6 +132,8 @@ class Aggregates:
             if isinstance(each, exp.Distinct):
                 distinct = True
                 inner = list(each.expressions)
+                if not inner:
+                    raise SqlSyntaxError("DISTINCT needs an argument")
                 if inner and isinstance(inner[-1], exp.Order):
                     order = inner[-1]
                     inner[-1] = order.this
@@ -165,7 +167,7 @@ class Aggregates:
 
     def _string_agg(self, given: list[TypedSql], modifiers: Modifiers) -> TypedSql:
         value, separator = given
-        if value.type.family not in "SX":
+        if value.type.family not in "SX" or separator.type.family not in "SX":
             raise calls.unknown_function("string_agg", given)
         text, between = (casts.converted(casts.plain(each), TEXT) for each in (value, separator))
         if separator.text is not None or separator.is_null:

@@ -18,7 +18,6 @@ from ontolake.sql.executor.pg_types import (
     JSONB,
     NUMBERS,
     PREFERRED,
-    QUOTIENT_SCALE,
     TEXT,
     TIMESTAMP,
     PgType,
@@ -26,6 +25,7 @@ from ontolake.sql.executor.pg_types import (
     common,
     is_implicit,
     numeric,
+    quotient_scale,
 )
 from ontolake.sql.executor.signatures import AGGREGATES, SCALARS, WINDOWS, Signature
 from ontolake.sql.executor.typed import TypedSql, merged
@@ -127,7 +127,7 @@ def _returns(found: Signature, values: list[TypedSql]) -> PgType:
         return type._replace(length=0) if type.family != "S" else TEXT
     scale = values[0].type.scale if values and values[0].type.name == "numeric" else 0
     special = {"whole": numeric(0), "numeric0": numeric(0), "total": numeric(scale),
-               "quotient": numeric(QUOTIENT_SCALE), "array0": values[0].type.array if values else TEXT}  # fmt: skip
+               "quotient": numeric(quotient_scale()), "array0": values[0].type.array if values else TEXT}  # fmt: skip
     return special.get(name) or PgType(name)
 
 
@@ -206,7 +206,7 @@ def _rounded(name: str) -> Callable[[list[TypedSql]], TypedSql]:
                 return merged(f"({whole} * {power})", numeric(0), arguments)
             sql = f"CAST({name}(CAST({value.sql} AS DOUBLE) * {factor}) / {factor} AS {numeric(value.type.scale).duck})"
             return merged(sql, numeric(value.type.scale), arguments)
-        scale = min(places.value, QUOTIENT_SCALE)
+        scale = min(places.value, quotient_scale())
         if scale >= value.type.scale:
             to = numeric(scale)
             return merged(f"CAST({value.sql} AS {to.duck})", to, arguments)
@@ -249,19 +249,23 @@ def _logarithm(name: str) -> Callable[[list[TypedSql]], TypedSql]:
     return apply
 
 
+def _shown(value: TypedSql) -> str:
+    """A value as functions of text show it: a truth value is a letter."""
+    if value.type.name == "bool":
+        return f"(CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END)"
+    return casts.converted(value, TEXT, explicit=True).sql
+
+
 def _concat(arguments: list[TypedSql]) -> TypedSql:
-    texts = [casts.as_text(each.sql, each.type) if each.type.name != "unknown" else casts.converted(each, TEXT).sql
-             for each in arguments]  # fmt: skip
-    return merged(f"concat({', '.join(texts)})", TEXT, arguments)
+    return merged(f"concat({', '.join(map(_shown, arguments))})", TEXT, arguments)
 
 
 def _concat_ws(arguments: list[TypedSql]) -> TypedSql:
-    texts = [casts.converted(each, TEXT, explicit=True).sql for each in arguments]
-    return merged(f"concat_ws({', '.join(texts)})", TEXT, arguments)
+    return merged(f"concat_ws({', '.join(map(_shown, arguments))})", TEXT, arguments)
 
 
 def _format(arguments: list[TypedSql]) -> TypedSql:
-    texts = [casts.converted(each, TEXT, explicit=True).sql for each in arguments]
+    texts = [_shown(each) for each in arguments]
     values = f"CAST([{', '.join(texts[1:])}] AS VARCHAR[])"
     return merged(python_functions.call("format", texts[0], values), TEXT, arguments)
 
@@ -458,7 +462,7 @@ def mean(given: TypedSql, modifiers: Modifiers) -> TypedSql:
     total = f"sum({modifiers.distinct}{value.sql}{modifiers.order}){modifiers.filter}{modifiers.over}"
     count = f"count({modifiers.distinct}{value.sql}){modifiers.filter}{modifiers.over}"
     sql = python_functions.divided(total, value.type.scale, f"CAST(nullif({count}, 0) AS DECIMAL(38, 0))", 0)
-    return merged(sql, numeric(QUOTIENT_SCALE), [given])
+    return merged(sql, numeric(quotient_scale()), [given])
 
 
 # functions that give rows
@@ -530,6 +534,8 @@ SPREADING: dict[str, Callable[[list[TypedSql]], tuple[str, PgType]]] = {
     "regexp_split_to_table": _pattern_rows("split_pattern", TEXT),
 }  # fmt: skip
 """Functions that give rows: the list of their values in DuckDB, and the type of one."""
+NAMED_ROWS = {"jsonb_array_elements", "json_array_elements", "jsonb_array_elements_text", "json_array_elements_text"}
+"""Those whose column is named value."""
 PAIRS = {"jsonb_each": ("jsonb", JSONB), "json_each": ("json", JSON), "jsonb_each_text": ("text", JSONB),
          "json_each_text": ("text", JSON)}  # fmt: skip
 """Functions that give rows of a key and a value."""

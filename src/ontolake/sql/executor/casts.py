@@ -8,7 +8,6 @@ from ontolake.sql.executor.pg_types import (
     BYTEA,
     DIGITS,
     INTEGERS,
-    QUOTIENT_SCALE,
     TEXT,
     TIMESTAMP,
     UNKNOWN,
@@ -16,6 +15,7 @@ from ontolake.sql.executor.pg_types import (
     as_numeric,
     is_implicit,
     numeric,
+    quotient_scale,
 )
 from ontolake.sql.executor.typed import TypedSql, merged
 
@@ -110,14 +110,14 @@ def _numeric(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
 
 
 def _from_json(sql: str, to: PgType) -> tuple[str, PgType]:
-    to = numeric(QUOTIENT_SCALE) if to.name == "numeric" and not to.precision else to
+    to = numeric(quotient_scale()) if to.name == "numeric" and not to.precision else to
     return f"CAST({sql} AS {to.duck})", to
 
 
 def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
     sql = as_text(sql, source)
     if to.name == "numeric" and not to.precision:
-        to = numeric(QUOTIENT_SCALE)
+        to = numeric(quotient_scale())
     if to.name in INTEGERS:
         return f"CAST({python_functions.call('integer_text', sql, literals.quoted(to.shown))} AS {to.duck})", to
     if to.name in ("float4", "float8", "bool", "numeric", "date", "timestamp", "timestamptz", "time", "interval"):

@@ -224,6 +224,9 @@ class Expressions(aggregates.Aggregates):
 
     def _compared(self, node: exp.Binary, scope: Scope) -> TypedSql:
         operator, right = _COMPARISONS[type(node)], node.expression
+        if isinstance(right, exp.Anonymous) and str(right.this).lower() in ("all", "some", "any"):
+            kind = exp.All if str(right.this).lower() == "all" else exp.Any
+            right = kind(this=right.expressions[0]) if len(right.expressions) == 1 else right
         if isinstance(right, exp.Any | exp.All):
             return self._quantified(operator, node.this, right, scope)
         left_row = self._row(node.this, scope)

@@ -50,8 +50,8 @@ def translated(error: BaseException) -> SqlError:
     first = re.sub(r"^[A-Z][\w ]* Error: ", "", text.split("\n\n")[0].split("\nLINE ")[0]).strip()
     name = type(error).__name__
     if name not in ("BinderException", "ParserException", "CatalogException"):
-        if "Could not convert string" in text:
-            return DataError(first, sqlstate="22P02")
+        if "Could not convert string" in text:  # what is not a number at all was refused before
+            return DataError(first, sqlstate="22003" if "to DECIMAL" in text else "22P02")
         for pattern, kind, state, message in _KNOWN:
             if re.search(pattern, text):
                 return kind(message or first, sqlstate=state)

@@ -34,7 +34,7 @@ def output_name(node: exp.Expr) -> str:
             kind = str(node.to.expressions[0].this.name)
         while isinstance(value, exp.Cast | exp.Paren):
             value = value.this
-        name = output_name(value)
+        name = NAMELESS if isinstance(value, exp.Interval) else output_name(value)
         return name if name not in (NAMELESS, "case") else _TYPE_NAMES.get(kind, kind.lower())
     if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup | exp.Bracket | exp.Collate):
         return output_name(node.this)
@@ -45,8 +45,6 @@ def output_name(node: exp.Expr) -> str:
         return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "btrim")
     if isinstance(node, exp.Anonymous):
         return str(node.this if isinstance(node.this, str) else name_of(node.this)).lower()
-    if isinstance(node, exp.Boolean):
-        return "bool"
     return _NAMED.get(type(node), NAMELESS)
 
 

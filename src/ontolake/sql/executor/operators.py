@@ -17,7 +17,6 @@ from ontolake.sql.executor.pg_types import (
     INTEGERS,
     INTERVAL,
     JSONB,
-    QUOTIENT_SCALE,
     TEXT,
     TIME,
     TIMESTAMP,
@@ -26,6 +25,7 @@ from ontolake.sql.executor.pg_types import (
     as_numeric,
     common,
     numeric,
+    quotient_scale,
 )
 from ontolake.sql.executor.typed import TypedSql, merged
 
@@ -229,9 +229,9 @@ def _decimals(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
     whole = max((one.precision or DIGITS) - one.scale, (other.precision or DIGITS) - other.scale)
     if operator == "*":
         scale = one.scale + other.scale
-        if scale > QUOTIENT_SCALE + 4:
+        if scale > quotient_scale() + 4:
             sql = python_functions.multiplied(left.sql, one.scale, right.sql, other.scale)
-            return merged(sql, numeric(QUOTIENT_SCALE), (left, right))
+            return merged(sql, numeric(quotient_scale()), (left, right))
         digits = min(DIGITS, (one.precision or DIGITS) + (other.precision or DIGITS))
         return merged(f"({left.sql} * {right.sql})", numeric(scale, digits), (left, right))
     scale = max(one.scale, other.scale)
@@ -242,7 +242,7 @@ def _decimals(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
 def divided(left: TypedSql, right: TypedSql) -> TypedSql:
     """The quotient of two numerics."""
     sql = python_functions.divided(left.sql, left.type.scale, right.sql, right.type.scale)
-    return merged(sql, numeric(QUOTIENT_SCALE), (left, right))
+    return merged(sql, numeric(quotient_scale()), (left, right))
 
 
 def _times(operator: str, left: TypedSql, right: TypedSql) -> TypedSql | None:
@@ -317,8 +317,10 @@ def power(left: TypedSql, right: TypedSql) -> TypedSql:
 def negated(given: TypedSql) -> TypedSql:
     """`-` of one operand."""
     if given.type.name == "unknown":
+        if not given.is_null:
+            raise SqlError("operator is not unique: - unknown", sqlstate="42725", hint="CAST may help")
         given = casts.converted(given, FLOAT8)
-    if given.value is not None and given.type.name in INTEGERS:
+    if given.value is not None and given.type.name in ("int4", "int8") and given.type == integer(given.value).type:
         return integer(-given.value)
     if given.type.family not in "NT":
         raise missing("-", given.type)

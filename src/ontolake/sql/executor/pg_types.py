@@ -5,6 +5,9 @@ A moment with a time zone is a TIMESTAMP in UTC to DuckDB: the difference lives 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,8 +18,24 @@ from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW
 
 DIGITS = 38
 """Digits that a number of DuckDB holds."""
-QUOTIENT_SCALE = 20
-"""Digits behind the point of a quotient or mean."""
+QUOTIENT_SCALES = (20, 16, 8)
+"""Digits behind the point of a quotient or mean: the most at first, fewer where it then is too large."""
+_quotient_scale: ContextVar[int] = ContextVar("quotient_scale", default=QUOTIENT_SCALES[0])
+
+
+def quotient_scale() -> int:
+    """Digits behind the point of a quotient or mean in the statement that is compiled."""
+    return _quotient_scale.get()
+
+
+@contextmanager
+def with_quotient_scale(scale: int) -> Iterator[None]:
+    """Compile a statement with fewer digits behind the points of quotients."""
+    token = _quotient_scale.set(scale)
+    try:
+        yield
+    finally:
+        _quotient_scale.reset(token)
 
 
 class PgType(NamedTuple):

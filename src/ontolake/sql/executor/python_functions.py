@@ -15,7 +15,7 @@ import pyarrow as pa
 from ontolake.sql.errors import SqlError
 from ontolake.sql.executor import formats, json_functions, literals
 from ontolake.sql.executor.connections import define
-from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALE, PgType
+from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALES, PgType, quotient_scale
 
 _CONTEXT = Context(prec=120, rounding=ROUND_HALF_UP)
 
@@ -40,7 +40,7 @@ def _create(root: Any, name: str, function: _Function) -> None:
 
 _RETURNS = {
     "VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "VARCHAR[]": pa.list_(pa.string()), "TIMESTAMP": pa.timestamp("us"),
-    "VARCHAR[][]": pa.list_(pa.list_(pa.string())), f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})": pa.decimal128(DIGITS, QUOTIENT_SCALE),  # noqa: E501
+    "VARCHAR[][]": pa.list_(pa.list_(pa.string())), f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})": pa.decimal128(DIGITS, QUOTIENT_SCALES[0]),  # noqa: E501
 }  # fmt: skip
 
 
@@ -65,34 +65,36 @@ def _over_columns(apply: Callable[..., Any], type: pa.DataType, arity: int) -> C
 
 def divided(a: str, scale_a: int, b: str, scale_b: int) -> str:
     """The quotient of two numerics as PostgreSQL rounds it."""
-    name = f"onto_divide_{scale_a}_{scale_b}"
-    define(name, lambda root: root.create_function(
-        name, _decimals(quotient), [f"DECIMAL({DIGITS}, {scale_a})", f"DECIMAL({DIGITS}, {scale_b})"],
-        f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})", type="arrow", side_effects=False))  # fmt: skip
-    return f"{name}({a}, {b})"
+    return _exact("divide", quotient, a, scale_a, b, scale_b)
 
 
 def multiplied(a: str, scale_a: int, b: str, scale_b: int) -> str:
     """The product of two numerics with more digits behind the point than DuckDB can keep."""
-    name = f"onto_multiply_{scale_a}_{scale_b}"
-    define(name, lambda root: root.create_function(
-        name, _decimals(_CONTEXT.multiply), [f"DECIMAL({DIGITS}, {scale_a})", f"DECIMAL({DIGITS}, {scale_b})"],
-        f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})", type="arrow", side_effects=False))  # fmt: skip
+    return _exact("multiply", _CONTEXT.multiply, a, scale_a, b, scale_b)
+
+
+def _exact(word: str, apply: Callable[[Decimal, Decimal], Decimal], a: str, scale_a: int, b: str, scale_b: int) -> str:
+    scale = quotient_scale()
+    name = f"onto_{word}_{scale_a}_{scale_b}_{scale}"
+    types = [f"DECIMAL({DIGITS}, {scale_a})", f"DECIMAL({DIGITS}, {scale_b})"]
+    define(name, lambda root: root.create_function(name, _decimals(apply, scale), types, f"DECIMAL({DIGITS}, {scale})",
+                                                   type="arrow", side_effects=False))  # fmt: skip
     return f"{name}({a}, {b})"
 
 
-_UNIT = Decimal(1).scaleb(-QUOTIENT_SCALE)
-_OUT = pa.decimal128(DIGITS, QUOTIENT_SCALE)
+TOO_LARGE = "a numeric value is out of range: it has more than 38 digits"
 
 
-def _decimals(apply: Callable[[Decimal, Decimal], Decimal]) -> Callable[..., pa.Array]:
+def _decimals(apply: Callable[[Decimal, Decimal], Decimal], scale: int) -> Callable[..., pa.Array]:
+    unit, type = Decimal(1).scaleb(-scale), pa.decimal128(DIGITS, scale)
+
     def whole(first: pa.Array, second: pa.Array) -> pa.Array:
         try:
-            found = [None if a is None or b is None else apply(a, b).quantize(_UNIT, context=_CONTEXT)
+            found = [None if a is None or b is None else apply(a, b).quantize(unit, context=_CONTEXT)
                      for a, b in zip(first.to_pylist(), second.to_pylist(), strict=True)]  # fmt: skip
-            return pa.array(found, _OUT)
+            return pa.array(found, type)
         except (pa.ArrowInvalid, ArithmeticError):
-            raise ValueError("22003|a numeric value is out of range: it has more than 38 digits") from None
+            raise ValueError(f"22003|{TOO_LARGE}") from None
         except SqlError as error:
             raise ValueError(f"{error.sqlstate}|{error}") from None
 
@@ -212,7 +214,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "to_char_interval": _Function(formats.span_text, ("INTERVAL", "VARCHAR"), "VARCHAR"),
     "to_char_number": _Function(formats.number_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
     "to_time": _Function(formats.read_time, ("VARCHAR", "VARCHAR"), "TIMESTAMP"),
-    "to_number": _Function(formats.read_number, ("VARCHAR", "VARCHAR"), f"DECIMAL({DIGITS}, {QUOTIENT_SCALE})"),
+    "to_number": _Function(formats.read_number, ("VARCHAR", "VARCHAR"), f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})"),
     "format": _Function(formats.formatted, ("VARCHAR", "VARCHAR[]"), "VARCHAR"),
     "split_pattern": _Function(formats.split_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
     "match_pattern": _Function(formats.match_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[][]"),

@@ -172,6 +172,7 @@ class FromCompiler(Expressions):
             ):
                 inner = lists[0][0].removeprefix("CAST(").rpartition(" AS ")[0]
                 sql = f"(SELECT CAST(generate_series AS {lists[0][1].duck}) AS c0 FROM {inner})"
+            shown = "value" if name in calls.NAMED_ROWS else shown
             outputs = [Output(shown if len(lists) == 1 else name, type) for _, type in lists]
         else:
             value = calls.called(name, arguments)

@@ -11,6 +11,8 @@ from ontolake.sql.errors import SqlError
 from ontolake.sql.executor import connections
 from ontolake.sql.executor.arrow_tables import ReadableTable, answer_table, readable_table
 from ontolake.sql.executor.failures import translated
+from ontolake.sql.executor.pg_types import QUOTIENT_SCALES, with_quotient_scale
+from ontolake.sql.executor.python_functions import TOO_LARGE
 from ontolake.sql.executor.queries import Queries
 from ontolake.sql.executor.scopes import CompiledQuery
 from ontolake.sql.executor.sources import KnownTable
@@ -31,8 +33,15 @@ def compiled(tree: exp.Expr, tables: Mapping[str, ReadableTable], keys: Keys | N
 def run(tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None) -> pa.Table:
     """The rows of a query over tables. Raises `SqlError`."""
     readable = {name: readable_table(table) for name, table in tables.items()}
-    query = compiled(tree, readable, keys)
-    return answer_table(_executed(query.sql, readable), query.outputs)
+    for scale in QUOTIENT_SCALES:
+        with with_quotient_scale(scale):
+            query = compiled(tree, readable, keys)
+        try:
+            return answer_table(_executed(query.sql, readable), query.outputs)
+        except SqlError as error:
+            if TOO_LARGE not in error.message or scale == QUOTIENT_SCALES[-1]:
+                raise
+    raise AssertionError("a statement was compiled with the last scale")
 
 
 def _executed(sql: str, tables: Mapping[str, ReadableTable]) -> pa.Table:

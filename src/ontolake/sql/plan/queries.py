@@ -358,6 +358,8 @@ class QueryPlan:
         names: list[str] = []
         for each in tree.expressions:
             if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+                if any(each.args.get(name) for name in ("except_", "replace", "rename")):
+                    return None
                 columns += table.visible
                 names += [column.name for column in table.visible]
                 continue

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnsupportedError
 from ontolake.sql.syntax import commands, definitions
 from ontolake.sql.syntax.dialect import DIALECT as DIALECT
 from ontolake.sql.types import INTERVAL, TIMESTAMPS, Kind, from_sql
@@ -443,7 +443,10 @@ def constant(node: exp.Expr) -> Any:
             return None
         if type.length:
             raise NotConstant  # a cast cuts what is too long, which a column refuses
-        stored: Any = type.store(value)
+        try:
+            stored: Any = type.store(value)
+        except TypeMismatchError:
+            raise NotConstant from None  # only a query converts numbers to text, and the like
         if type.kind in TIMESTAMPS:
             return np.datetime64(stored, "ns" if type.kind == Kind.TIMESTAMP_NS else "us")
         if type.kind in (Kind.INT64, Kind.DECIMAL, Kind.NUMERIC, Kind.DOUBLE, Kind.BOOLEAN, Kind.UTF8, Kind.BYTES):
