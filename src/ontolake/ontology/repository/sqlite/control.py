@@ -72,8 +72,9 @@ def head(db: apsw.Connection) -> int:
 
 def next_commit(db: apsw.Connection) -> int:
     """The id that the next commit will have: never one that was given away before."""
-    found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'commits'").get
-    return int(found) + 1 if found is not None else 1
+    found = db.execute("SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'commits'), 0), "
+                       "coalesce((SELECT max(id) FROM commits), 0))").get
+    return int(found or 0) + 1
 
 
 def insert_commit(

@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LAYOUT = (
-    "ALTER TABLE commits ADD COLUMN branch_id INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE commits ADD COLUMN parent_id INTEGER",
-    "ALTER TABLE commits ADD COLUMN second_parent_id INTEGER",
+    "DROP TABLE commits",  # AUTOINCREMENT would have every commit write one page more, and no commit is ever removed
+    """CREATE TABLE commits (
+    id INTEGER PRIMARY KEY, created_at TEXT NOT NULL, metadata_json TEXT, branch_id INTEGER NOT NULL DEFAULT 0,
+    parent_id INTEGER, second_parent_id INTEGER)""",
     """CREATE TABLE type_layout_catalog (
     type_kind TEXT NOT NULL, type_name TEXT NOT NULL, schema_version_id INTEGER NOT NULL, table_name TEXT NOT NULL,
     activation_commit_id INTEGER NOT NULL, is_current INTEGER NOT NULL DEFAULT 0,
@@ -110,6 +111,7 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
 
     def start_afresh(self) -> None:
         super().start_afresh()
+        self._head = 0
         self._whole: int | None = None
         self._without_deletions: frozenset[str] | None = None
 
@@ -284,17 +286,27 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         self, commit_id: int, metadata: Mapping[str, Any], created_at: datetime | None = None,
         merged: int | None = None,
     ) -> None:  # fmt: skip
+        head = self._head
+        while not self._moved(head, commit_id, merged):  # it is what it was after the last commit, unless others wrote
+            row = self.branch_row(self.branch_id)
+            if row.is_deleted:
+                raise UnknownBranchError(row.name, hint="it was deleted meanwhile")
+            if row.protected and merged is None:
+                raise ProtectedBranchError(row.name)
+            head = row.head_commit_id
+        self._head = commit_id
         self.db.execute(
             "INSERT INTO commits (id, created_at, metadata_json, branch_id, parent_id, second_parent_id) "
-            "SELECT ?1, ?2, ?3, id, nullif(head_commit_id, 0), ?4 FROM branches "
-            "WHERE id = ?5 AND deleted_at IS NULL AND (NOT protected OR ?4 IS NOT NULL)",
+            "VALUES (?, ?, ?, ?, ?, ?)",
             (commit_id, now_text() if created_at is None else encode_datetime(created_at),
-             metadata_text(metadata) if metadata else None, merged, self.branch_id))
-        if not self.db.changes():
-            row = self.branch_row(self.branch_id)
-            raise UnknownBranchError(row.name, hint="it was deleted meanwhile") if row.is_deleted else \
-                ProtectedBranchError(row.name)
-        self.db.execute("UPDATE branches SET head_commit_id = ? WHERE id = ?", (commit_id, self.branch_id))
+             metadata_text(metadata) if metadata else None, self.branch_id, head or None, merged))
+
+    def _moved(self, head: int, commit_id: int, merged: int | None) -> bool:
+        """Move the head of the branch to a commit if it is `head` now, and the branch may be written to."""
+        self.db.execute("UPDATE branches SET head_commit_id = ?1 WHERE id = ?2 AND head_commit_id = ?3 AND "
+                        "deleted_at IS NULL AND (NOT protected OR ?4 IS NOT NULL)",
+                        (commit_id, self.branch_id, head, merged))
+        return bool(self.db.changes())
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
         seen = self.lineage.sees("branch_id", "id")
