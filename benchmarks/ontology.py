@@ -284,8 +284,13 @@ def engines(report: Report, places: Places, size: int) -> None:
         for _ in range(500):
             session.query().entities(Item).where(Item.id == key).first()
 
+    def single(session: Session) -> None:
+        for _ in range(50):
+            session.ensure(Item(id=f"one{next(number)}", name="n", number=0, price=0.0, tier="gold", active=True))
+            session.commit()
+
     works: dict[str, Callable[[Session], object]] = {
-        "commit of 1,000 rows": commit, "500 lookups": lookups,
+        "50 commits of one row": single, "commit of 1,000 rows": commit, "500 lookups": lookups,
         "scan to Arrow": lambda session: session.query().entities(Item).to_arrow(),
         "filter": lambda session: session.query().entities(Item).where(Item.tier == "silver").count(),
         "groups": lambda session: session.query().entities(Item).group_by(Item.tier).agg(n=count(), t=sum_(Item.price)),
@@ -377,6 +382,22 @@ def branching(report: Report, places: Places, size: int) -> None:
     session.close()
 
 
+def erasing(report: Report, places: Places, size: int) -> None:
+    """An erasure writes one file, the store, anew, so that no byte of the row is left: what a VACUUM of it costs."""
+    session = filled(path := places.next(), size, "v3")
+    twin = places.next()
+    with sqlite3.connect(path) as source, sqlite3.connect(twin) as target:
+        source.backup(target)
+    db = sqlite3.connect(twin, isolation_level=None)
+    keys = iter(row[0] for row in rows(10))
+    mine, base = in_turns(lambda: session.erase(Item, next(keys), "asked for", dry_run=False),
+                          lambda: db.execute("VACUUM"), rounds=3)
+    report.at_most(f"erasing one of {size:,} rows / VACUUM by plain sqlite3", mine / base, 3,
+                   f"{mine * 1000:.0f} ms against {base * 1000:.0f}")
+    session.close()
+    db.close()
+
+
 def main() -> None:
     """All parts use typed stores as they are: there is nothing to set, and no upkeep to call."""
     report = Report("typed data")
@@ -391,6 +412,7 @@ def main() -> None:
             reading(report, places, 20_000 if small else 30_000, 50_000 if small else 150_000)
             engines(report, places, 20_000 if small else 100_000)
             branching(report, places, 50_000 if small else 1_000_000)
+            erasing(report, places, 60_000 if small else 200_000)
             scanning(report, places, 60_000 if small else 1_000_000)
         if report.tuned:  # more of the same
             growing(report, places, 1000 if small else 10_000)

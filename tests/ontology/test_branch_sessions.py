@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from marking import slow_after
 
-from ontolake.errors import Contended, NotFound
+from ontolake.errors import Contended, Invalid, NotFound, OntolakeError
 from ontolake.history import (
     BranchError,
     BranchExistsError,
@@ -23,6 +23,7 @@ from ontolake.ontology import (
     Schedule,
     Session,
     StorageBackendError,
+    TypeDroppedError,
     TypedStore,
     on_event,
 )
@@ -218,3 +219,30 @@ def test_what_cannot_be_changes_nothing(url: str, tmp_path: Path) -> None:
             with pytest.raises(StorageBackendError, match="reading only"):
                 handle.merge("try", strategy="theirs")
         assert (session.repository.highest(), [*session.branches.list()], stock(url, "main")) == before
+
+
+def test_a_type_is_dropped_on_every_branch(url: str) -> None:
+    with opened(url, "try") as session:
+        session.repository.drop_type("entity", "Stock")
+    for branch in ("main", "try"):
+        with opened(url, branch) as session:
+            assert session.query().entities(Stock).count() == 0
+            assert session.query().entities(Stock).as_of(1).count() == 0
+            session.ensure(Stock(id="x", count=9))
+            with pytest.raises(TypeDroppedError):
+                session.commit()
+            session.discard()
+            with pytest.raises(StorageBackendError, match="there is no entity type Stock"):
+                session.repository.drop_type("entity", "Stock")
+            assert not list(session.repository.check())
+
+
+def test_types_are_restored_by_their_classes(url: str) -> None:
+    with opened(url) as session:
+        assert session.restore(to=1, types=[Stock]).commit is not None
+        assert stock(url, "main") == {"x": 1}
+        for bad in (Stock, 7, [int]):
+            with pytest.raises(OntolakeError):
+                session.restore(to=3, types=bad)  # type: ignore[arg-type]
+        with pytest.raises(Invalid, match="instead of tables"):
+            session.restore(to=3, tables=["entity/Stock"], types=[Stock])

@@ -223,15 +223,21 @@ class VersionedTypes(TypedHistory):
         return operations.cherry_pick(self._lifting(upgraders), commit, target, request)
 
     def restore(
-        self, to: str | int, tables: Iterable[str] | None = None, *, branch: str | None = None, dry_run: bool = False,
-        message: str | None = None, author: str | None = None, upgraders: UpgraderOption = None,
+        self, to: str | int, tables: Iterable[str] | None = None, *, types: Iterable[type] | None = None,
+        branch: str | None = None, dry_run: bool = False, message: str | None = None, author: str | None = None,
+        upgraders: UpgraderOption = None,
     ) -> MergeResult[int]:  # fmt: skip
         """Bring an earlier state back, of all tables or some, as a new commit. See `history.contract`.
 
-        Schemas stay: rows from before a migration are led through `upgraders`. Raises `MissingUpgraderError`.
+        Some are named as tables, or by their classes in `types`. Schemas stay: rows from before a migration are led
+        through `upgraders`. Raises `MissingUpgraderError`.
         """
         request = MergeRequest.of(None, (), dry_run, message, author)
         target = self._target(branch, dry_run)
+        if types is not None:
+            if tables is not None or isinstance(types, type) or not isinstance(types, Iterable):
+                raise Invalid("types are a list of classes, instead of tables", hint="write types=[Customer]")
+            tables = [table_of(type_info(one)) for one in types]
         if tables is not None and (isinstance(tables, str) or not isinstance(tables, Iterable)):
             raise Invalid(f"tables are names, not {tables!r}", hint='write tables=["entity/Customer"]')
         some = None if tables is None else list(tables)

@@ -341,6 +341,15 @@ class S3RepositoryV3(S3RepositoryV2):
         collect_branches(self, dry_run=dry_run)
         return super().gc(dry_run=dry_run)
 
+    def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
+        """Let a type go on every branch, this one last: what is interrupted can be called again."""
+        if (kind, name) in self.schemas() and at in (None, self.head()):
+            for row in self.branch_rows():
+                there = self.on(row.id)
+                if there is not self and (kind, name) in there.schemas():
+                    super(S3RepositoryV3, there).drop_type(kind, name)
+        super().drop_type(kind, name, at=at)
+
     def erasures(self) -> list[ErasureRecord]:
         from ontolake.ontology.repository.objects.upkeep.replacements import known
 
