@@ -15,9 +15,16 @@ _ASCII = 128
 """The number of letters of ASCII, and the first byte that none of them has."""
 
 
+def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column as one array, copied only if it has several chunks."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
 def numbers(values: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
     """A column of numbers or truths without missing values. Numbers in one chunk are not copied, and read-only."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    array = one_array(values)
     if array.null_count:
         raise ValueError("a column with missing values has no numpy form")
     if array.type == pa.bool_():

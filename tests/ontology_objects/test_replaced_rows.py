@@ -24,7 +24,7 @@ from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.ontology.sizes import Sizes
 from ontolake.ontology.verification import verify
 
-LOW = Sizes(fan=3, most_runs=5, level_rows=4, merged_rows=60, part_rows=8, group_rows=2, small_rows=3)
+LOW = Sizes(fan=3, most_runs=5, level_rows=4, merged_rows=60, part_rows=8, group_rows=2, small_rows=3, kept_groups=2)
 
 
 class Part(Entity):

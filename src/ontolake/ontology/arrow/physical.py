@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.arrow_values import numbers, text_scalar
+from ontolake.arrow_values import numbers, one_array, text_scalar
 from ontolake.model.columns import Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import TypeInfo
@@ -155,8 +155,7 @@ def key_texts(info: Type, table: pa.Table) -> pa.Array:
 def _key_values(column: Column, table: pa.Table) -> pa.Array:
     if column.type.encodes_arrow():
         return pa.array(encoded(column, table), pa.int64() if column.sqlite_type == "INTEGER" else pa.string())
-    values = table.column(place(column))
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return one_array(table.column(place(column)))
 
 
 def key_text(info: Type, key: Sequence[Any]) -> Any:

@@ -6,7 +6,8 @@ to a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.arrow_values import int_scalar, numbers
+from ontolake.arrow_values import int_scalar, numbers, one_array
 from ontolake.model.columns import Column
 from ontolake.ontology.arrow.physical import (
     COMMIT,
@@ -194,6 +195,12 @@ class Scanner:
         self.files.load(runs)
         found: list[pa.Table] = []
         missing = keys
+        if is_searchable(info) and not any(self._foreign(state, file) for file in runs):
+            wanted = sorted(leading)
+            for file in reversed(runs):
+                tables, wanted = self._searched(info, file, wanted)
+                found += tables
+            runs = []
         for file in reversed(runs):
             if not len(missing):
                 break
@@ -209,6 +216,43 @@ class Scanner:
                 seen[numbers(at.drop_null())] = True
                 missing = missing.filter(pa.array(~seen))
         return _completed(living(concat(found)), info.columns) if found else empty_table(info)
+
+    def _searched(self, info: Type, file: DataFile, wanted: list[Any]) -> tuple[list[pa.Table], list[Any]]:
+        """The rows of a run that have one of these keys, which are in order, and the keys that it does not have.
+
+        Each key is searched in the order of the rows, so that the cost follows the keys, not the rows.
+        """
+        found: list[pa.Table] = []
+        seen = np.zeros(len(wanted), dtype=bool)
+        texts = pa.array(wanted, leading_type(info))
+        for table, start, end in self._pieces(info, file, wanted):
+            keys, part = one_array(table.column(place(info.keys[0]))), texts[start:end]
+            at = np.minimum(numbers(pc.search_sorted(keys, part)).astype(np.int64), len(keys) - 1)
+            there = numbers(pc.equal(keys.take(pa.array(at)), part))
+            if there.any():
+                found.append(table.take(pa.array(at[there])))
+                seen[start:end] |= there
+        return found, [key for key, is_seen in zip(wanted, seen, strict=True) if not is_seen] if found else wanted
+
+    def _pieces(self, info: Type, file: DataFile, wanted: list[Any]) -> Iterator[tuple[pa.Table, int, int]]:
+        """The parts of a run that can have one of these keys, in order, and which of the keys each can have."""
+        everything = 0, len(wanted)
+        if not wanted:
+            return
+        if file.row_count <= self.files.sizes.small_rows:
+            yield self.files.table(file), *everything
+            return
+        ranges = self.files.ranges(info, file)
+        bounds = {number: (bisect_left(wanted, low), bisect_right(wanted, high))
+                  for number, (low, high) in enumerate(zip(ranges.low, ranges.high, strict=True))}
+        groups = [number for number, (start, end) in bounds.items() if start < end]
+        if not ranges.low or len(groups) > max(self.files.sizes.kept_groups, len(bounds) // 2):
+            yield self.files.table(file), *everything
+        elif len(groups) > self.files.sizes.kept_groups:
+            yield self.files.groups(file, groups), *everything
+        else:
+            for number in groups:
+                yield self.files.group(file, number), *bounds[number]
 
     def _candidates(
         self, info: Type, state: TypeState | None, file: DataFile, leading: Sequence[Any]
@@ -252,6 +296,11 @@ class Scanner:
                     row = group.slice(at, 1)
                     return _alive(row) if file.deleted else row
         return None
+
+
+def is_searchable(info: Type) -> bool:
+    """Whether keys of a type can be searched by their order alone: one column, of numbers or text."""
+    return len(info.keys) == 1 and not info.keys[0].type.encodes_arrow() and hasattr(pc, "search_sorted")
 
 
 def _place_of(info: Type, group: pa.Table, text: Any) -> int:
