@@ -226,6 +226,26 @@ SCRIPTS = {
         BEGIN; SET CONSTRAINTS zu DEFERRED; ROLLBACK;
         ALTER TABLE z ALTER CONSTRAINT zu DEFERRABLE INITIALLY DEFERRED;
         BEGIN; INSERT INTO z VALUES (1, 2); INSERT INTO z VALUES (2, 2); COMMIT; SELECT count(*) FROM z""",
+    "indexes": """
+        CREATE TABLE t (id INT PRIMARY KEY, name TEXT, a INT, b INT);
+        INSERT INTO t SELECT n, 'Name' || n, n % 10, n FROM generate_series(1, 100) g(n);
+        CREATE UNIQUE INDEX ON t (lower(name)); CREATE INDEX part ON t (b) WHERE a > 5;
+        CREATE UNIQUE INDEX one ON t (a) WHERE b < 10; CREATE UNIQUE INDEX none ON t (a) WHERE b < 30;
+        SELECT id FROM t WHERE lower(name) = 'name7'; SELECT id FROM t x WHERE x.a > 5 AND x.b = 7;
+        SELECT id FROM t WHERE 'name9' >= lower(name) AND lower(name) > 'name8';
+        INSERT INTO t VALUES (1000, 'NAME7', 1, 1000); INSERT INTO t VALUES (1000, 'x', 3, 3);
+        INSERT INTO t VALUES (1000, 'x', 3, 30); UPDATE t SET name = 'NAME8' WHERE id = 7;
+        UPDATE t SET name = 'other' WHERE id = 7; SELECT id FROM t WHERE lower(name) IN ('name7', 'other');
+        UPDATE t SET a = 9 WHERE id = 1; UPDATE t SET b = 3 WHERE id = 13; DELETE FROM t WHERE id < 5;
+        INSERT INTO t VALUES (13, 'OTHER', 1, 1) ON CONFLICT DO NOTHING; INSERT INTO t VALUES (3, 'three', 3, 3);
+        ALTER TABLE t ALTER COLUMN b TYPE BIGINT; ALTER TABLE t RENAME COLUMN name TO title;
+        SELECT id FROM t WHERE lower(title) = 'other'; SELECT count(*) FROM t WHERE a > 5 AND b > 50;
+        UPDATE t SET title = NULL WHERE a = 5; SELECT count(*) FROM t WHERE lower(title) IS NULL;
+        CREATE INDEX ON t (random()); CREATE INDEX ON t ((nothing + 1)); CREATE INDEX ON t (a) WHERE nothing > 1;
+        CREATE INDEX ON t (a) WHERE b; CREATE INDEX ON t (((SELECT 1))); CREATE INDEX ON t (sum(a));
+        CREATE INDEX ON t ((a + b) DESC, id); SELECT id FROM t WHERE a + b > 103 ORDER BY id;
+        DROP INDEX one; INSERT INTO t VALUES (2000, 'q', 7, 7); ALTER TABLE t DROP COLUMN title;
+        SELECT count(*) FROM t WHERE id > 50""",
     "like and names": """
         CREATE TABLE u (id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, b INT DEFAULT 7 CHECK (b > 0),
                         c TEXT NOT NULL);

@@ -138,9 +138,22 @@ class IndexMeta(msgspec.Struct, frozen=True):
     builder: str = ""
     """Which process is building it."""
     expressions: tuple[IndexExpression, ...] = ()
-    """What stands in place of columns: the id -1 in `column_ids` means the first of these."""
+    """What stands in place of columns: in `column_ids` an id below zero, see `virtual_id`, means one of these."""
     predicate: str = ""
     """The condition of the rows that it has, if not all."""
+
+    def numbered(self, index_id: int, column_ids: Iterable[int]) -> IndexMeta:
+        """The index with another id and other columns; those of its expressions follow."""
+        ids = tuple(id if id > 0 else virtual_id(index_id, -id % _VIRTUAL) for id in column_ids)
+        return msgspec.structs.replace(self, index_id=index_id, column_ids=ids)
+
+
+_VIRTUAL = 100
+
+
+def virtual_id(index_id: int, number: int) -> int:
+    """The id of an expression of an index, counted from 1, where others have ids of columns."""
+    return -(index_id * _VIRTUAL + number)
 
 
 Record = DatabaseMeta | SchemaMeta | TableMeta | ColumnMeta | IndexMeta | CatalogObject
@@ -241,6 +254,10 @@ class Table:
         self.by_id = {column.column_id: column for column in self.all_columns}
         self.place = {column.column_id: number for number, column in enumerate(self.columns)}
         """Where a column stands among the living ones, by its id."""
+        self.expressions: dict[str, list[ColumnMeta]] = {}
+        """The expressions that indexes are on, as columns that no row holds."""
+        for index in known:
+            self.know(index)
         self.primary_key = [self.by_id[id] for id in meta.primary_key_column_ids]
         self.key_types = [column.type for column in self.primary_key]
         self.prefix = keys.row_prefix(self.id)
@@ -281,13 +298,20 @@ class Table:
         self._entries[index.index_id] = (index, found)
         return found
 
-    def types_of(self, index: IndexMeta) -> list[Type]:
-        """The types of what an index is on, without the primary key."""
-        return [self.by_id[id].type if id > 0 else index.expressions[-id - 1].type for id in index.column_ids]
+    def know(self, index: IndexMeta) -> None:
+        """Take up the expressions of an index as columns that no row holds."""
+        for id in index.column_ids:
+            if id < 0:
+                part = index.expressions[-id % _VIRTUAL - 1]
+                column = ColumnMeta(id, self.id, part.sql, part.type, True, None, 0, hidden=True)
+                self.by_id[id] = column
+                self.place[id] = len(self.columns) + list(index.column_ids).index(id)
+                if all(each.column_id != id for each in self.expressions.setdefault(part.sql, [])):
+                    self.expressions[part.sql].append(column)
 
     def parts_of(self, index: IndexMeta) -> list[str]:
         """What an index is on, for people: names of columns, and expressions."""
-        return [self.by_id[id].name if id > 0 else index.expressions[-id - 1].sql for id in index.column_ids]
+        return [self.by_id[id].name for id in index.column_ids]
 
     def index(self, name: str) -> IndexMeta | None:
         return next((index for index in self.indexes if index.name == name), None)

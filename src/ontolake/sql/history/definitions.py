@@ -180,9 +180,8 @@ def _indexes(
             continue
         if any(id > 0 and id not in ids for id in (*index.column_ids, *index.include_ids)):
             raise Differing(f"the index {index.name} is on a column that the other side dropped")
-        fill.append(msgspec.structs.replace(
-            index, index_id=ours.meta.next_index_id + len(fill), column_ids=_mapped(index.column_ids, ids),
-            include_ids=_mapped(index.include_ids, ids)))
+        renumbered = index.numbered(ours.meta.next_index_id + len(fill), _mapped(index.column_ids, ids))
+        fill.append(msgspec.structs.replace(renumbered, include_ids=_mapped(index.include_ids, ids)))
     return kept, fill
 
 

@@ -28,7 +28,7 @@ from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan import execution
 from ontolake.sql.syntax.statements import parse_expression
 from ontolake.sql.write import defaults
-from ontolake.sql.write.rows import decoded
+from ontolake.sql.write.rows import Rows, decoded
 
 _ROUNDS = 100
 
@@ -297,12 +297,20 @@ class _Rules:
 
     def _clashes_of(self, index: IndexMeta, changes: RowChanges) -> list[tuple[Conflict, pa.Table]]:
         read, table = self._read, self._read.table
+        puts = changes.puts
+        if index.expressions or index.predicate:
+            rows = Rows(table, columns=[puts.column(column.name).combine_chunks() for column in table.columns])
+            which, indexed = rows.matches(index), rows.indexed(index)
+            puts = puts if which is None else puts.filter(which)
+            for id in index.column_ids:
+                if id < 0:
+                    puts = puts.append_column(table.by_id[id].name, indexed.columns[table.place[id]])
         names = [table.by_id[id].name for id in index.column_ids]
         types = [table.by_id[id].type for id in index.column_ids]
-        whole = np.ones(changes.puts.num_rows, dtype=bool)
+        whole = np.ones(puts.num_rows, dtype=bool)
         for name in names:
-            whole &= numbers(pc.is_valid(changes.puts.column(name)))
-        puts = changes.puts.filter(pa.array(whole))
+            whole &= numbers(pc.is_valid(puts.column(name)))
+        puts = puts.filter(pa.array(whole))
         if not puts.num_rows:
             return []
         prefix = keys.entry_prefix(table.id, index.index_id)

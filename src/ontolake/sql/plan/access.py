@@ -10,6 +10,7 @@ from ontolake.sql.catalog.records import PUBLIC, ColumnMeta, IndexMeta, Table
 from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.versions import Keyspace, KeySpan
 from ontolake.sql.plan.conditions import ABOVE, BELOW, EQUAL, HIGH, LOW, ColumnCondition, exact
+from ontolake.sql.plan.matching import implies
 from ontolake.sql.syntax.statements import Parameters
 from ontolake.sql.types import Stored
 
@@ -52,8 +53,8 @@ class _Limits(NamedTuple):
 
 def choose(
     table: Table, conditions: Sequence[ColumnCondition], parameters: Parameters, needed: Iterable[ColumnMeta],
-    keyspace: Keyspace,
-) -> AccessPath:
+    keyspace: Keyspace, facts: frozenset[str] = frozenset(),
+) -> AccessPath:  # fmt: skip
     """The cheapest way to the rows that conditions leave, by counting keys as far as it matters."""
     limits = _limits(conditions, parameters)
     answered = _Answered(conditions)
@@ -63,7 +64,7 @@ def choose(
     needed_ids = {column.column_id for column in needed}
     best, cost = primary, -1
     for index in table.indexes:
-        if index.state != PUBLIC:
+        if index.state != PUBLIC or (index.predicate and not implies(facts, index.predicate)):
             continue
         found = _by_index(table, index, limits, answered)
         if found is None:
@@ -144,8 +145,11 @@ def _primary(table: Table, limits: dict[int, _Limits], answered: _Answered) -> A
 
 def _by_index(table: Table, index: IndexMeta, limits: dict[int, _Limits], answered: _Answered) -> AccessPath | None:
     columns = [table.by_id[id] for id in index.column_ids]
+    columns = [table.expressions[column.name][0] if column.column_id < 0 else column for column in columns]
     spans, _, numbers = _spans(keys.entry_prefix(table.id, index.index_id), columns, index.desc, limits)
-    return AccessPath("index range", table, None, spans, answered(numbers), index) if numbers else None
+    if not numbers and not index.predicate:
+        return None
+    return AccessPath("index range", table, None, spans, answered(numbers) if numbers else frozenset(), index)
 
 
 def _spans(

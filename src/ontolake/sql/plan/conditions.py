@@ -59,7 +59,8 @@ def inner_parts(query: exp.Expr, *, joined: bool = False) -> list[exp.Expr]:
     return parts + [part for join in joins for part in conjuncts(join.args.get("on"))] if inner else parts
 
 
-Resolve = Callable[[exp.Column], ColumnMeta | None]
+Resolve = Callable[[exp.Expr], ColumnMeta | None]
+"""The column of a table that a node is, or an expression that one of its indexes is on."""
 
 
 def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[ColumnCondition]:
@@ -125,7 +126,7 @@ def _elements(node: exp.Expr) -> Callable[[Parameters], Sequence[Any]]:
 def _column(node: exp.Expr, resolve: Resolve) -> ColumnMeta | None:
     while isinstance(node, exp.Paren):
         node = node.this
-    return resolve(node) if isinstance(node, exp.Column) else None
+    return None if isinstance(node, exp.Literal | exp.Placeholder) else resolve(node)
 
 
 def _is_value(node: exp.Expr) -> bool:

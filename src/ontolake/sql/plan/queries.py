@@ -34,6 +34,7 @@ from ontolake.sql.plan.conditions import (
 )
 from ontolake.sql.plan.joins import key_requests
 from ontolake.sql.plan.limits import window_of
+from ontolake.sql.plan.matching import facts, normal
 from ontolake.sql.plan.small_queries import row_count, small_query
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, name_of, position_of
@@ -58,6 +59,8 @@ class TableSource(NamedTuple):
     at: int | None
     columns: list[ColumnMeta]
     conditions: list[ColumnCondition]
+    facts: frozenset[str] = frozenset()
+    """The conditions as text, for indexes on a part of the table."""
 
 
 class Direct(NamedTuple):
@@ -99,7 +102,7 @@ class QueryPlan:
             table, at = found[id(node)]
             self.sources.append(TableSource(
                 f"t{number}", alias, table, at, _needed(copy, scope, alias, table),
-                _conditions(scope, alias, table, found)))  # fmt: skip
+                *_conditions(scope, alias, table, found)))  # fmt: skip
         self._requests = [each for scope in scopes for each in key_requests(scope.expression, [
             source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
         whole = len(scopes) == 1 and len(known) == len(tables) == len(scopes[0].sources)
@@ -300,7 +303,8 @@ class QueryPlan:
         return bound(self._tree, parameters)
 
     def _choose(self, session: SqlSession, source: TableSource, parameters: Parameters) -> AccessPath:
-        return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace)
+        return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace,
+                             source.facts)
 
     def point(self, parameters: Parameters) -> bytes | None:
         """The one key whose row is the whole answer, if the query is that simple."""
@@ -407,16 +411,22 @@ def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[Colu
 
 def _conditions(
     scope: Scope, alias: str, table: Table, found: dict[int, tuple[Table, int | None]]
-) -> list[ColumnCondition]:
-    """What the WHERE of a scope, and the ON of its inner joins, say about the columns of one table in it."""
+) -> tuple[list[ColumnCondition], frozenset[str]]:
+    """What the WHERE of a scope, and the ON of its inner joins, say about the columns of one table in it.
+
+    The second part are its conditions as text, if indexes of the table have such.
+    """
     query = scope.expression
     if not isinstance(query, exp.Select):
-        return []
+        return [], frozenset()
     others = [found[id(node)][0] for name, node in _tables(scope) if name != alias and id(node) in found]
     alone = len(scope.sources) == 1
     all_known = len(others) + 1 == len(scope.sources)
 
-    def resolve(column: exp.Column) -> ColumnMeta | None:
+    def resolve(column: exp.Expr) -> ColumnMeta | None:
+        if not isinstance(column, exp.Column):
+            text = normal(column, lambda each: resolve(each) is not None) if table.expressions else None
+            return table.expressions[text][0] if text in table.expressions else None
         qualifier, name = table_and_name(column)
         if qualifier:
             return table.by_name.get(name) if qualifier == alias else None
@@ -424,7 +434,10 @@ def _conditions(
             return table.by_name.get(name)
         return None
 
-    return [each for number, part in enumerate(inner_parts(query)) for each in conditions_of(part, number, resolve)]
+    parts = inner_parts(query)
+    known = facts(parts, lambda each: resolve(each) is not None) if any(
+        index.predicate for index in table.indexes) else frozenset()
+    return [each for number, part in enumerate(parts) for each in conditions_of(part, number, resolve)], known
 
 
 def _is_given(node: exp.Table, given: Mapping[str, pa.Table]) -> bool:

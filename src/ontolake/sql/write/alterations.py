@@ -9,7 +9,7 @@ import msgspec
 from sqlglot import exp
 
 from ontolake.sql.catalog.objects import CommentMeta, SequenceMeta
-from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Table, entries_of
+from ontolake.sql.catalog.records import ColumnMeta, Table, entries_of
 from ontolake.sql.errors import DefinitionError, NotNullError, SqlError, UnknownNameError, UnsupportedError
 from ontolake.sql.keyspace.rows import encode_row
 from ontolake.sql.keyspace.vectors import decode_rows
@@ -21,6 +21,7 @@ from ontolake.sql.write import (
     constraints,
     defaults,
     enums,
+    index_expressions,
     reference_definitions,
     sequence_definitions,
     type_changes,
@@ -237,17 +238,11 @@ def drop_column(definer: Definer, table: Table, name: str, exists: bool, node: e
         elif isinstance(part, CommentMeta) and part.kind == "column" and part.part_id == id:
             definer.remove(part)
     for index in table.indexes:
-        if id in (*index.column_ids, *index.include_ids) or name in index_columns(index):
+        if id in (*index.column_ids, *index.include_ids) or name in index_expressions.columns_of(index):
             definer.drop_index(index, cascade)
     kept = tuple(check for check in table.meta.checks if name not in defaults.columns_of(check.sql))
     definer.put(msgspec.structs.replace(table.meta, checks=kept))
     definer.put(msgspec.structs.replace(column, dropped=True))
-
-
-def index_columns(index: IndexMeta) -> set[str]:
-    """The columns that the expressions and the condition of an index name."""
-    texts = [*(each.sql for each in index.expressions), *([index.predicate] if index.predicate else [])]
-    return {name for text in texts for name in defaults.columns_of(text)}
 
 
 def _rename_column(definer: Definer, table: Table, old: str, new: str, node: exp.Expr) -> None:
@@ -261,7 +256,7 @@ def _rename_column(definer: Definer, table: Table, old: str, new: str, node: exp
         if old in defaults.columns_of(each.generated):
             definer.put(msgspec.structs.replace(each, generated=defaults.renamed(each.generated, old, new)))
     for index in table.indexes:
-        if old in index_columns(index):
+        if old in index_expressions.columns_of(index):
             parts = tuple(msgspec.structs.replace(each, sql=defaults.renamed(each.sql, old, new))
                           for each in index.expressions)
             predicate = defaults.renamed(index.predicate, old, new) if index.predicate else ""

@@ -133,6 +133,7 @@ def _load_index(session: SqlSession, transaction: SqlTransaction, rows: Rows, in
 
 def _check_unique(session: SqlSession, rows: Rows, index: IndexMeta) -> None:
     """Raise `UniqueError` if rows break a unique index, among themselves or with what is there."""
+    rows = rows.indexed(index)
     table = rows.table
     columns = [rows.columns[table.place[id]] for id in index.column_ids]
     whole = pc.is_valid(columns[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +145,22 @@ def generated(table: Table, rows: pa.Table) -> list[tuple[ColumnMeta, pa.Array]]
               for n, column in enumerate(table.generated)]  # fmt: skip
     found = execution.run(exp.select(*wanted).from_("t0"), {"t0": rows})
     return [(column, coerced(column, found.column(n))) for n, column in enumerate(table.generated)]
+
+
+def evaluated(
+    parts: Mapping[str, ColumnMeta], conditions: Iterable[str], rows: pa.Table
+) -> dict[str, pa.Array]:  # fmt: skip
+    """The values of expressions of indexes, and which rows conditions are true of, by their text."""
+    from ontolake.sql.catalog.coercion import coerced
+
+    texts = [*parts, *(each for each in conditions if each not in parts)]
+    if not rows.num_rows:
+        return {text: pa.array([], parts[text].type.arrow if text in parts else pa.bool_()) for text in texts}
+    wanted = [exp.alias_(exp.paren(parse_expression(text)), f"e{n}") for n, text in enumerate(texts)]
+    found = execution.run(exp.select(*wanted).from_("t0"), {"t0": rows})
+    return {text: coerced(parts[text], found.column(n)) if text in parts
+            else found.column(n).combine_chunks().cast(pa.bool_()).fill_null(False)
+            for n, text in enumerate(texts)}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

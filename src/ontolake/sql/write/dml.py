@@ -263,7 +263,7 @@ class Changer:
         if ids == set(table.meta.primary_key_column_ids):
             return [None]
         for index in table.indexes:
-            if index.unique and set(index.column_ids) == ids:
+            if index.unique and not index.predicate and set(index.column_ids) == ids:
                 return [index]
         raise DefinitionError("no primary key or unique index is on just these columns", sqlstate="42P10",
                               hint="name the columns of one")
@@ -588,6 +588,10 @@ class Changer:
 def _unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:
     """How the entries of a row's values in a unique index begin; None if there is a NULL, which equals nothing."""
     table = new.table
+    if index.expressions or index.predicate:
+        new, number = new.take([number]).indexed(index), 0
+        if not len(new):
+            return None
     values = [new.tuples[number][table.place[id]] for id in index.column_ids]
     if None in values:
         return None

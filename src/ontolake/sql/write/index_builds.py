@@ -20,14 +20,24 @@ from sqlglot import exp
 
 from ontolake import faults
 from ontolake.sql.catalog.column_files import is_erased
-from ontolake.sql.catalog.records import DROPPED, WRITE_ONLY, IndexMeta, Table, entries_of, in_order, now
-from ontolake.sql.errors import SerializationError, SqlError, UnsupportedError
+from ontolake.sql.catalog.records import (
+    DROPPED,
+    WRITE_ONLY,
+    IndexExpression,
+    IndexMeta,
+    Table,
+    entries_of,
+    in_order,
+    now,
+    virtual_id,
+)
+from ontolake.sql.errors import SerializationError, SqlError
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.commit_log import unpacked
 from ontolake.sql.keyspace.vectors import Strings, as_arrow, decode_keys
 from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
-from ontolake.sql.write import sorted_runs
+from ontolake.sql.write import index_expressions, sorted_runs
 from ontolake.sql.write.ddl import Definer
 from ontolake.sql.write.rows import RowWriter, decoded, unique_violation
 from ontolake.sql.write.sorted_runs import Entries, SortedRuns
@@ -81,33 +91,41 @@ def _declared(
     node = tree.this
     table = definer.table(node.args["table"])
     parameters = node.args["params"]
-    if parameters.args.get("where") is not None:
-        raise UnsupportedError("an index on a part of a table is not supported", position=position_of(node, statement))
     ids: list[int] = []
     desc: list[bool] = []
+    expressions: list[IndexExpression] = []
+    labels: list[str] = []
     for each in parameters.args.get("columns") or ():
         inner = each.this if isinstance(each, exp.Ordered) else each
-        if not isinstance(inner, exp.Column | exp.Identifier):
-            raise UnsupportedError("an index on an expression is not supported", position=position_of(each, statement),
-                                   hint="index a column")  # fmt: skip
-        name = name_of(inner.this if isinstance(inner, exp.Column) else inner)
-        ids.append(in_order(table.column(name, position_of(each, statement))).column_id)
+        if isinstance(inner, exp.Column | exp.Identifier):
+            name = name_of(inner.this if isinstance(inner, exp.Column) else inner)
+            ids.append(in_order(table.column(name, position_of(each, statement))).column_id)
+            labels.append(name)
+        else:
+            expressions.append(index_expressions.expression(table, inner, position_of(each, statement)))
+            ids.append(virtual_id(table.meta.next_index_id, len(expressions)))
+            labels.append(index_expressions.label(inner))
         desc.append(bool(isinstance(each, exp.Ordered) and each.args.get("desc")))
     if not ids or len(set(ids)) != len(ids):
         raise SqlError("an index needs columns, each once", sqlstate="42701")
+    where = parameters.args.get("where")
+    predicate = "" if where is None else index_expressions.predicate(table, where.this, position_of(node, statement))
     included = [table.column(name_of(each), position_of(each, statement)).column_id
                 for each in parameters.args.get("include") or ()]  # fmt: skip
-    name = name_of(node.this) or f"{table.name}_{'_'.join(table.by_id[id].name for id in ids)}_idx"
+    name = name_of(node.this) or definer.free_name(table.meta.schema_id, f"{table.name}_{'_'.join(labels)}_idx")
     if tree.args.get("exists") and definer.has_index(table, name):
         return None
     definer.check_index_name(table, name, node)
     index = IndexMeta(table.meta.next_index_id, table.id, name, tuple(ids), bool(tree.args.get("unique")), now(),
-                      tuple(desc), tuple(id for id in included if id not in ids))  # fmt: skip
+                      tuple(desc), tuple(id for id in included if id not in ids), expressions=tuple(expressions),
+                      predicate=predicate)  # fmt: skip
+    table.know(index)
     return table, index
 
 
 def fill_all(session: SqlSession, transaction: SqlTransaction, table: Table, index: IndexMeta) -> None:
     """Put the entries of all rows into a new index, in one transaction. Raises `UniqueError`."""
+    table.know(index)
     with SortedRuns() as runs:
         for batch in session.keyspace.scan(table.span, ahead=True):
             runs.add(decoded(table, batch.values).entry_set(index))

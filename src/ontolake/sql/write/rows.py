@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ontolake import faults
 from ontolake.errors import Invalid
-from ontolake.sql.catalog.records import IndexMeta, Record, Table, entries_of, is_added
+from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Record, Table, entries_of, is_added
 from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
 from ontolake.sql.keyspace import keys, rows, vectors
 from ontolake.sql.keyspace.vectors import Strings
@@ -36,7 +36,7 @@ class Rows:
     """Rows of a table: a tuple of stored forms each, or Arrow columns, in the order of the table's columns."""
 
     def __init__(self, table: Table, *, tuples: Sequence[Sequence[Stored]] | None = None,
-                 columns: Sequence[pa.Array] | None = None) -> None:  # fmt: skip
+                 columns: Sequence[pa.Array] | None = None, wide: bool = False) -> None:  # fmt: skip
         self.table = table
         self._tuples = tuples
         self._columns = None if columns is None else [_fitting(table, n, values)
@@ -44,6 +44,11 @@ class Rows:
         self.count = len(tuples) if tuples is not None else len(columns[0]) if columns else 0
         self.few = self.count <= FEW
         self._checked = self._completed = False
+        self._index: IndexMeta | None = None
+        """The index that these rows are those of, with its expressions behind the columns."""
+        self._computed: dict[str, pa.Array] | None = None
+        if wide:
+            return
         widths = set(map(len, tuples)) if tuples is not None else {len(columns or ())}
         if widths - {len(table.columns)}:
             raise Invalid(f"a row of {table.full_name} does not have {len(table.columns)} values")
@@ -55,8 +60,9 @@ class Rows:
     def tuples(self) -> Sequence[Sequence[Stored]]:
         if self._tuples is None:
             assert self._columns is not None
+            shown = self.table.columns if self._index is None else _wide(self.table, self._index)
             lists = [vectors.stored_list(column.type, values)
-                     for column, values in zip(self.table.columns, self._columns, strict=True)]  # fmt: skip
+                     for column, values in zip(shown, self._columns, strict=True)]  # fmt: skip
             self._tuples = list(zip(*lists, strict=True))
         return self._tuples
 
@@ -70,6 +76,11 @@ class Rows:
 
     def take(self, which: Sequence[int]) -> Rows:
         """The rows at these places."""
+        if self._index is not None:
+            some = pa.array(which, pa.int64())
+            found = Rows(self.table, columns=[column.take(some) for column in self.columns], wide=True)
+            found._index = self._index
+            return found
         if self._tuples is not None:
             return Rows(self.table, tuples=[self._tuples[n] for n in which])
         wanted = pa.array(which, pa.int64())
@@ -89,6 +100,38 @@ class Rows:
             self._columns, self._tuples, self._checked = columns, None, False
         self._completed = True
         return self
+
+    def matches(self, index: IndexMeta) -> pa.Array | None:
+        """Which rows an index has; None if it has all."""
+        if not index.predicate or self._index is not None:
+            return None
+        return self._evaluated(index)[index.predicate]
+
+    def _evaluated(self, index: IndexMeta) -> dict[str, pa.Array]:
+        """The expressions and conditions of all indexes of the table and of this one, worked out together, once."""
+        wanted = [index.predicate, *(part.sql for part in index.expressions)]
+        if self._computed is None or any(sql and sql not in self._computed for sql in wanted):
+            indexes = [*(each for each in self.table.indexes if each.expressions or each.predicate), index]
+            for each in indexes:
+                self.table.know(each)
+            parts = {part.sql: self.table.expressions[part.sql][0] for each in indexes for part in each.expressions}
+            conditions = {each.predicate for each in indexes if each.predicate}
+            self._computed = defaults.evaluated(parts, conditions, self.arrow())
+        return self._computed
+
+    def indexed(self, index: IndexMeta) -> Rows:
+        """The rows that an index has, with its expressions as further columns; these same rows if it has neither."""
+        if self._index is not None or not (index.expressions or index.predicate):
+            return self
+        self.table.know(index)
+        computed, which = self._evaluated(index), self.matches(index)
+        columns = [*self.columns, *(computed[self.table.by_id[id].name] if id < 0 else
+                                    self.columns[self.table.place[id]] for id in index.column_ids)]  # fmt: skip
+        if which is not None:
+            columns = [column.filter(which) for column in columns]
+        found = Rows(self.table, columns=columns, wide=True)
+        found._index = index
+        return found
 
     # encoding
 
@@ -133,7 +176,9 @@ class Rows:
         return vectors.encode_rows(types, given, self.count)
 
     def entries(self, index: IndexMeta) -> list[tuple[bytes, bytes]]:
-        """The entries of an index, one a row."""
+        """The entries of an index, one for each row that it has."""
+        if self._index is None and (index.expressions or index.predicate):
+            return self.indexed(index).entries(index)
         if self.few:
             prefix, types, desc, places = self.table.entry_parts(index)
             found = [prefix + keys.encode_tuple(types, [row[n] for n in places], desc) for row in self.tuples]
@@ -147,7 +192,9 @@ class Rows:
         return vectors.encode_keys(prefix, types, [self.columns[n] for n in places], desc)
 
     def entry_set(self, index: IndexMeta) -> Entries:
-        """The entries of an index, one a row, in one buffer."""
+        """The entries of an index, one for each row that it has, in one buffer."""
+        if self._index is None and (index.expressions or index.predicate):
+            return self.indexed(index).entry_set(index)
         found = checked_strings(self.table, self.entry_strings(index))
         return Entries(found, self._included_strings(index) if index.include_ids else None)
 
@@ -206,6 +253,11 @@ def _fitting(table: Table, place: int, values: Any) -> pa.Array:
         wanted = table.columns[place].type.arrow
         return flat if flat.type == wanted or not pa.types.is_integer(wanted) else flat.cast(wanted)
     return flat
+
+
+def _wide(table: Table, index: IndexMeta) -> list[ColumnMeta]:
+    """The columns of rows of an index with expressions."""
+    return [*table.columns, *(table.by_id[id] for id in index.column_ids)]
 
 
 def _flat(column: Any) -> pa.Array:
@@ -355,8 +407,9 @@ class RowWriter:
         if added:
             if index.unique:
                 wanted = {key for key, _ in added}
-                places = [n for n, key in enumerate(after) if key in wanted]
-                self._check_unique(new.take(places), index)
+                there_now = new.indexed(index)
+                places = [n for n, (key, _) in enumerate(there_now.entries(index)) if key in wanted]
+                self._check_unique(there_now.take(places), index)
             self._insert(added)
         faults.reach("sql: index written")
 
@@ -415,6 +468,7 @@ class RowWriter:
         """Put the entries of rows into a new index. Raises `UniqueError`."""
         if not len(found):
             return
+        found = found.indexed(index)
         entries = found.entries(index)
         if index.unique:
             there = self._keyspace.get_many([key for key, _ in entries])
@@ -442,6 +496,7 @@ class RowWriter:
 
     def _check_unique(self, new: Rows, index: IndexMeta) -> None:
         """Raise `UniqueError` if an entry with the same values is there, or is given twice. NULLs are distinct."""
+        new = new.indexed(index)
         table = new.table
         types = [table.by_id[id].type for id in index.column_ids]
         places = [table.place[id] for id in index.column_ids]

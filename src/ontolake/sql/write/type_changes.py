@@ -23,7 +23,7 @@ from ontolake.sql.plan import execution
 from ontolake.sql.plan.limits import gives_one_value
 from ontolake.sql.syntax.statements import DIALECT, literal, name_of, position_of
 from ontolake.sql.types import Kind, Type
-from ontolake.sql.write import defaults, index_builds
+from ontolake.sql.write import defaults, index_builds, index_expressions
 from ontolake.sql.write.ddl import Definer
 from ontolake.sql.write.rows import Rows, decoded
 
@@ -179,13 +179,14 @@ def _redefine(definer: Definer, table: Table, old: ColumnMeta, new: ColumnMeta) 
     key, next_id = table.meta.primary_key_column_ids, table.meta.next_index_id
     rebuilt: list[IndexMeta] = []
     for index in table.indexes:
-        if old.column_id not in (*index.column_ids, *index.include_ids, *key):
+        if old.column_id not in (*index.column_ids, *index.include_ids, *key) \
+                and old.name not in index_expressions.columns_of(index):  # fmt: skip
             continue
         definer.put(msgspec.structs.replace(index, state=DROPPED))
         if index.state == PUBLIC:  # whoever is building one is told that it is gone
-            rebuilt.append(msgspec.structs.replace(
-                index, index_id=next_id + len(rebuilt), column_ids=renewed(index.column_ids),
-                include_ids=renewed(index.include_ids), created_at=now()))  # fmt: skip
+            renumbered = index.numbered(next_id + len(rebuilt), renewed(index.column_ids))
+            rebuilt.append(msgspec.structs.replace(renumbered, include_ids=renewed(index.include_ids),
+                                                   created_at=now()))  # fmt: skip
     for index in rebuilt:
         definer.put(index)
     definer.put(msgspec.structs.replace(old, dropped=True))
