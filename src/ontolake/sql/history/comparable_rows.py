@@ -43,8 +43,9 @@ def comparable(type: Type, values: pa.Array, *, is_key: bool = False) -> pa.Arra
 def restored(table: Table, rows: pa.Table) -> pa.Table:
     """Comparable rows with the types of the table's columns."""
     for place, name in enumerate(rows.column_names):
-        type = table.by_name[name].type
-        if is_text(type):
+        column = table.by_name.get(name)
+        type = None if column is None else column.type  # the expressions of indexes stand as they are
+        if type is not None and is_text(type):
             values = rows.column(name).combine_chunks()
             values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
             rows = rows.set_column(place, pa.field(name, type.arrow), read_texts(type, values))

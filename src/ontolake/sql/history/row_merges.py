@@ -299,7 +299,8 @@ class _Rules:
         read, table = self._read, self._read.table
         puts = changes.puts
         if index.expressions or index.predicate:
-            rows = Rows(table, columns=[puts.column(column.name).combine_chunks() for column in table.columns])
+            whole_rows = restored(table, puts)
+            rows = Rows(table, columns=[whole_rows.column(column.name) for column in table.columns])
             which, indexed = rows.matches(index), rows.indexed(index)
             puts = puts if which is None else puts.filter(which)
             for id in index.column_ids:
