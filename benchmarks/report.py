@@ -28,7 +28,9 @@ class Report:
         parser.add_argument("--small", action="store_true", help="a short run with little data")
         parser.add_argument("--as-users-do", action="store_true", help="default settings, no upkeep (the default)")
         parser.add_argument("--tuned", action="store_true", help="chosen settings, upkeep between the measurements")
+        parser.add_argument("--scale", type=float, default=0.1, help="of generated tables, where there is a choice")
         options = parser.parse_args()
+        self.scale = float(options.scale)
         self.tuned = bool(options.tuned)
         self.as_users_do = bool(options.as_users_do) or not self.tuned
         self.subject, self.small, self._json = subject, bool(options.small), bool(options.json)

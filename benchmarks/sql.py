@@ -1,11 +1,14 @@
-"""SQL tables against native SQLite tables with the same columns and index, in one run."""
+"""SQL tables beside SQLite, DuckDB and PostgreSQL with the same columns and indexes, in one run."""
 
 from __future__ import annotations
 
 import random
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ from typing import Any
 import apsw
 import numpy as np
 import pyarrow as pa
-from report import Report, Taken, repeated
+import sql_tpch
+from report import Report, Taken, repeated, seconds
 
 from ontolake.sql import Database, open_database
 from ontolake.sql.keyspace import vectors
@@ -252,10 +256,176 @@ def branches_as_users_do(report: Report, folder: Path) -> None:
     report.compare("the first commit on a new branch / one on main", first, on_main, 3)
 
 
+@contextmanager
+def postgres(report: Report) -> Iterator[Any]:
+    """A connection to a PostgreSQL server of our own; None, with a note, where none can be started."""
+    support = Path(__file__).parent.parent / "tests"
+    sys.path += [str(support / "support"), str(support / "sql" / "support")]
+    try:
+        import postgres as server
+        import psycopg
+    except ImportError as error:
+        report.note(f"without PostgreSQL: {error}")
+        yield None
+        return
+    with ExitStack() as stack:
+        try:
+            where = stack.enter_context(server.running())
+        except server.Unavailable as error:
+            report.note(f"without PostgreSQL: {error}")
+            yield None
+            return
+        yield stack.enter_context(psycopg.connect(where, autocommit=True))
+
+
+def beside_postgres(report: Report, folder: Path) -> None:
+    """Bulk load, CREATE INDEX and the size of the file after a tenth of the rows was changed."""
+    count = 50_000 if report.small else 1_000_000
+    data = orders(count)
+    with postgres(report) as other:
+        if other is None:
+            return
+        rows = list(zip(*[column.to_pylist() for column in data.set_column(
+            4, "created_at", data.column(4).cast(pa.timestamp("us"))).columns], strict=True))
+        other.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+        text = "".join("\t".join("\\N" if cell is None else str(cell) for cell in row) + "\n" for row in rows)
+
+        def copy() -> None:
+            with other.cursor().copy("COPY orders FROM STDIN") as sink:
+                sink.write(text)
+
+        with open_database(str(folder / "beside.db")) as db:
+            db.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+            for name, target, ours, theirs in (
+                (f"bulk load of {count:,} rows / PostgreSQL's COPY", 1, lambda: db.bulk_load("orders", data), copy),
+                (f"CREATE INDEX on {count:,} rows / PostgreSQL", 3,
+                 lambda: db.execute("CREATE INDEX by_customer ON orders (customer_id)"),
+                 lambda: other.execute("CREATE INDEX by_customer ON orders (customer_id)")),
+            ):  # fmt: skip
+                mine, taken = best(ours, 1), best(theirs, 1)
+                report.at_most(name, mine / taken, target, f"{mine:.2f} s against {taken:.2f} s")
+            for run in (db.execute, other.execute):
+                run("UPDATE orders SET total_cents = total_cents + 1 WHERE order_id % 10 = 0")
+            size: Any = other.execute("SELECT pg_total_relation_size('orders')").fetchone()
+        mine = Path(folder / "beside.db").stat().st_size
+        report.at_most("bytes of the file after UPDATE of 10 % / PostgreSQL", mine / size[0], 2,
+                       f"{mine / 1e6:.0f} MB against {size[0] / 1e6:.0f} MB")
+
+
+def by_key(report: Report, folder: Path) -> None:
+    """Small statements by key beside SQLite."""
+    count, times = (20_000, 200) if report.small else (200_000, 1_000)
+    data, when = orders(count), datetime(2026, 2, 11, 10)
+    native = by_hand(folder / "keys-native.db")
+    native.execute(f"CREATE TABLE orders ({DECLARED.format('BIGINT')})")
+    plain = data.set_column(4, "created_at", data.column(4).cast(pa.int64()))
+    with native:
+        native.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)",
+                           zip(*[column.to_pylist() for column in plain.columns], strict=True))
+    with open_database(str(folder / "keys.db")) as db:
+        db.execute(f"CREATE TABLE orders ({DECLARED.format('TIMESTAMP')})")
+        db.bulk_load("orders", data)
+        for run in (db.execute, native.execute):
+            run("CREATE TABLE customer (customer_id BIGINT PRIMARY KEY, region BIGINT)")
+            run("INSERT INTO customer SELECT DISTINCT customer_id, customer_id % 50 FROM orders")
+        counted = "SELECT count(*) FROM orders"
+        report.compare("count(*), which nothing is kept for / SQLite", *repeated(
+            9, lambda n: db.execute(counted).fetchall(), lambda n: native.execute(counted).fetchall()), 20)
+        upsert = ("INSERT INTO orders VALUES (?, 1, 'new', 5, ?) "
+                  "ON CONFLICT (order_id) DO UPDATE SET status = excluded.status")
+        for name, target, sql, given in (
+            ("point get", 4, "SELECT * FROM orders WHERE order_id = ?", lambda n: (n * 7,)),
+            ("expression by key", 8, "SELECT total_cents * 2 + 1, upper(status) FROM orders WHERE order_id = ?",
+             lambda n: (n * 7,)),
+            ("join by key", 8, "SELECT o.order_id, c.region FROM orders o JOIN customer c "
+             "ON c.customer_id = o.customer_id WHERE o.order_id = ?", lambda n: (n * 7,)),
+            ("one-row INSERT", 3, "INSERT INTO orders VALUES (?, 5, 'open', 100, ?)", lambda n: (count + n, when)),
+            ("UPDATE by key", 3, "UPDATE orders SET status = 'paid' WHERE order_id = ?", lambda n: (n * 7,)),
+            ("UPDATE by key, by expression", 3, "UPDATE orders SET total_cents = total_cents + 1 WHERE order_id = ?",
+             lambda n: (n * 7,)),
+            ("upsert", 3, upsert, lambda n: (n * 3, when)),
+        ):  # fmt: skip
+            def plain_values(n: int, given: Any = given) -> tuple[Any, ...]:
+                return tuple(1_700_000_000_000_000_000 if value is when else value for value in given(n))
+
+            report.compare(f"{name} / SQLite", *repeated(
+                times, lambda n, sql=sql, given=given: db.execute(sql, given(n)).fetchall(),
+                lambda n, sql=sql, values=plain_values: native.execute(sql, values(n)).fetchall()), target)
+        whole = "UPDATE orders SET total_cents = total_cents + 1"
+        mine, other = best(lambda: db.execute(whole), 1), best(lambda: native.execute(whole).fetchall(), 1)
+        report.at_most("UPDATE of all rows by expression / SQLite", mine / other, 18,
+                       f"{mine:.2f} s against {other:.2f} s")
+    native.close()
+
+
+def at_once(report: Report, folder: Path) -> None:
+    """Sixteen threads, each with small transactions on rows of its own."""
+    threads, each = 16, 5 if report.small else 40
+    with open_database(str(folder / "threads.db")) as db:
+        db.execute("CREATE TABLE account (id BIGINT PRIMARY KEY, amount BIGINT)")
+        db.bulk_load("account", pa.table({"id": range(10_000), "amount": [0] * 10_000}))
+
+        def work(thread: int) -> None:
+            for n in range(each):
+                with db.transaction():
+                    db.execute("UPDATE account SET amount = amount + 1 WHERE id = ?", (thread * 500 + n,))
+
+        with ThreadPoolExecutor(threads) as pool:
+            taken = seconds(lambda: list(pool.map(work, range(threads))))
+    report.at_least("commits a second of 16 threads on different rows, against 99", threads * each / taken / 99, 5,
+                    f"{threads * each / taken:.0f} a second")
+
+
+def analytic(report: Report, folder: Path) -> None:
+    """Queries in the manner of TPC-H beside DuckDB on its own tables: the first time, again, and beyond the memory."""
+    import duckdb
+
+    scale = 0.01 if report.small else report.scale
+    data = sql_tpch.generated(scale)
+    native = duckdb.connect(str(folder / "tpch.duckdb"))
+    url = str(folder / "tpch.db")
+    with open_database(url) as db:
+        for name, declared in sql_tpch.TABLES.items():
+            db.execute(f"CREATE TABLE {name} ({declared})")
+            db.bulk_load(name, data[name])
+            native.execute(f"CREATE TABLE {name} ({declared})")
+            native.register("given", data[name])
+            native.execute(f"INSERT INTO {name} ({', '.join(data[name].column_names)}) SELECT * FROM given")
+            native.unregister("given")
+
+    def passes(db: Database, times: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        mine: dict[str, list[float]] = {name: [] for name in sql_tpch.QUERIES}
+        other: dict[str, list[float]] = {name: [] for name in sql_tpch.QUERIES}
+        for _ in range(times):
+            for name, sql in sql_tpch.QUERIES.items():
+                mine[name].append(seconds(lambda sql=sql: db.query(sql)))
+                other[name].append(seconds(lambda sql=sql: native.sql(sql).to_arrow_table()))
+        return mine, other
+
+    room = sum(table.nbytes for table in data.values()) // 8
+    for title, cache, first in (("TPC-H", None, True), ("TPC-H beyond the cache", room, False)):
+        with open_database(url, cache=cache) as db:
+            mine, other = passes(db, 4)
+            if first:
+                total, theirs = (sum(taken[0] for taken in each.values()) for each in (mine, other))
+                report.at_most(f"{title} at scale {scale:g}, first run / DuckDB", total / theirs, 5,
+                               f"{total:.2f} s against {theirs:.2f} s")
+            total, theirs = (sum(min(taken[1:]) for taken in each.values()) for each in (mine, other))
+            report.at_most(f"{title} at scale {scale:g}{', warm' if first else ''} / DuckDB", total / theirs,
+                           2 if first else 4, f"{total:.2f} s against {theirs:.2f} s")
+            report.note(", ".join(f"{name} {min(mine[name][1:]) * 1000:.0f}/{min(other[name][1:]) * 1000:.0f} ms"
+                                  for name in mine))
+    native.close()
+
+
 def main() -> None:
     report = Report("SQL tables")
     if report.as_users_do:
         with tempfile.TemporaryDirectory() as name:
+            by_key(report, Path(name))
+            beside_postgres(report, Path(name))
+            at_once(report, Path(name))
+            analytic(report, Path(name))
             as_users_do(report, Path(name))
             branches_as_users_do(report, Path(name))
     if report.tuned:
