@@ -21,6 +21,7 @@ from ontolake.sql.keyspace.vectors import Strings
 
 BATCH = 65536
 _MANY = 512
+_FEW_VERSIONS = 64
 
 _VALUES = "SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value))"
 _BOTH = _VALUES + ", CAST(group_concat(key, '') AS BLOB), group_concat(length(key))"
@@ -452,15 +453,20 @@ class Keyspace:
             marks = [LIVE] * len(wanted)
             self.insert(version, zip(wanted.to_list(), marks if values is None else values.to_list(), strict=True))
             return
+        self._write_strings("INSERT", version, wanted, values)
+
+    def _write_strings(self, verb: str, version: int, wanted: Strings, values: Strings | None) -> None:
+        """Write keys and values to `latest`, many a statement."""
         value = f"x'{LIVE.hex()}'" if values is None else packing.VALUE
-        sql = (f"INSERT INTO latest (key, version, value) SELECT {packing.KEY}, {version}, {value} "
-               "FROM carray(?2) AS wanted")
+        into = f"{verb} INTO latest (key, version, value)"
+        sql = f"{into} SELECT {packing.KEY}, {version}, {value} FROM carray(?2) AS wanted"
         for first, end in packing.pieces(wanted, values, BATCH):
             some = wanted.slice(first, end)
             given = None if values is None else values.slice(first, end)
             if (packed := packing.packed(some, given)) is None:
                 marks = [LIVE] * len(some)
-                self.insert(version, zip(some.to_list(), marks if given is None else given.to_list(), strict=True))
+                self.connection.executemany(f"{into} VALUES (?, {version}, ?)", zip(
+                    some.to_list(), marks if given is None else given.to_list(), strict=True))
             else:
                 self.connection.execute(sql, (packed[0], apsw.carray(packed[1])))
 
@@ -475,6 +481,10 @@ class Keyspace:
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Put keys that are there now: what stood there becomes the past, unless this transaction wrote it."""
         self._supersede(version, [key for key, _ in entries])
+        if not self.line and len(entries) > _MANY:
+            self._write_strings("INSERT OR REPLACE", version, Strings.of([key for key, _ in entries]),
+                                Strings.of([value for _, value in entries]))
+            return
         self.connection.executemany(self._replace, [(key, version, value) for key, value in entries])
 
     def delete(self, version: int, wanted: Sequence[bytes]) -> None:
@@ -531,6 +541,8 @@ class Keyspace:
             f"line_past SELECT {self.line}, node_of(key, version, ?2),"
 
     def _supersede(self, version: int, wanted: Sequence[bytes]) -> None:
+        if not self.is_branch and len(wanted) > _MANY and self._supersede_many(version, wanted):
+            return
         latest, own = table_of("latest", self.line)
         if self.is_branch:  # what the line has not written itself is changed for the first time
             mask, mark = table_of("mask", self.line)[0], f"{self.line}, " if self.line > 0 else ""
@@ -542,6 +554,24 @@ class Keyspace:
         self.connection.executemany(
             f"INSERT INTO {self._past} key, version, ?2, value FROM {latest} "
             f"WHERE {own}key = ?1 AND version < ?2", ((key, version) for key in wanted))
+
+
+    def _supersede_many(self, version: int, wanted: Sequence[bytes]) -> bool:
+        """The same for many keys at once, unless they have many versions. Returns whether it was done."""
+        pieces = [tuple(wanted[begin : begin + BATCH]) for begin in range(0, len(wanted), BATCH)]
+        these = "FROM carray(?1) AS wanted CROSS JOIN latest ON latest.key = wanted.value WHERE latest.version < ?2"
+        found = {row[0] for piece in pieces
+                 for row in self._rows(f"SELECT DISTINCT latest.version {these}", (apsw.carray(piece), version))}
+        if len(found) > _FEW_VERSIONS:
+            return False
+        for key in {nodes.part(key): key for key in wanted}.values():
+            for old in found:
+                self._node_of(key, old, version)
+        cases = " ".join(f"WHEN {old} THEN {nodes.node(old, version)}" for old in sorted(found))
+        for piece in pieces if found else ():
+            self.connection.execute(f"INSERT INTO past SELECT CASE latest.version {cases} END, latest.key, "
+                                    f"latest.version, ?2, latest.value {these}", (apsw.carray(piece), version))
+        return True
 
 
 def _where(table: str, condition: str, line: int) -> str:
