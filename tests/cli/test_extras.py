@@ -134,7 +134,7 @@ def test_sql_tables_without_their_executor_name_the_extra(folder: Path) -> None:
     """Statements that need no executor work; those that do say what to install, and change nothing."""
     need = ["sql tables.db SELECT(abs(id))FROM/**/x", "sql tables.db INSERT/**/INTO/**/x/**/SELECT(abs(1))"]
     code = "from ontolake.sql import open_database; open_database('tables.db').query('SELECT abs(id) FROM x')"
-    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(["datafusion", need, [code]])], cwd=folder, text=True,
+    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(["duckdb", need, [code]])], cwd=folder, text=True,
                           capture_output=True, check=True)
     for way, (code, out, err) in json.loads(done.stdout).items():
         assert code == 2, f"{way}: {out}{err}"

@@ -18,7 +18,7 @@ from statements import Statements
 
 from ontolake.sql import Database, open_database
 
-COUNT = int(os.environ.get("DIFFERENTIAL", "400"))
+COUNT = int(os.environ.get("DIFFERENTIAL", "2000"))
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "1"))
 EACH = 100
 """Statements on one schema."""
