@@ -209,7 +209,7 @@ class Stepper:
 CASES = [(place, seed) for seed in range(4) for place in ("native", "pages", "objects", "branch", "moved")]
 
 
-@pytest.mark.parametrize(("place", "seed"), slow_after(2, CASES))
+@pytest.mark.parametrize(("place", "seed"), slow_after(1, CASES))
 def test_what_commits_is_serial(place: str, seed: int, tmp_path: Path) -> None:
     chance = random.Random(f"{place} {seed}")
     with open_table(place, tmp_path) as db:
@@ -257,6 +257,7 @@ def test_what_commits_is_serial_when_threads_run_free(place: str, tmp_path: Path
 # many threads
 
 
+@pytest.mark.slow
 def test_threads_on_different_rows_all_commit_at_once(tmp_path: Path, quick_switches: None) -> None:
     with open_table("native", tmp_path) as db:
         db.execute("INSERT INTO t SELECT n, 0, 0 FROM generate_series(0, 15) AS s(n)")

@@ -332,3 +332,73 @@ def test_a_transaction_goes_on_after_errors_if_asked_to(tmp_path: Path) -> None:
         assert rows(db, "SELECT * FROM t ORDER BY id") == [(1,), (3,)]
     with pytest.raises(ValueError, match="on_error"):
         open_database(f"{tmp_path}/x.db", on_error="stop")
+
+
+# time
+
+
+@pytest.mark.slow
+def test_a_statement_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/x.db") as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t SELECT * FROM generate_series(1, 20000)")
+    with open_database(f"{tmp_path}/x.db", statement_timeout=0.2) as db:
+        assert rows(db, "SHOW statement_timeout") == [("200ms",)]
+        slow = "SELECT count(*) FROM t a, t b, t c WHERE a.id + b.id + c.id = 7"
+        with pytest.raises(SqlError) as raised:
+            db.execute(slow)
+        assert raised.value.sqlstate == "57014"
+        assert "timeout" in str(raised.value)
+        db.execute("SET statement_timeout = 0; INSERT INTO t VALUES (0); SET statement_timeout = '100ms'")
+        db.execute("BEGIN; DELETE FROM t WHERE id = 0; SAVEPOINT s")
+        with pytest.raises(SqlError) as raised:
+            db.execute(f"INSERT INTO t {slow}")
+        assert raised.value.sqlstate == "57014"
+        db.execute("ROLLBACK TO s; COMMIT")
+        assert rows(db, "SELECT count(*) FROM t") == [(20000,)]
+    with pytest.raises(ValueError, match="statement_timeout"):
+        open_database(f"{tmp_path}/x.db", statement_timeout=-1)
+
+
+def test_another_thread_cancels_a_statement(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/x.db") as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t SELECT * FROM generate_series(1, 20000)")
+        found: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                db.execute("SELECT count(*) FROM t a, t b, t c WHERE a.id + b.id + c.id = 7")
+            except SqlError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        while thread.is_alive() and not db.cancel(thread.ident):
+            assert db.cancel(12345) == 0
+        thread.join()
+        assert [getattr(error, "sqlstate", None) for error in found] == ["57014"]
+        assert db.cancel() == 0, "nobody else runs anything"
+
+
+def test_waiting_for_others_to_write_has_an_end(tmp_path: Path) -> None:
+    with open_database(f"{tmp_path}/x.db", lock_timeout=0.1) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        begun, may_end = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with db.session.writing("-- hold"):
+                begun.set()
+                assert may_end.wait(60)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert begun.wait(60)
+        for sql in ("INSERT INTO t VALUES (1)", "BEGIN; INSERT INTO t VALUES (1); COMMIT",
+                    "CREATE TABLE u (id BIGINT PRIMARY KEY)"):
+            with pytest.raises(SqlError) as raised:
+                db.execute(sql)
+            assert raised.value.sqlstate == "55P03", sql
+            assert not db.in_transaction
+        assert rows(db, "SELECT * FROM t") == []
+        may_end.set()
+        thread.join()
+        db.execute("INSERT INTO t VALUES (1)")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from sqlglot import exp
@@ -18,6 +18,7 @@ from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
 from ontolake.sql import maintenance
+from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.commands import explanation
@@ -54,6 +55,7 @@ Version = int | str | datetime
 def open_database(
     url: str, *, branch: str = MAIN, database: str | None = None, schema: str = DEFAULT_SCHEMA, readonly: bool = False,
     takeover: bool = False, synchronous: str = "FULL", cache: int | None = None, on_error: str = "fail",
+    **timeouts: Unpack[Timeouts],
 ) -> Database:  # fmt: skip
     """The SQL tables at `url`, which are started where there are none (unless read-only).
 
@@ -64,7 +66,8 @@ def open_database(
     `cache` is how many bytes of decoded columns are kept in memory for queries that read the same tables again; by
     default a quarter of the machine's memory, and 0 keeps none. More is mapped from files.
     A statement that fails within a transaction fails the transaction, as in PostgreSQL; with `on_error="continue"` the
-    transaction goes on without that statement.
+    transaction goes on without that statement. A statement that takes longer than `statement_timeout` seconds, or waits
+    for others to write longer than `lock_timeout`, fails; SET changes both.
 
     Raises `Invalid` for a URL or a cache that cannot be, `NotFound` for a database or branch that is not there,
     `LayoutError` for a database that holds something else or is newer, `Contended` if another process is writing to it
@@ -72,7 +75,7 @@ def open_database(
     """
     return Database(url, branch=branch, database=database, schema=schema, readonly=readonly, takeover=takeover,
                     synchronous=synchronous, cache=default_room() if cache is None else cache,
-                    on_error=on_error)  # fmt: skip
+                    on_error=on_error, defaults=settings_of(timeouts))  # fmt: skip
 
 
 class _Commands(threading.local):
@@ -87,7 +90,7 @@ class Database(VersionedTables):
 
     def __init__(
         self, url: str, *, branch: str, database: str | None, schema: str, readonly: bool, takeover: bool,
-        synchronous: str, cache: int, on_error: str,
+        synchronous: str, cache: int, on_error: str, defaults: Mapping[str, str],
     ) -> None:  # fmt: skip
         if not isinstance(cache, int) or cache < 0:
             raise Invalid(f"a cache has a size in bytes, 0 or more, not {cache!r}")
@@ -96,6 +99,9 @@ class Database(VersionedTables):
         if on_error not in ON_ERROR:
             raise Invalid(f"on_error cannot be {on_error!r}", hint=f"use {' or '.join(ON_ERROR)}")
         self._on_error = on_error
+        self.defaults = dict(defaults)
+        """What settings are at first."""
+        self._running = RunningStatements()
         super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
         self.database = database
         self._path: tuple[str, ...] = (schema,)
@@ -251,6 +257,11 @@ class Database(VersionedTables):
                 self._commands.ended(committed=committed)
         return committed
 
+    def cancel(self, thread: int | None = None) -> int:
+        """Cancel the statements that other threads are running here, or the one of a thread, by its ident. They raise
+        `SqlError` (57014) and are undone. Returns how many there were, when they have ended."""
+        return self._running.cancel(thread)
+
     @property
     def in_transaction(self) -> bool:
         return self._session.transaction is not None
@@ -264,7 +275,14 @@ class Database(VersionedTables):
             found = self._point(sessions.first, statement.prepared, params)
             if found is not None:
                 return found
-        if sessions.is_alone:
+        if not self._running.is_running():
+            settings = self._commands.settings
+            with self._running.run(settings.seconds("statement_timeout"), settings.seconds("lock_timeout")):
+                return self._in_turn(statement, params, as_of)
+        return self._in_turn(statement, params, as_of)
+
+    def _in_turn(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
+        if self._sessions.is_alone:
             with self._session.lock:  # else the transaction that is open may be that of another thread
                 return self._executed(statement, params, as_of)
         return self._executed(statement, params, as_of)

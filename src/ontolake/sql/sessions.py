@@ -74,7 +74,7 @@ class Sessions:
         if session is None:
             self.first.check_open()
             session = self._opened()
-            session.group, session.lock_timeout = self, self.first.lock_timeout
+            session.group = self
             with self._mutex:
                 self._others.append(session)
                 if self.closed:
@@ -105,6 +105,12 @@ class Sessions:
         `prefer` is the session to write on, if no batch is open.
         """
         return Turn(self, self.held, prefer)
+
+    def give_up_turn(self) -> None:
+        """End a turn that has come to a thread that does not want it any more, and the batch that is open."""
+        if self.batch is not None:
+            self.batch.session.lock.acquire()
+        Turn(self, self.held, None).end(self.batch)
 
     # transactions
 
@@ -223,7 +229,7 @@ class Turn:
             self._session: SqlSession | None = None
             return sessions.current
         first = sessions.first
-        first.queue.enter(sessions, first.lock_timeout)
+        first.queue.enter(sessions)
         batch = sessions.batch
         try:
             if batch is not None:
@@ -237,7 +243,7 @@ class Turn:
         except BaseException:
             if batch is not None:
                 batch.session.lock.acquire()
-            self._end(batch)
+            self.end(batch)
             raise
         session.has_turn = True
         self._session = held.session = session
@@ -258,7 +264,7 @@ class Turn:
         if batch.count and batch.turns < MOST and not batch.is_full and session.queue.pass_on(sessions):
             session.lock.release()
         else:
-            self._end(batch)
+            self.end(batch)
             if batch.error is None or error is not None:
                 return
         if error is None:
@@ -266,7 +272,7 @@ class Turn:
         else:  # what was in the way may be in the batch: whoever tries again is to see it
             batch.done.wait()
 
-    def _end(self, batch: CommitBatch | None) -> None:
+    def end(self, batch: CommitBatch | None) -> None:
         """End the turn, and the batch with it."""
         sessions = self._sessions
         failure: BaseException | None = None

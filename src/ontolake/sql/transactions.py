@@ -64,8 +64,6 @@ class SqlSession(SessionConnections):
         """Where threads of this process wait for their turn to write."""
         self.fails_on_error: bool = like is None or like.fails_on_error
         """Whether a statement that fails fails the transaction around it."""
-        self.lock_timeout: float | None = None
-        """How many seconds to wait for that, and for other processes; None for the default."""
         self.group: Sessions | None = None
         """The sessions that this one is among."""
         self.batch: CommitBatch | None = None
@@ -143,7 +141,7 @@ class SqlSession(SessionConnections):
                 assert self.batch is not None
                 yield from self._in_batch(self.batch, statement, noted)
                 return
-            self.queue.enter(None, self.lock_timeout)
+            self.queue.enter(None)
             try:
                 transaction = self._begin(WRITE)
                 try:

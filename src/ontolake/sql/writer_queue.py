@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
 from ontolake import urls
+from ontolake.sql import cancellation
 from ontolake.sql.errors import SqlError
 
 if TYPE_CHECKING:
+    from ontolake.sql.sessions import Sessions
     from ontolake.sql.transactions import SqlSession
 
+_LOOK = 0.05
+"""How many seconds a thread waits before it looks whether its statement was canceled."""
 MOST = 64
 """How many turns a batch takes at most."""
 
@@ -54,7 +59,7 @@ class _Ticket:
 
     __slots__ = ("granted", "group")
 
-    def __init__(self, group: object | None) -> None:
+    def __init__(self, group: Sessions | None) -> None:
         self.group = group
         self.granted = threading.Event()
 
@@ -67,22 +72,34 @@ class WriterQueue:
         self._waiting: deque[_Ticket] = deque()
         self._taken = False
 
-    def enter(self, group: object | None = None, timeout: float | None = None) -> None:
-        """Wait for the turn. Threads of one `group` can be passed it. Raises `SqlError` (55P03) after `timeout`."""
+    def enter(self, group: Sessions | None = None) -> None:
+        """Wait for the turn. Threads of one `group` can be passed it.
+
+        Raises `SqlError`: 55P03 if that takes longer than lock_timeout, 57014 if the statement is canceled.
+        """
         with self._mutex:
             if not self._taken:
                 self._taken = True
                 return
             ticket = _Ticket(group)
             self._waiting.append(ticket)
+        limit = cancellation.lock_timeout()
+        until = None if limit is None else time.monotonic() + limit
         try:
-            granted = ticket.granted.wait(timeout)
-        except BaseException:
-            self._give_up(ticket)
-            raise
-        if not granted and self._is_out(ticket):
-            raise SqlError("another thread is writing, and did not end within lock_timeout", sqlstate="55P03",
-                           hint="try again, or raise lock_timeout")
+            while not ticket.granted.wait(_LOOK if until is None else max(0.0, min(_LOOK, until - time.monotonic()))):
+                cancellation.check()
+                if until is not None and time.monotonic() >= until:
+                    raise SqlError("another thread is writing, and did not end within lock_timeout", sqlstate="55P03",
+                                   hint="try again, or raise lock_timeout")
+        except BaseException as error:
+            if self._is_out(ticket):
+                raise
+            if not isinstance(error, SqlError):  # else the turn has come at the last moment
+                if group is None:
+                    self.leave()
+                else:
+                    group.give_up_turn()
+                raise
 
     def _is_out(self, ticket: _Ticket) -> bool:
         """Leave the queue. Returns False if the turn has come meanwhile."""
@@ -92,11 +109,7 @@ class WriterQueue:
             self._waiting.remove(ticket)
             return True
 
-    def _give_up(self, ticket: _Ticket) -> None:
-        if not self._is_out(ticket):
-            self.leave()
-
-    def pass_on(self, group: object) -> bool:
+    def pass_on(self, group: Sessions) -> bool:
         """Give the turn to the next thread if it is of this group. Returns whether it was."""
         with self._mutex:
             if not self._waiting or self._waiting[0].group is not group:

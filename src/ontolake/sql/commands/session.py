@@ -37,7 +37,7 @@ class SessionCommands:
         self._db = db
         self.prepared = PreparedStatements()
         self.cursors = Cursors()
-        self.settings = Settings(search_path=db.schema)
+        self.settings = Settings(search_path=db.schema, **db.defaults)
         self._before: frozenset[str] = frozenset()
         """The cursors that were there when the transaction began."""
         self._runs: dict[str, Callable[[ParsedStatement, Parameters], Result]] = {

@@ -119,6 +119,10 @@ class Settings:
         assert found is not None
         return int(int(found[1]) * _UNITS[found[2]])
 
+    def seconds(self, name: str) -> float | None:
+        """A time-out in seconds; None if there is none."""
+        return None if self._values[name] == "0" else self.milliseconds(name) / 1000
+
     def set(self, name: str, values: Sequence[str] | None, *, local: bool = False) -> None:
         """Set a setting, None to its default. Raises `UnknownNameError`, and `SqlError` for a value it cannot have."""
         name = name.lower()

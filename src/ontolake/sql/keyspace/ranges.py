@@ -18,6 +18,7 @@ import apsw
 
 from ontolake import faults
 from ontolake.errors import Invalid, NotFound
+from ontolake.sql.cancellation import check
 from ontolake.sql.errors import DefinitionError, TransactionError, UnsupportedError
 from ontolake.sql.keyspace import homes, keys, levels
 from ontolake.sql.keyspace.batches import Batch
@@ -135,6 +136,7 @@ class Routed(Keyspace):
         return home.get(key) if home.limit is None else home.get_many([key], home.limit).get(key)
 
     def get_many(self, wanted: Sequence[bytes], at: int | None = None) -> dict[bytes, bytes]:
+        check()
         if self.reads is not None and at is None:
             self.reads.add_keys(wanted)
         if not self.parts:
@@ -169,7 +171,9 @@ class Routed(Keyspace):
 
     def _scan_all(self, span: KeySpan, at: int | None, keys: bool, limit: int | None, ahead: bool) -> Iterator[Batch]:
         if not self.parts:
-            yield from super().scan(span, at, keys=keys, limit=limit, ahead=ahead)
+            for batch in super().scan(span, at, keys=keys, limit=limit, ahead=ahead):
+                check()
+                yield batch
             return
         for home, piece in self.pieces(span):
             if home is None:
@@ -177,6 +181,7 @@ class Routed(Keyspace):
             else:
                 batches = home.scan(piece, home.moment(at), keys=keys, limit=limit)
             for batch in batches:
+                check()
                 yield batch
                 if limit is not None and (limit := limit - len(batch.values)) <= 0:
                     return
@@ -258,6 +263,7 @@ class Routed(Keyspace):
             (super().revive if home is None else home.revive)(version, some)
 
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
+        check()
         if not self.parts:
             super().put(version, entries)
             return
