@@ -7,6 +7,7 @@ then raises 57014, and is undone as after any error.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypedDict
@@ -46,13 +47,14 @@ class RunningStatement:
         self.lock_timeout = lock_timeout
         self.reason: str | None = None
         """Why it has to end."""
-        self.ended = threading.Event()
+        self.is_ended = False
 
     def cancel(self, reason: str) -> None:
         """Make the statement end, and wait until it has."""
         self.reason = self.reason or reason
-        while not self.ended.wait(_EVERY):
+        while not self.is_ended:
             connections.interrupt(self.thread)
+            time.sleep(_EVERY)
 
     def check(self) -> None:
         """Raise `SqlError` (57014) if the statement has to end."""
@@ -100,7 +102,7 @@ class RunningStatements:
                 statement.check()
             raise
         finally:
-            statement.ended.set()
+            statement.is_ended = True
             _running.statement = None
             del self._all[statement.thread]
             if timer is not None:

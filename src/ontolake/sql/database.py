@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import pyarrow as pa
 from sqlglot import exp
@@ -75,7 +75,14 @@ def open_database(
     """
     return Database(url, branch=branch, database=database, schema=schema, readonly=readonly, takeover=takeover,
                     synchronous=synchronous, cache=default_room() if cache is None else cache,
-                    on_error=on_error, defaults=settings_of(timeouts))  # fmt: skip
+                    options=HandleOptions(on_error, settings_of(timeouts)))  # fmt: skip
+
+
+class HandleOptions(NamedTuple):
+    """How a handle behaves: what an error does to a transaction, and what settings are at first."""
+
+    on_error: str
+    settings: dict[str, str]
 
 
 class _Commands(threading.local):
@@ -90,16 +97,16 @@ class Database(VersionedTables):
 
     def __init__(
         self, url: str, *, branch: str, database: str | None, schema: str, readonly: bool, takeover: bool,
-        synchronous: str, cache: int, on_error: str, defaults: Mapping[str, str],
+        synchronous: str, cache: int, options: HandleOptions,
     ) -> None:  # fmt: skip
         if not isinstance(cache, int) or cache < 0:
             raise Invalid(f"a cache has a size in bytes, 0 or more, not {cache!r}")
         self._options: dict[str, Any] = {"readonly": readonly, "takeover": False, "synchronous": synchronous,
                                          "cache": cache}  # fmt: skip
-        if on_error not in ON_ERROR:
-            raise Invalid(f"on_error cannot be {on_error!r}", hint=f"use {' or '.join(ON_ERROR)}")
-        self._on_error = on_error
-        self.defaults = dict(defaults)
+        if options.on_error not in ON_ERROR:
+            raise Invalid(f"on_error cannot be {options.on_error!r}", hint=f"use {' or '.join(ON_ERROR)}")
+        self._on_error = options.on_error
+        self.defaults = options.settings
         """What settings are at first."""
         self._running = RunningStatements()
         super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
