@@ -76,6 +76,13 @@ STEPS: list[Step] = [
     statement("ALTER TABLE t DROP COLUMN n"),
     statement("DROP TABLE u"),
     merge,
+    statement("CREATE TABLE p (id SERIAL PRIMARY KEY, v TEXT)"),
+    statement("SELECT setval('p_id_seq', 50)"),
+    statement("INSERT INTO p VALUES (1, 'a'), (2, 'b')"),
+    statement("CREATE TABLE c (p INT REFERENCES p ON DELETE CASCADE, g INT GENERATED ALWAYS AS (p * 2) STORED)"),
+    statement("INSERT INTO c VALUES (1), (2), (2)"),
+    statement("CREATE INDEX upper_v ON p (upper(v)) WHERE id > 1"),
+    statement("DELETE FROM p WHERE id = 2"),
     collect,
 ]
 
