@@ -7,9 +7,10 @@ from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ontolake.sql.keyspace.columns import stored_array, stored_list
-from ontolake.sql.types import TIMESTAMPS, Kind, Type, from_arrow
+from ontolake.sql.types import JSON, TIMESTAMPS, Kind, Type, from_arrow
 
 _LOADED = frozenset({Kind.NUMERIC, Kind.INTERVAL, Kind.JSON, Kind.JSONB, Kind.UUID, Kind.ARRAY, Kind.ENUM})
 """Kinds whose values Arrow does not turn into what callers get."""
@@ -37,7 +38,15 @@ class Result:
         self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
+        """All rows as an Arrow table. A NUMERIC without a precision has decimals of the scale that its values need."""
+        table = self.typed()
+        for place, field in enumerate(table.schema):
+            if isinstance(field.type, pa.BaseExtensionType) or pa.types.is_list(field.type):
+                table = table.set_column(place, field.name, _plain_column(table.column(place)))
+        return table
+
+    def typed(self) -> pa.Table:
+        """The same with Arrow types that name the type of each column, as tables are kept and computed with."""
         if self._table is None:
             rows = self._stored or ()
             arrays = [stored_array(type, [row[n] for row in rows]) for n, type in enumerate(self._types)]
@@ -96,6 +105,43 @@ class Result:
         return found
 
 
+def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in the Arrow type that other programs know."""
+    type = from_arrow(column.type)
+    if type is None or (type.item or type).kind not in (Kind.NUMERIC, Kind.ENUM, Kind.JSONB, Kind.UTF8):
+        return column
+    whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.chunked_array([_plain(type, whole)])
+
+
+def _plain(type: Type, column: pa.Array) -> pa.Array:
+    if type.item is not None:
+        items = _plain(type.item, column.values)
+        return pa.Array.from_buffers(pa.list_(items.type), len(column), column.buffers()[:2], column.null_count,
+                                     column.offset, [items])  # fmt: skip
+    if type.kind == Kind.NUMERIC:
+        return _decimals(column)
+    if type.kind == Kind.JSONB:
+        return pa.ExtensionArray.from_storage(JSON.arrow, column.storage)
+    if type.kind == Kind.ENUM:
+        labels = pa.array([label for label, _ in type.labels], pa.string())
+        return pa.DictionaryArray.from_arrays(column.storage, labels, ordered=True)
+    return pc.utf8_rpad(column.storage, type.length) if type.padded else column
+
+
+def _decimals(column: pa.Array) -> pa.Array:
+    """Numbers as decimals; as they are kept if they have more digits than Arrow's decimals, or are not finite."""
+    behind = pc.struct_field(pc.extract_regex(column.storage, r"\.(?P<digits>\d+)$"), "digits")
+    scale = pc.max(pc.utf8_length(behind)).as_py() or 0
+    for make, digits in ((pa.decimal128, 38), (pa.decimal256, 76)):
+        if scale <= digits:
+            try:
+                return column.storage.cast(make(digits, scale))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                continue
+    return column
+
+
 def python_values(column: pa.Array) -> list[Any]:
     """A column as Python values. A `datetime` or `timedelta` has no nanoseconds: what is finer is cut off."""
     if pa.types.is_duration(column.type):
@@ -106,6 +152,8 @@ def python_values(column: pa.Array) -> list[Any]:
         return list(map(type.load, stored_list(type, column)))
     if type is not None and type.kind == Kind.TIMESTAMP_NS:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    if type is not None and type.kind == Kind.REAL:  # the shortest decimals that read as these numbers
+        return pc.cast(pc.cast(column, pa.string()), pa.float64()).to_pylist()  # type: ignore[no-any-return]
     try:
         if type is not None and type.kind in TIMESTAMPS and type.zoned:
             naive = column.cast(pa.timestamp("us")).to_pylist()

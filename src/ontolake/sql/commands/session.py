@@ -101,7 +101,7 @@ class SessionCommands:
             raise TransactionError("DECLARE CURSOR needs a transaction", sqlstate="25P01",
                                    hint="BEGIN one, or declare the cursor WITH HOLD")
         self.cursors.check_free(statement.names[0])
-        rows = self._db.run(inner, params).arrow()
+        rows = self._db.run(inner, params).typed()
         self.cursors.declare(statement.names[0], rows, scroll=options["scroll"] is not False, hold=options["hold"])
         return Result("DECLARE CURSOR", 0)
 

@@ -40,7 +40,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(type) and type.tz:
         return column.cast(pa.timestamp(type.unit))
     if isinstance(type, pa.BaseExtensionType) and type != pa.uuid():
-        return _storage(column)
+        found = pg_types.from_arrow(type)
+        return pc.utf8_rpad(_storage(column), found.length) if found.name == "bpchar" else _storage(column)
     if pa.types.is_list(type) and isinstance(type.value_type, pa.BaseExtensionType) and type.value_type != pa.uuid():
         return column.cast(pa.list_(type.value_type.storage_type))
     if pa.types.is_null(type):
@@ -75,6 +76,8 @@ def answer_table(table: pa.Table, outputs: Sequence[Output]) -> pa.Table:
 
 
 def _converted(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_list(wanted) and isinstance(wanted.value_type, pa.BaseExtensionType):
+        return pa.chunked_array([_list(chunk, wanted) for chunk in column.chunks], wanted)
     if wanted == pa.uuid():
         chunks = [[None if value is None else uuid.UUID(str(value)).bytes for value in chunk.to_pylist()]
                   for chunk in column.chunks]  # fmt: skip
@@ -83,3 +86,10 @@ def _converted(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
         texts = column.cast(wanted.storage_type)
         return pa.chunked_array([pa.ExtensionArray.from_storage(wanted, chunk) for chunk in texts.chunks], wanted)
     return column.cast(wanted, safe=False)
+
+
+def _list(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column of arrays whose elements are of an extension type."""
+    items = _converted(pa.chunked_array([column.values]), wanted.value_type)
+    return pa.Array.from_buffers(wanted, len(column), column.buffers()[:2], column.null_count, column.offset,
+                                 [pa.concat_arrays(items.chunks) if items.num_chunks else pa.array([], items.type)])

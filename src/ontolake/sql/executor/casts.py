@@ -116,6 +116,10 @@ def _from_json(sql: str, to: PgType) -> tuple[str, PgType]:
 
 def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
     sql = as_text(sql, source)
+    if to.labels and not to.is_array:
+        wrong = f"error('invalid input value for enum {to.name}: ' || {sql})"
+        found = f"list_position({literals.enum_list(to)}, {sql}) - 1"
+        return f"CASE WHEN {sql} IS NOT NULL THEN coalesce({found}, CAST({wrong} AS INTEGER)) END", to
     if to.name == "numeric" and not to.precision:
         to = numeric(quotient_scale())
     if to.name in INTEGERS:
@@ -137,6 +141,8 @@ def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
 def as_text(sql: str, source: PgType) -> str:
     """A value as the text that PostgreSQL shows."""
     name = source.name
+    if source.labels and not source.is_array:
+        return f"list_extract({literals.enum_list(source)}, {sql} + 1)"
     if name in ("text", "varchar", "json", "jsonb", "name", "unknown"):
         return sql
     if name == "bpchar":

@@ -136,8 +136,21 @@ class Expressions(aggregates.Aggregates):
 
     # casts
 
+    enums: dict[str, PgType]
+    """Enums that casts may name."""
+
+    def named_type(self, node: exp.DataType) -> PgType:
+        """The type that a cast names, also an enum of a table that the statement reads."""
+        inner = node.expressions[0] if node.is_type(exp.DType.ARRAY) and node.expressions else node
+        if isinstance(inner, exp.DataType) and inner.this == exp.DType.USERDEFINED:
+            named = inner.args["kind"]
+            found = self.enums.get(name_of(named.expression if isinstance(named, exp.Dot) else named))
+            if found is not None:
+                return found if inner is node else found.array
+        return from_node(node)
+
     def _cast(self, node: exp.Cast, scope: Scope) -> TypedSql:
-        to = from_node(node.to)
+        to = self.named_type(node.to)
         given = node.this
         if to.is_array and isinstance(given, exp.Array) and not given.expressions:
             return TypedSql(f"CAST([] AS {to.duck})", to)
@@ -494,6 +507,10 @@ class Expressions(aggregates.Aggregates):
         left, right = operators.unified([left, right], "@>")
         return merged(f"list_has_all({left.sql}, {right.sql})", BOOL, (left, right))
 
+    def _has_key(self, node: exp.Binary, scope: Scope) -> TypedSql:
+        arguments = [self.expression(each, scope) for each in (node.this, node.expression)]
+        return calls.called(_KEY_TESTS[type(node)], arguments)
+
     def _overlaps(self, node: exp.Binary, scope: Scope) -> TypedSql:
         left, right = operators.unified(
             [self.expression(node.this, scope), self.expression(node.expression, scope)], "&&"
@@ -547,6 +564,10 @@ class Expressions(aggregates.Aggregates):
         raise SqlSyntaxError(f"syntax error at or near {node.sql(DIALECT)!r}")
 
 
+_KEY_TESTS: dict[type[exp.Expr], str] = {
+    exp.JSONBContainsTopKey: "jsonb_exists", exp.JSONBContainsAnyTopKeys: "jsonb_exists_any",
+    exp.JSONBContainsAllTopKeys: "jsonb_exists_all",
+}  # fmt: skip
 Method = Callable[[Any, Any, Scope], TypedSql]
 _METHODS: dict[type[exp.Expr], Method] = {
     exp.Literal: Expressions._literal, exp.RawString: Expressions._text, exp.ByteString: Expressions._text,
@@ -566,6 +587,7 @@ _METHODS: dict[type[exp.Expr], Method] = {
     exp.Except: Expressions._subquery, exp.Exists: Expressions._exists, exp.Bracket: Expressions._element,
     exp.JSONExtract: Expressions._json_get, exp.JSONExtractScalar: Expressions._json_get,
     exp.JSONBExtract: Expressions._json_get, exp.JSONBExtractScalar: Expressions._json_get,
+    **dict.fromkeys(_KEY_TESTS, Expressions._has_key),
     exp.ArrayContainsAll: Expressions._contains, exp.ArrayContainedBy: Expressions._contains,
     exp.ArrayOverlaps: Expressions._overlaps, exp.Extract: Expressions._extract,
     exp.Substring: Expressions._substring, exp.StrPosition: Expressions._position, exp.Trim: Expressions._trim,

@@ -34,11 +34,27 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def _place(text: str, type: PgType) -> int:
+    """Where a value stands among those of an enum. Raises `DataError`."""
+    labels = [label for label, _ in type.labels]
+    if text not in labels:
+        raise DataError(f'invalid input value for enum {type.name}: "{text}"', sqlstate="22P02",
+                        hint=f"use {', '.join(labels[:10])}")
+    return labels.index(text)
+
+
+def enum_list(type: PgType) -> str:
+    """The values of an enum as a list of DuckDB."""
+    return f"[{', '.join(quoted(label) for label, _ in type.labels)}]"
+
+
 def read(text: str, type: PgType) -> tuple[str, PgType]:
     """DuckDB's SQL of a text that is read as a type, and the type with its digits. Raises `DataError`."""
     name = type.name
     if type.is_array:
         return _array(text, type)
+    if type.labels:
+        return str(_place(text, type)), type
     if name in INTEGERS:
         if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
             raise _unreadable(text, type)

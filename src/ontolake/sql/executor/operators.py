@@ -91,11 +91,9 @@ def matched(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, T
     if one.name == other.name == "unknown":
         return casts.converted(left, TEXT), casts.converted(right, TEXT)
     if one.name == "unknown":
-        right = _comparable(right)
-        return _read_as(left, right), right
+        return _read_as(_unpadded(left, other), _comparable(right)), _comparable(right)
     if other.name == "unknown":
-        left = _comparable(left)
-        return left, _read_as(right, left)
+        return _comparable(left), _read_as(_unpadded(right, one), _comparable(left))
     if "bpchar" in (one.name, other.name) and one.family == other.family == "S":
         return _comparable(left), _comparable(right)
     found = common([one, other])
@@ -108,6 +106,12 @@ def matched(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, T
     if one.fine != other.fine:
         return casts.plain(left), casts.plain(right)
     return casts.converted(left, found), casts.converted(right, found)
+
+
+def _unpadded(given: TypedSql, other: PgType) -> TypedSql:
+    """A literal without the blanks at its end, where char(n) does not count them."""
+    text = given.text
+    return given if text is None or other.name != "bpchar" else given._replace(text=text.rstrip(" "))
 
 
 def _comparable(given: TypedSql) -> TypedSql:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
+from ontolake.sql import types
 from ontolake.sql.errors import UnknownNameError, UnsupportedError
 from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW
 
@@ -49,6 +50,8 @@ class PgType(NamedTuple):
     scale: int = 0
     length: int = 0
     fine: bool = False
+    labels: tuple[tuple[str, float], ...] = ()
+    """The values of an enum, in their order: DuckDB has the place of a value among them."""
 
     @property
     def family(self) -> str:
@@ -78,6 +81,8 @@ class PgType(NamedTuple):
             return f"DECIMAL({self.precision or DIGITS}, {self.scale})"
         if self.fine:
             return "TIMESTAMP_NS"
+        if self.labels:
+            return "INTEGER"
         return _DUCK.get(self.name, "VARCHAR")
 
     @property
@@ -207,6 +212,11 @@ def from_node(node: exp.Expr) -> PgType:
 def from_arrow(type: pa.DataType) -> PgType:
     """The type of a column of Arrow. Raises `UnsupportedError`."""
     if isinstance(type, pa.BaseExtensionType):
+        column = types.from_arrow(type)
+        if column is not None and column.kind == types.Kind.ENUM:
+            return PgType(column.name, labels=column.labels)
+        if column is not None and column.padded:
+            return PgType("bpchar", length=column.length)
         for known, found in ((pa.uuid(), UUID), (JSONB_ARROW, JSONB), (NUMERIC_ARROW, PgType("numeric", 0, -1))):
             if known.equals(type):
                 return found
@@ -240,6 +250,8 @@ def to_arrow(type: PgType, given: pa.DataType) -> pa.DataType:
     """The Arrow type that a column of this type is handed out with; `given` is the one from DuckDB."""
     if type.is_array and pa.types.is_list(given):
         return pa.list_(to_arrow(type.element, given.value_type))
+    if type.labels:
+        return types.Type(types.Kind.ENUM, name=type.name, labels=type.labels).arrow
     if type.name == "timestamptz":
         return pa.timestamp(given.unit if pa.types.is_timestamp(given) else "us", "UTC")
     return _OUT.get(type.name, given)

@@ -35,7 +35,7 @@ def call(name: str, *arguments: str) -> str:
 
 def _create(root: Any, name: str, function: _Function) -> None:
     root.create_function(name, _over_columns(function.apply, _RETURNS[function.returns], len(function.arguments)), list(function.arguments), function.returns,  # noqa: E501
-                         type="arrow", null_handling="default", side_effects=False)  # fmt: skip
+                         type="arrow", null_handling="special", side_effects=False)  # fmt: skip
 
 
 _RETURNS = {

@@ -35,8 +35,10 @@ class FromItem(NamedTuple):
 class FromCompiler(Expressions):
     """Compiles FROM."""
 
-    def __init__(self, tables: Mapping[str, KnownTable]) -> None:
+    def __init__(self, tables: Mapping[str, KnownTable], enums: Mapping[str, PgType] | None = None) -> None:
         self._tables = tables
+        types = [type.element if type.is_array else type for table in tables.values() for _, type in table.columns]
+        self.enums = {**{type.name: type for type in types if type.labels}, **(enums or {})}
 
     def from_clause(self, node: exp.Select, scope: Scope) -> str:
         """FROM with all its joins; the scope learns what is in it."""

@@ -11,31 +11,39 @@ from ontolake.sql.errors import SqlError
 from ontolake.sql.executor import connections
 from ontolake.sql.executor.arrow_tables import ReadableTable, answer_table, readable_table
 from ontolake.sql.executor.failures import translated
-from ontolake.sql.executor.pg_types import QUOTIENT_SCALES, with_quotient_scale
+from ontolake.sql.executor.pg_types import QUOTIENT_SCALES, PgType, with_quotient_scale
 from ontolake.sql.executor.python_functions import TOO_LARGE
 from ontolake.sql.executor.queries import Queries
 from ontolake.sql.executor.scopes import CompiledQuery
 from ontolake.sql.executor.sources import KnownTable
+from ontolake.sql.types import Type
 
 Keys = Mapping[str, Sequence[str]]
 """The columns of tables that make a row unique, by the names of the tables."""
+Enums = Mapping[str, Type]
+"""Enums by their names."""
 
 
-def compiled(tree: exp.Expr, tables: Mapping[str, ReadableTable], keys: Keys | None = None) -> CompiledQuery:
+def compiled(
+    tree: exp.Expr, tables: Mapping[str, ReadableTable], keys: Keys | None = None, enums: Enums | None = None
+) -> CompiledQuery:
     """A statement in DuckDB's SQL. Raises `SqlError`."""
     known = {name: KnownTable(table.columns, tuple((keys or {}).get(name, ()))) for name, table in tables.items()}
     try:
-        return Queries(known).query(tree, None)
+        return Queries(known, {name: PgType(name, labels=type.labels) for name, type in (enums or {}).items()}).query(
+            tree, None)
     except RecursionError as error:
         raise SqlError("the statement is nested too deeply", sqlstate="54001") from error
 
 
-def run(tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None) -> pa.Table:
-    """The rows of a query over tables. Raises `SqlError`."""
+def run(
+    tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None, enums: Enums | None = None
+) -> pa.Table:
+    """The rows of a query over tables. `enums` are types that casts may name. Raises `SqlError`."""
     readable = {name: readable_table(table) for name, table in tables.items()}
     for scale in QUOTIENT_SCALES:
         with with_quotient_scale(scale):
-            query = compiled(tree, readable, keys)
+            query = compiled(tree, readable, keys, enums)
         try:
             return answer_table(_executed(query.sql, readable), query.outputs)
         except SqlError as error:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from ontolake.sql.catalog.objects import EnumMeta
 from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog, Table
 from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
 from ontolake.sql.executor.names import output_name
@@ -38,6 +39,7 @@ from ontolake.sql.plan.matching import facts, normal
 from ontolake.sql.plan.small_queries import row_count, small_query
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, name_of, position_of
+from ontolake.sql.types import Type
 from ontolake.sql.write.rows import FEW, decoded
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class QueryPlan:
         self._given: dict[str, pa.Table] = {}
         self.sources: list[TableSource] = []
         copy = self._tree = tree.copy()
+        self._has_enums = any(each.this == exp.DType.USERDEFINED for each in copy.find_all(exp.DataType))
         for each in copy.find_all(exp.CTE):
             if not isinstance(each.this, exp.Query | exp.Values):
                 raise UnsupportedError(f"{each.this.key.upper()} within WITH is not supported",
@@ -153,7 +156,7 @@ class QueryPlan:
             return few
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
         tables = {**self._read(session, chosen, keep), **self._given}
-        return _result(execution.run(self.bound(parameters), tables, self._keys))
+        return _result(execution.run(self.bound(parameters), tables, self._keys, self._enums(session)))
 
     def _is_direct(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
         """Whether the rows that an access finds, or the first of them, are the answer in the order that it has."""
@@ -182,7 +185,7 @@ class QueryPlan:
         assert window is not None
         tree, room = self.bound(parameters), limit + offset
         if window.ordered and not self._is_by_key(chosen):
-            return execution.run(tree, self._read(session, [chosen]))
+            return execution.run(tree, self._read(session, [chosen]), enums=self._enums(session))
         tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
         tree.set("offset", None)
         found: list[pa.Table] = []
@@ -192,7 +195,7 @@ class QueryPlan:
                 if table is None and found:
                     break
                 rows = scans.schema_of(source.columns).empty_table() if table is None else table
-                found.append(execution.run(tree, {source.name: rows}))
+                found.append(execution.run(tree, {source.name: rows}, enums=self._enums(session)))
         return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
 
     def _little_by_little(self, keyspace: Keyspace, chosen: AccessPath, room: int) -> Generator[pa.Table, None, None]:
@@ -297,6 +300,12 @@ class QueryPlan:
             return None
         order = "  from the last key, " if window.descending else "  in the order of keys, " if window.ordered else "  "
         return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")
+
+    def _enums(self, session: SqlSession) -> dict[str, Type]:
+        """The enums that casts of the query may mean."""
+        if not self._has_enums:
+            return {}
+        return {each.name: each.type for each in session.catalog().objects.values() if isinstance(each, EnumMeta)}
 
     def bound(self, parameters: Parameters) -> exp.Expr:
         """The statement for DuckDB, with values for parameters."""

@@ -154,7 +154,7 @@ def bound(tree: exp.Expr, parameters: Parameters) -> exp.Expr:
 
 _MARK = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$([A-Za-z_]\w*)?\$.*?\$\1\$
-    | \$(?P<n>\d+) | (?P<q>\?)""",
+    | \$(?P<n>\d+) | \?(?:\|(?!\|)|&|(?=\s*')) | (?P<q>\?)""",
     re.DOTALL | re.VERBOSE)
 
 
@@ -212,7 +212,7 @@ def parse_one(sql: str) -> ParsedStatement:
 
 def parse_expression(sql: str) -> exp.Expr:
     """An expression that is kept in the catalog."""
-    tree = sqlglot.parse_one(f"SELECT {sql}", dialect=DIALECT)
+    tree = _with_fields(sqlglot.parse_one(f"SELECT {sql}", dialect=DIALECT))
     assert isinstance(tree, exp.Select)
     found: exp.Expr = tree.expressions[0]
     return found
@@ -341,9 +341,26 @@ def _explain_options(options: str | None, position: int) -> dict[str, Any]:
 
 def _parsed(sql: str, begins: int, shifts: Sequence[tuple[int, int]]) -> exp.Expr:
     sql, notes = definitions.masked(sql)
-    tree = _tree(sql, begins, shifts)
+    tree = _with_fields(_tree(sql, begins, shifts))
     if notes:
         definitions.annotate(tree, notes)
+    return tree
+
+
+def _with_fields(tree: exp.Expr) -> exp.Expr:
+    """A tree in which `f(a -> 'b')` takes a field of JSON: the parser takes it for a function without a name."""
+    for node in list(tree.find_all(exp.Lambda)):
+        if len(node.expressions) != 1:
+            continue
+        chain = first = node.this.copy()
+        while isinstance(first, exp.JSONExtract | exp.JSONExtractScalar | exp.JSONBExtract | exp.JSONBExtractScalar):
+            first = first.this
+        field = exp.JSONExtract(this=exp.column(node.expressions[0].copy()), expression=first.copy())
+        if first is chain:
+            chain = field
+        else:
+            first.replace(field)
+        node.replace(chain)
     return tree
 
 

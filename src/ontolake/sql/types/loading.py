@@ -75,7 +75,8 @@ def _array(type: Type, stored: Items) -> list[Any]:
 
 
 _LOAD: dict[Kind, Callable[[Type, Any], Any]] = {
-    Kind.TIMESTAMP_NS: _timestamp_ns, Kind.TIMESTAMP_US: _timestamp, Kind.DECIMAL: _decimal, Kind.DATE: _date,
+    Kind.REAL: lambda type, stored: float(str(np.float32(stored))), Kind.TIMESTAMP_NS: _timestamp_ns,
+    Kind.TIMESTAMP_US: _timestamp, Kind.DECIMAL: _decimal, Kind.DATE: _date,
     Kind.TIME: _time, Kind.INTERVAL: _interval, Kind.NUMERIC: lambda type, stored: Decimal(stored),
     Kind.UUID: lambda type, stored: uuid.UUID(bytes=stored), Kind.JSON: lambda type, stored: json.loads(stored),
     Kind.JSONB: lambda type, stored: json.loads(stored), Kind.ARRAY: _array,

@@ -71,7 +71,7 @@ def run_chain(tree: exp.Expr, make: MakeChanger, writer: RowWriter) -> Result:
         if not result.columns:
             silent.add(name)
             continue
-        rows = result.arrow()
+        rows = result.typed()
         shown = [name_of(each) for each in alias.columns]
         if len(shown) > rows.num_columns:
             raise SqlError(f"{name} has {rows.num_columns} columns, and {len(shown)} names were given",

@@ -38,11 +38,11 @@ from ontolake.sql.syntax.statements import (
     name_of,
     position_of,
 )  # fmt: skip
-from ontolake.sql.types import Stored
+from ontolake.sql.types import Kind, Stored
 from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
 from ontolake.sql.write.assignments import is_default, is_given, singly
 from ontolake.sql.write.returning import ROWS, Returning, alias_of
-from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, together
+from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, fitted, together
 from ontolake.sql.write.sequences import Numbers
 from ontolake.sql.write.trees import aliased, ctes_of, joined, qualified, with_ctes
 
@@ -198,7 +198,7 @@ class Changer:
         """Fill in the values that are expressions."""
         wanted = exp.Select(expressions=[exp.alias_(cell.copy(), f"v{n}", quoted=True)
                                          for n, (_, _, cell) in enumerate(computed)])  # fmt: skip
-        found = self._query(wanted).arrow()
+        found = self._query(wanted).typed()
         for n, (number, place, _) in enumerate(computed):
             column = columns[place]
             given[number][place] = stored_list(column.type, coerced(column, found.column(n)))[0]
@@ -210,7 +210,7 @@ class Changer:
                 for column in table.columns]  # fmt: skip
 
     def _selected(self, table: Table, columns: Sequence[ColumnMeta], source: exp.Expr, *, explicit: bool) -> Rows:
-        found = self._query(source).arrow()
+        found = self._query(source).typed()
         self._check_width(columns, found.num_columns, explicit)
         given = {column.column_id: coerced(column, found.column(n))
                  for n, column in enumerate(columns[: found.num_columns])}  # fmt: skip
@@ -329,8 +329,8 @@ class Changer:
                  .order_by(qualified(alias, "n$")))  # fmt: skip
         if where is not None:
             query = query.where(where.this.copy())
-        found = self._query(query, rows).arrow()
-        before = Rows(table, columns=[found.column(n).combine_chunks() for n in range(len(table.columns))])
+        found = self._query(query, rows).typed()
+        before = self._kept(table, found.columns[: len(table.columns)])
         return self._write_changed(table, before, assigned, found, len(table.columns))
 
     # UPDATE and DELETE
@@ -351,10 +351,10 @@ class Changer:
                 and (few := small_changes.changed_rows(table, assigned, found)) is not None:  # fmt: skip
             self._writer.update(*few)
             return self._returned("UPDATE", table, few[1], None, ())
-        arrow, width = found.arrow(), len(table.columns)
+        arrow, width = found.typed(), len(table.columns)
         if others:
             arrow = first_of_each(table, arrow)
-        old = Rows(table, columns=arrow.columns[:width])
+        old = self._kept(table, arrow.columns[:width])
         done = self._write_given(table, old, assigned) if same else \
             self._write_changed(table, old, assigned, arrow, width)
         return self._returned("UPDATE", table, done, returning, arrow.columns[width + len(values) :])
@@ -367,8 +367,8 @@ class Changer:
         found = self._matching(tree, table, returning.extra if returning else (), others)
         extra: list[pa.ChunkedArray] = []
         if others:
-            arrow, width = first_of_each(table, found.arrow()), len(table.columns)
-            old, extra = Rows(table, columns=arrow.columns[:width]), arrow.columns[width:]
+            arrow, width = first_of_each(table, found.typed()), len(table.columns)
+            old, extra = self._kept(table, arrow.columns[:width]), arrow.columns[width:]
         else:
             old = self._old(table, found)
         self._writer.delete(old)
@@ -426,7 +426,16 @@ class Changer:
 
     def _old(self, table: Table, found: Result) -> Rows:
         stored = found.stored()
-        return Rows(table, tuples=stored) if stored is not None else Rows(table, columns=found.arrow().columns)
+        return Rows(table, tuples=stored) if stored is not None else self._kept(table, found.typed().columns)
+
+    def _kept(self, table: Table, columns: Sequence[pa.ChunkedArray]) -> Rows:
+        """Rows that a query gave, as they are kept: a query gives all numbers of a column one scale."""
+        found = fitted(table, columns)
+        if not len(found) or all((column.type.item or column.type).kind != Kind.NUMERIC for column in table.columns):
+            return found
+        keys_of = found.keys()
+        there = self._session.keyspace.get_many(keys_of)
+        return decoded(table, [there[key] for key in keys_of])
 
     def _assignments(
         self, table: Table, nodes: Sequence[exp.Expr]
@@ -475,11 +484,11 @@ class Changer:
         table, _ = self._find(tree.this)
         clauses = merge_statement.clauses_of(tree, table, self._assignments)
         query = merge_statement.merge_query(tree, table, alias_of(tree.this), clauses)
-        found = self._query(with_ctes(query, tree)).arrow()
+        found = self._query(with_ctes(query, tree)).typed()
         width = len(table.columns)
         chosen = found.column(width)
         places = {name: n for n, name in enumerate(found.column_names)}
-        old = Rows(table, columns=found.columns[:width])
+        old = fitted(table, found.columns[:width])
         steps = []
         for n, clause in enumerate(clauses):
             rows = merge_statement.numbers(chosen, n)
@@ -582,7 +591,7 @@ class Changer:
         if returning is None:
             return Result(status, len(done))
         found = self._query(returning.query(), {ROWS: returning.rows(done.arrow(), extra)})
-        return Result(status, len(done), table=found.arrow().rename_columns(returning.names))
+        return Result(status, len(done), table=found.typed().rename_columns(returning.names))
 
 
 def _unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ontolake import faults
 from ontolake.errors import Invalid
+from ontolake.sql.catalog.coercion import coerced
 from ontolake.sql.catalog.records import ColumnMeta, IndexMeta, Record, Table, entries_of, is_added
 from ontolake.sql.errors import DataError, NotNullError, SqlError, UniqueError
 from ontolake.sql.keyspace import keys, rows, vectors
@@ -282,12 +283,18 @@ def together(table: Table, first: Rows, second: Rows) -> Rows:
     return Rows(table, columns=[pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)])
 
 
+def fitted(table: Table, columns: Sequence[pa.ChunkedArray]) -> Rows:
+    """Rows of the columns that a query gave, in the Arrow types of the table's."""
+    return Rows(table, columns=[given if given.type == column.type.arrow else coerced(column, given)
+                                for column, given in zip(table.columns, columns, strict=True)])  # fmt: skip
+
+
 def first_of_each(table: Table, found: pa.Table) -> pa.Table:
     """One row for each primary key."""
     width = len(table.columns)
     seen: set[bytes] = set()
     kept = []
-    for n, key in enumerate(Rows(table, columns=[found.column(n) for n in range(width)]).keys()):
+    for n, key in enumerate(fitted(table, found.columns[:width]).keys()):
         if key not in seen:
             seen.add(key)
             kept.append(n)

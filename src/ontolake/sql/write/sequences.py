@@ -295,7 +295,7 @@ def query(tree: exp.Expr, numbers: Numbers, run: Callable[[exp.Expr], Result]) -
                                    hint="number the rows in a query of their own")
         names[n] = node.alias_or_name or str(calls_in(node)[0].this).lower()
         outputs[n].replace(exp.alias_(exp.Null(), names[n], quoted=True))
-    found = run(tree).arrow()
+    found = run(tree).typed()
     columns = list(found.columns)
     for n, node in filled.items():
         inner = node.unalias()
