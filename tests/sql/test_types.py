@@ -368,19 +368,17 @@ def test_damaged_keys_and_payloads_of_new_kinds_are_reported() -> None:
 
 ROWS = """INSERT INTO q VALUES
   (1, 'sad', '{happy,NULL}', 'ab', 1.50, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '1 day', '10:00', '{"a": [1, 2]}',
-    '{1,2}',
-   '{x,y}', 7, 1.5, '2026-02-11', '2026-02-11 10:00', '{"b":1}'),
+   '{1,2}', '{x,y}', 7, 1.5, '2026-02-11', '2026-02-11 10:00', '{"b":1}'),
   (2, 'happy', '{}', 'abcd', 2, 'b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '40 days', '09:00', '[]', '{3}', '{}', -7, 0.1,
    '0044-03-15 BC', '0001-01-01', '[1,  2]'),
   (3, 'ok', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
   (4, 'ok', '{sad}', 'b', -3.25, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12', '-1 hour', '23:59:59.5', '{"a": 1, "b": null}',
    '{1,NULL}', '{"x y"}', 0, 2, '2026-02-12', '1999-12-31 23:59:59.999999', 'null')"""
 TABLE = """CREATE TABLE q (id INT PRIMARY KEY, m mood, am mood[], c CHAR(4), n NUMERIC, u UUID, i INTERVAL, tm TIME,
-    b JSONB,
-  a INT[], ta TEXT[], s SMALLINT, r REAL, d DATE, at TIMESTAMP, j JSON)"""
+  b JSONB, a INT[], ta TEXT[], s SMALLINT, r REAL, d DATE, at TIMESTAMP, j JSON)"""
 QUERIES = [
     *(f"SELECT id FROM q ORDER BY {name} {way}, id" for name in ("m", "c", "n", "u", "i", "tm", "a", "s", "r", "d",
-     "at")
+    "at")
       for way in ("", "DESC")),
     *(f"SELECT {name}, count(*) FROM q WHERE {name} IS NOT NULL GROUP BY {name} ORDER BY {name}"
       for name in ("m", "c", "n", "u", "i", "tm", "a", "s", "r", "at")),
@@ -388,25 +386,25 @@ QUERIES = [
     *(f"SELECT x.id, y.id FROM q x JOIN q y ON x.{name} = y.{name} ORDER BY 1, 2"
       for name in ("m", "c", "n", "u", "i", "tm", "b", "a", "am", "r", "d")),
     *(f"SELECT min({name}), max({name}) FROM q" for name in ("m", "c", "n", "i", "tm", "s", "r", "at")),
-    *(f"SELECT {name}::text FROM q ORDER BY id" for name in ("m", "am", "c", "u", "tm", "i", "b", "a", "ta", "s", "r",
-     "j")),
+    *(f"SELECT {name}::text FROM q ORDER BY id" for name in ("m", "am", "c", "u", "tm", "i", "b", "a", "ta", "s",
+    "r", "j")),
     "SELECT id FROM q WHERE m > 'sad' ORDER BY id", "SELECT id FROM q WHERE m BETWEEN 'sad' AND 'ok' ORDER BY id",
     "SELECT id FROM q WHERE m IN ('sad', 'happy') ORDER BY id", "SELECT id FROM q WHERE m = 'ok'::mood ORDER BY id",
     "SELECT 'ok'::text::mood, 'sad'::mood < 'ok'::mood", "SELECT m || '!' FROM q ORDER BY id",
     "SELECT CASE WHEN id = 1 THEN m ELSE 'ok' END FROM q ORDER BY id", "SELECT array_agg(m ORDER BY m) FROM q",
-    "SELECT id FROM q WHERE 'happy' = ANY(am)", "SELECT length(c), c || 'x', c = 'ab', c = 'ab  ',
-     c < 'b' FROM q ORDER BY id",
-    "SELECT n * 2, n + 1, -n, n > 1.5, n = 1.5 FROM q ORDER BY id", "SELECT s + 1::smallint, s * 2,
-     s / 2 FROM q ORDER BY id",
+    "SELECT id FROM q WHERE 'happy' = ANY(am)",
+    "SELECT length(c), c || 'x', c = 'ab', c = 'ab  ', c < 'b' FROM q ORDER BY id",
+    "SELECT n * 2, n + 1, -n, n > 1.5, n = 1.5 FROM q ORDER BY id",
+    "SELECT s + 1::smallint, s * 2, s / 2 FROM q ORDER BY id",
     "SELECT id FROM q WHERE u = 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'",
-     "SELECT id FROM q WHERE u > 'a1' || substr(u::text, 3)",
-    "SELECT id FROM q WHERE i > '1 day' ORDER BY id", "SELECT i + '1 hour', at + i, d + tm FROM q WHERE id IN (1,
-     4) ORDER BY id",
+    "SELECT id FROM q WHERE u > 'a1' || substr(u::text, 3)",
+    "SELECT id FROM q WHERE i > '1 day' ORDER BY id",
+    "SELECT i + '1 hour', at + i, d + tm FROM q WHERE id IN (1, 4) ORDER BY id",
     "SELECT tm + '1 hour'::interval FROM q WHERE id = 1", "SELECT tm > '09:30' FROM q ORDER BY id",
     "SELECT b -> 'a', b ->> 'a', b #> '{a,1}', b #>> '{a,0}' FROM q ORDER BY id",
     "SELECT b @> '{\"a\": [1]}', b ? 'a', b ?| '{a,z}', b ?& '{a,b}', b = '{\"a\":[1,2]}' FROM q ORDER BY id",
-    "SELECT jsonb_typeof(b), jsonb_array_length(b -> 'a') FROM q WHERE id = 1", "SELECT j -> 'b',
-     j ->> 0 FROM q ORDER BY id",
+    "SELECT jsonb_typeof(b), jsonb_array_length(b -> 'a') FROM q WHERE id = 1",
+    "SELECT j -> 'b', j ->> 0 FROM q ORDER BY id",
     "SELECT a[1], a[2], array_length(a, 1), a || 9, 9 || a FROM q ORDER BY id",
     "SELECT 2 = ANY(a), a @> '{1}', a && '{3}', a = '{1,2}', a < '{1,3}' FROM q WHERE a IS NOT NULL ORDER BY id",
     "SELECT id, unnest(a) FROM q ORDER BY 1, 2", "SELECT array_agg(id ORDER BY id), array_agg(c ORDER BY id) FROM q",
@@ -416,7 +414,7 @@ QUERIES = [
     "INSERT INTO q (id, m, a, u) SELECT id + 10, m, a, u FROM q WHERE id = 2 RETURNING id, m, a, u",
     "SELECT s FROM q WHERE s = 40000", "SELECT m FROM q WHERE m = 'bad'", "SELECT u FROM q WHERE u = 'x'",
     "SELECT 40000::smallint", "SELECT '1 x'::interval", "SELECT '25:00'::time", "SELECT '{1'::int[]",
-     "SELECT '{'::jsonb",
+    "SELECT '{'::jsonb",
 ]  # fmt: skip
 
 
