@@ -139,18 +139,8 @@ class Expressions(aggregates.Aggregates):
     enums: dict[str, PgType]
     """Enums that casts may name."""
 
-    def named_type(self, node: exp.DataType) -> PgType:
-        """The type that a cast names, also an enum of a table that the statement reads."""
-        inner = node.expressions[0] if node.is_type(exp.DType.ARRAY) and node.expressions else node
-        if isinstance(inner, exp.DataType) and inner.this == exp.DType.USERDEFINED:
-            named = inner.args["kind"]
-            found = self.enums.get(name_of(named.expression if isinstance(named, exp.Dot) else named))
-            if found is not None:
-                return found if inner is node else found.array
-        return from_node(node)
-
     def _cast(self, node: exp.Cast, scope: Scope) -> TypedSql:
-        to = self.named_type(node.to)
+        to = from_node(node.to, self.enums)
         given = node.this
         if to.is_array and isinstance(given, exp.Array) and not given.expressions:
             return TypedSql(f"CAST([] AS {to.duck})", to)

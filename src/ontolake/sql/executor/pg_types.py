@@ -5,7 +5,7 @@ A moment with a time zone is a TIMESTAMP in UTC to DuckDB: the difference lives 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from ontolake.sql import types
 from ontolake.sql.errors import UnknownNameError, UnsupportedError
+from ontolake.sql.syntax.statements import name_of
 from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW
 
 DIGITS = 38
@@ -182,11 +183,11 @@ _SQL_NAMES = {
 }  # fmt: skip
 
 
-def from_node(node: exp.Expr) -> PgType:
+def from_node(node: exp.Expr, enums: Mapping[str, PgType] | None = None) -> PgType:
     """The type that a cast names. Raises `UnsupportedError` and, for a name that is not a type's, `UnknownNameError`."""  # noqa: E501
     name = str(getattr(node.this, "name", node.this)).upper()
     if name == "ARRAY" or name == "LIST":
-        return from_node(node.expressions[0]).array
+        return from_node(node.expressions[0], enums).array
     if isinstance(node, exp.Interval) or name.startswith("INTERVAL") or isinstance(node.this, exp.Interval):
         return INTERVAL
     numbers = [int(each.name) for each in node.expressions if each.name.isdigit()]
@@ -200,6 +201,9 @@ def from_node(node: exp.Expr) -> PgType:
     if name == "FLOAT" and numbers:
         return FLOAT4 if numbers[0] <= 24 else FLOAT8
     found = _SQL_NAMES.get(name)
+    if name == "USERDEFINED" and enums:
+        named = node.args["kind"]
+        found = enums.get(name_of(named.expression if isinstance(named, exp.Dot) else named))
     if found is None:
         if name == "USERDEFINED" or isinstance(node.this, exp.Identifier | str):
             raise UnknownNameError(f"there is no type {node.sql('postgres')}", sqlstate="42704")

@@ -42,7 +42,7 @@ from ontolake.sql.types import Kind, Stored
 from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
 from ontolake.sql.write.assignments import is_default, is_given, singly
 from ontolake.sql.write.returning import ROWS, Returning, alias_of
-from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, fitted, together
+from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, fitted, together, unique_prefix
 from ontolake.sql.write.sequences import Numbers
 from ontolake.sql.write.trees import aliased, ctes_of, joined, qualified, with_ctes
 
@@ -284,7 +284,7 @@ class Changer:
             marks = [key] if None in indexes else []
             old = stored.get(key)
             for index in indexes:
-                if index is not None and (begin := _unique_prefix(new, number, index)) is not None:
+                if index is not None and (begin := unique_prefix(new, number, index)) is not None:
                     marks.append(begin)
                     old = old or self._by_unique(table, index, begin)
             if any(mark in seen for mark in marks):
@@ -592,17 +592,3 @@ class Changer:
             return Result(status, len(done))
         found = self._query(returning.query(), {ROWS: returning.rows(done.arrow(), extra)})
         return Result(status, len(done), table=found.typed().rename_columns(returning.names))
-
-
-def _unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:
-    """How the entries of a row's values in a unique index begin; None if there is a NULL, which equals nothing."""
-    table = new.table
-    if index.expressions or index.predicate:
-        new, number = new.take([number]).indexed(index), 0
-        if not len(new):
-            return None
-    values = [new.tuples[number][table.place[id]] for id in index.column_ids]
-    if None in values:
-        return None
-    types = [table.by_id[id].type for id in index.column_ids]
-    return keys.entry_prefix(table.id, index.index_id) + keys.encode_tuple(types, values, index.desc)

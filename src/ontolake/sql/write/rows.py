@@ -283,6 +283,20 @@ def together(table: Table, first: Rows, second: Rows) -> Rows:
     return Rows(table, columns=[pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)])
 
 
+def unique_prefix(new: Rows, number: int, index: IndexMeta) -> bytes | None:
+    """How the entries of a row's values in a unique index begin; None if there is a NULL, which equals nothing."""
+    table = new.table
+    if index.expressions or index.predicate:
+        new, number = new.take([number]).indexed(index), 0
+        if not len(new):
+            return None
+    values = [new.tuples[number][table.place[id]] for id in index.column_ids]
+    if None in values:
+        return None
+    types = [table.by_id[id].type for id in index.column_ids]
+    return keys.entry_prefix(table.id, index.index_id) + keys.encode_tuple(types, values, index.desc)
+
+
 def fitted(table: Table, columns: Sequence[pa.ChunkedArray]) -> Rows:
     """Rows of the columns that a query gave, in the Arrow types of the table's."""
     return Rows(table, columns=[given if given.type == column.type.arrow else coerced(column, given)
