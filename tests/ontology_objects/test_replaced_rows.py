@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +23,10 @@ from ontolake.ontology.repository.objects.layout import DataFile
 from ontolake.ontology.repository.objects.read import scan
 from ontolake.ontology.repository.objects.read.scan import without
 from ontolake.ontology.repository.objects.upkeep import maintenance
+from ontolake.ontology.repository.objects.upkeep.links import check_links
 from ontolake.ontology.sizes import Sizes
 from ontolake.ontology.verification import verify
+from ontolake.spark import jobs
 
 LOW = Sizes(fan=3, most_runs=5, level_rows=4, merged_rows=60, part_rows=8, group_rows=2, small_rows=3, kept_groups=2)
 
@@ -97,6 +101,8 @@ class History:
                 self._step(session, branch, number)
             if number % 5 == 0:
                 self.check()
+                with opened(self.folder) as session:
+                    assert list(check_links(session.repository)) == []  # type: ignore[arg-type]
         self.check()
 
     def _step(self, session: Session, branch: str, number: int) -> None:
@@ -248,3 +254,67 @@ def test_a_store_of_an_earlier_engine_writes_no_such_column(tmp_path: Path) -> N
         for file in runs(session):
             assert not file.replaces
             assert "$replaces" not in repository.files.table(file).column_names
+
+
+@pytest.mark.parametrize(("key", "number", "problem"), [
+    ("k003", 99, "1 rows do not name the row that they replace: that of 'k003' names row 99, and replaces row 4"),
+    ("k003", 5, "names row 5, and replaces row 4"),
+    ("k003", None, "names no row, and replaces row 4"),
+    ("k200", 1, "that of 'k200' names row 1, and replaces no row"),
+])  # fmt: skip
+def test_verify_finds_a_wrong_number(tmp_path: Path, key: str, number: int | None, problem: str) -> None:
+    with opened(tmp_path / "store", sizes=Sizes()) as session:
+        session.ensure(Part(id=f"k{n:03}", n=n) for n in range(10))
+        session.commit()
+        session.ensure([Part(id="k003", n=-1), Part(id="k007", n=-1), Part(id="k200", n=-1)])
+        session.commit()
+        assert list(verify(session.repository)) == []
+        _, newest = runs(session)
+    misname(tmp_path / "store", newest, key, number)
+    with opened(tmp_path / "store", sizes=Sizes()) as session:
+        assert [one.id for one in session.query().entities(Part).collect()].count("k003") == (1 if key == "k200" else 2)
+        [found] = verify(session.repository)
+        assert (found.where, problem in found.what) == (newest.path, True), found
+    looked = jobs.verify((tmp_path / "store").as_uri(), parts=2)
+    assert [(one.where, problem in one.what) for one in looked.damage] == [(newest.path, True)]
+
+
+def test_verify_finds_a_column_that_is_missing_and_rows_that_are_said_to_be_new(tmp_path: Path) -> None:
+    with opened(tmp_path / "store", sizes=Sizes()) as session:
+        for step in range(2):
+            session.ensure(Part(id=f"k{n}", n=n + step) for n in range(3))
+            session.commit()
+        _, newest = runs(session)
+    misname(tmp_path / "store", newest)
+    with opened(tmp_path / "store", sizes=Sizes()) as session:
+        [found] = verify(session.repository)
+        assert found == (newest.path, "it has no column $replaces, and the manifest says it has")
+    amend(tmp_path / "store", newest.path, updates=0, replaces=False)
+    with opened(tmp_path / "store", sizes=Sizes()) as session:
+        [found] = verify(session.repository)
+        assert "3 rows do not name the row that they replace: that of 'k0' names no row" in found.what
+
+
+def misname(folder: Path, file: DataFile, key: str | None = None, number: int | None = None) -> None:
+    """Give a row another number of what it replaces, or without a key take the column away; the rest fits together."""
+    table = pq.read_table(folder / file.path)
+    if key is None:
+        table = table.drop_columns(["$replaces"])
+    else:
+        rows = [number if one == key else row
+                for one, row in zip(table["entity_key"].to_pylist(), table["$replaces"].to_pylist(), strict=True)]
+        table = table.set_column(table.column_names.index("$replaces"), "$replaces", pa.array(rows, pa.int64()))
+    pq.write_table(table, folder / file.path)
+    data = (folder / file.path).read_bytes()
+    amend(folder, file.path, content_sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+def amend(folder: Path, path: str, **values: Any) -> None:
+    """Have manifests say something else of a file."""
+    for manifest in folder.glob("commits/*/manifest.json"):
+        said = json.loads(manifest.read_bytes())
+        files = [*said["files"], *(file for state in said["states"].values() for file in state["runs"])]
+        for file in files:
+            if file["path"] == path:
+                file |= values
+        manifest.write_text(json.dumps(said))

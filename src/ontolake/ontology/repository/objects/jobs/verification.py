@@ -28,11 +28,12 @@ from ontolake.ontology.arrow.physical import (
 from ontolake.ontology.repository.jobs import Looked, Verified, together
 from ontolake.ontology.repository.objects import layout
 from ontolake.ontology.repository.objects.files import described, parquet_table
-from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, key_ranges, on_objects
+from ontolake.ontology.repository.objects.jobs.ranges import KeyPart, key_parts, key_ranges, on_objects
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
 from ontolake.ontology.repository.objects.read.scan import last_of_each, same_keys
 from ontolake.ontology.repository.objects.states import state_of
 from ontolake.ontology.repository.objects.upkeep.checks import check_chain, manifests
+from ontolake.ontology.repository.objects.upkeep.links import link_columns, linked_runs, wrong_links
 from ontolake.ontology.repository.objects.upkeep.phantoms import phantom_rows
 from ontolake.ontology.repository.protocol import SchemaVersion
 from ontolake.ontology.verification import check_rows, check_schema
@@ -107,6 +108,7 @@ def verify_objects(repository: S3Repository, workers: Workers) -> Verified:
             return Verified((Damage(layout.HEAD, "it went back while it was looked at"),), len(groups), rows)
         damage += phantom_rows(repository, moment)
         work = [item for line in repository.lines() for item in _merged(line, url, listed, there, workers)]
+        work += _linked(repository, url, workers)
         again = together(workers, work)
     return Verified((*damage, *again.damage), len(groups) + again.parts, rows)
 
@@ -272,6 +274,22 @@ def work_out_again(part: Again) -> Looked:
             damage += _unlike(f"{where}, latest state", info, _by_row([latest]), _by_row([shown]))
         damage += _successors(where, info, truth, past)
     return Looked(tuple(damage), 0)
+
+
+def _linked(repository: S3Repository, url: str, workers: Workers) -> Iterator[Item]:
+    """Ranges of keys of runs that say which rows they replace."""
+    for version, runs in linked_runs(repository):
+        for part in key_parts(repository, url, StoredType(version.schema), version.schema_version_id, runs,
+                              workers.parts):  # fmt: skip
+            yield look_at_links, part
+
+
+def look_at_links(part: KeyPart) -> Looked:
+    """Whether runs name the rows that they replace: these have the same keys, so that they lie in the same range."""
+    names = link_columns(part.stored)
+    with on_objects(part.url) as repository:
+        runs = [(file, table) for file in part.files for table in part.tables(repository, [file], names)]
+    return Looked(tuple(wrong_links(part.stored, runs)) if len(runs) > 1 else (), 0)
 
 
 def _by_row(tables: Sequence[pa.Table]) -> pa.Table | None:

@@ -18,6 +18,7 @@ from ontolake.ontology.repository.objects.layout import CommitManifest
 from ontolake.ontology.repository.objects.queue.checks import check_queue
 from ontolake.ontology.repository.objects.read.scan import Span
 from ontolake.ontology.repository.objects.states import live_states, only_version, state_of
+from ontolake.ontology.repository.objects.upkeep.links import check_links
 from ontolake.ontology.repository.objects.upkeep.phantoms import phantom_rows
 from ontolake.ontology.repository.protocol import Row, SchemaVersion
 
@@ -56,14 +57,21 @@ def check(repository: S3Repository) -> Iterator[Damage]:
         moment = repository.moment()
         yield from check_chain(repository, moment)
         seen: set[str] = set()
+        damaged = False
         kept = repository.kept_branches()
         for _, manifest in manifests(repository, moment):
             for file in manifest.files if manifest.branch in kept else ():
-                yield from _bytes(repository, file.path, file.content_sha256, seen)
+                for damage in _bytes(repository, file.path, file.content_sha256, seen):
+                    damaged = True
+                    yield damage
         for line in repository.lines():
             for state in live_states(line, line.moment()):
                 for one in (*state.runs, *state.past):
-                    yield from _bytes(repository, one.path, one.content_sha256, seen)
+                    for damage in _bytes(repository, one.path, one.content_sha256, seen):
+                        damaged = True
+                        yield damage
+        if not damaged:  # else rows cannot be read, or are not those that were written
+            yield from check_links(repository)
         yield from phantom_rows(repository, moment)
     except OntolakeError as error:
         yield Damage(layout.HEAD, str(error))
